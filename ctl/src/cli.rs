@@ -1,0 +1,410 @@
+//! The command line: the one source of help, completions and `docs/cli.md`.
+//!
+//! Says what can be written, not what it means. Which of one or two words is the workspace depends
+//! on the verb; that is decided by the commands.
+
+use clap::builder::styling::{AnsiColor, Style, Styles};
+use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A copy-on-write filesystem for agents: start on any project at once, go back to any moment.
+#[derive(Debug, Parser)]
+#[command(name = "agentvfs", version, styles = styles(), max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+#[command(after_help = "Example:\n  agentvfs workspace start --from project\n  \
+    agentvfs workspace checkpoint before-refactor\n  agentvfs workspace rollback")]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Keep everything below DIR instead of $AGENTVFS_HOME, $XDG_DATA_HOME/agentvfs or
+    /// ~/.local/share/agentvfs
+    #[arg(long, global = true, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// The workspace that is meant; else $AGENTVFS_WORKSPACE, the one that holds the current
+    /// directory, or the only one running
+    #[arg(long, short, global = true, value_name = "NAME")]
+    pub workspace: Option<String>,
+    /// The branch that is meant; else $AGENTVFS_BRANCH, else main
+    #[arg(long, global = true, value_name = "NAME")]
+    pub branch: Option<String>,
+    /// Print one JSON object
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make, start, stop workspaces; checkpoint them and go back
+    #[command(subcommand)]
+    Workspace(Verb),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Example:\n  agentvfs completions bash > ~/.local/share/bash-completion/completions/agentvfs"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Serve the workspaces of one home; started by the other commands
+    #[command(hide = true)]
+    Daemon,
+}
+
+/// What can be done with a workspace.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Make a workspace from a project's directory, without mounting it
+    #[command(after_help = "Example:\n  agentvfs workspace init my-task --from project")]
+    Init(InitArgs),
+    /// Mount a workspace; with --from make it first where it does not exist
+    #[command(after_help = "Example:\n  agentvfs workspace start --from project")]
+    Start(StartArgs),
+    /// Unmount a workspace; what was not checkpointed is kept in an automatic commit
+    #[command(after_help = "Example:\n  agentvfs workspace stop my-task")]
+    Stop(StopArgs),
+    /// Say what a workspace is doing; exit status 0 only where it runs and is healthy
+    #[command(after_help = "Example:\n  agentvfs workspace status --json")]
+    Status(OneWorkspace),
+    /// List the workspaces: name, status, mount
+    #[command(after_help = "Example:\n  agentvfs workspace list")]
+    List(RowArgs),
+    /// Remove a stopped workspace with all its commits; the project's directory is left alone
+    #[command(after_help = "Example:\n  agentvfs workspace delete my-task --yes")]
+    Delete(DeleteArgs),
+    /// Make a commit of everything as it is now, and print its id
+    #[command(override_usage = "agentvfs workspace checkpoint [OPTIONS] [[WORKSPACE] LABEL]")]
+    #[command(
+        after_help = "Example:\n  agentvfs workspace checkpoint before-refactor --meta turn=12"
+    )]
+    Checkpoint(CheckpointArgs),
+    /// Go back to the last checkpoint, or to what REF, --before or --meta name
+    #[command(
+        override_usage = "agentvfs workspace rollback [OPTIONS] [[WORKSPACE] REF]\n       \
+        agentvfs workspace rollback [OPTIONS] <--before TIME|--meta KEY=VALUE> [WORKSPACE]"
+    )]
+    #[command(after_help = "Example:\n  agentvfs workspace rollback --before 5m\n\n\
+        What was there is kept: `agentvfs workspace undo` brings it back.")]
+    Rollback(RollbackArgs),
+    /// Take back the last rollback
+    #[command(after_help = "Example:\n  agentvfs workspace undo")]
+    Undo(OneWorkspace),
+    /// Take back the last undo
+    #[command(after_help = "Example:\n  agentvfs workspace redo")]
+    Redo(OneWorkspace),
+    /// List the commits: id, time, label, message; newest first
+    #[command(after_help = "Example:\n  agentvfs workspace log --json")]
+    Log(LogArgs),
+    /// List what differs from the head, from REF, between two refs, or from the base
+    #[command(
+        override_usage = "agentvfs workspace diff [OPTIONS] [WORKSPACE] [REF [REF]]\n       \
+        agentvfs workspace diff [OPTIONS] --base [WORKSPACE]"
+    )]
+    #[command(after_help = "Example:\n  agentvfs workspace diff before-refactor")]
+    Diff(DiffArgs),
+}
+
+/// A workspace and nothing else.
+#[derive(Debug, Args)]
+pub struct OneWorkspace {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+}
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Name of the new workspace; else the directory's
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// The project's directory; it is only ever read
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub from: PathBuf,
+    /// Where to mount it: the project's directory itself, an empty one, or a new one
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+}
+
+/// Arguments of `start`.
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// The workspace; with --from its name, else the directory's
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// The project's directory; it is only ever read
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
+    /// Where to mount it from now on: the project's directory itself, an empty one, or a new one
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+    /// Let other users enter the mount, as far as permissions allow [default for root: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub allow_other: Option<bool>,
+    /// Let set-user-id programs in the mount have effect
+    #[arg(long)]
+    pub suid: bool,
+    /// Let device nodes in the mount be opened
+    #[arg(long)]
+    pub dev: bool,
+    /// Keep processors awake while requests come fast, or not
+    #[arg(long, value_name = "KIND", default_value = "low")]
+    pub latency: LatencyArg,
+}
+
+/// How much waking up may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LatencyArg {
+    /// Keep processors awake while requests come fast
+    Low,
+    /// Let idle processors sleep
+    Normal,
+}
+
+/// Arguments of `stop`.
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Stop though processes use it; their open files fail from then on
+    #[arg(long)]
+    pub force: bool,
+    /// Make no commit; what was not checkpointed is kept, and there again at the next start
+    #[arg(long)]
+    pub no_checkpoint: bool,
+}
+
+/// Arguments of commands that print rows.
+#[derive(Debug, Args)]
+pub struct RowArgs {
+    /// End rows with NUL and quote nothing
+    #[arg(short = 'z')]
+    pub nul: bool,
+}
+
+/// Arguments of `delete`.
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Arguments of `checkpoint`.
+#[derive(Debug, Args)]
+pub struct CheckpointArgs {
+    /// The label, or workspace and label
+    #[arg(value_name = "WORD", num_args = 0..=2)]
+    pub words: Vec<String>,
+    /// Why the commit was made
+    #[arg(long, short, value_name = "TEXT")]
+    pub message: Option<String>,
+    /// Something to find the commit by, such as turn=12; may be given often
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub meta: Vec<String>,
+    /// Do not wait for the id where the project is still being imported
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// Arguments of `rollback`.
+#[derive(Debug, Args)]
+pub struct RollbackArgs {
+    /// The label, commit id, unique prefix of one, @ or @~N; or workspace and that
+    #[arg(value_name = "WORD", num_args = 0..=2)]
+    pub words: Vec<String>,
+    /// The newest commit, also an automatic one, from before a duration (90s, 5m, 2h, 1d) or a time
+    /// in RFC 3339
+    #[arg(long, value_name = "TIME", conflicts_with = "meta")]
+    pub before: Option<String>,
+    /// The newest commit with this metadata
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub meta: Option<String>,
+    /// Restore this path alone; may be given often
+    #[arg(long, value_name = "PATH")]
+    pub path: Vec<PathBuf>,
+    /// Change nothing; list what would change, and who holds those files open
+    #[arg(long)]
+    pub dry_run: bool,
+    /// End rows of --dry-run with NUL and quote nothing
+    #[arg(short = 'z', requires = "dry_run")]
+    pub nul: bool,
+}
+
+/// Arguments of `log`.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Also automatic commits
+    #[arg(long)]
+    pub all: bool,
+    /// How rows are printed.
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// One ref: from there to now; two: between them; a workspace may come first
+    #[arg(value_name = "WORD", num_args = 0..=3)]
+    pub words: Vec<String>,
+    /// Compare with the project's directory as it was at the start
+    #[arg(long)]
+    pub base: bool,
+    /// Print A, M, D, R or T and the path (the default)
+    #[arg(long)]
+    pub name_status: bool,
+    /// How rows are printed.
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+fn styles() -> Styles {
+    Styles::styled()
+        .header(Style::new().bold())
+        .usage(Style::new().bold())
+        .literal(AnsiColor::Cyan.on_default())
+        .error(AnsiColor::Red.on_default().bold())
+}
+
+/// Help, a version or a usage error: text for the user instead of a command.
+#[derive(Debug)]
+pub struct Told(clap::Error);
+
+impl Told {
+    /// Prints it and gives the exit status: 0 for what was asked for, 2 for wrong usage.
+    pub fn tell(&self) -> ExitCode {
+        if self.0.use_stderr() {
+            // Standard error may be closed; there is nobody left to tell then.
+            let _ = std::io::stderr().write_all(self.usage_text().as_bytes());
+            return ExitCode::from(crate::exit::USAGE);
+        }
+        // A closed standard output is success.
+        let _ = self.0.print();
+        ExitCode::SUCCESS
+    }
+
+    /// The error in the shape of all errors of this program.
+    fn usage_text(&self) -> String {
+        let text = self.0.render().to_string();
+        match text.strip_prefix("error: ") {
+            None => text,
+            Some(rest) => format!("agentvfs: wrong usage: {rest}").replace(
+                "For more information, try '--help'.",
+                "hint: --help after a command explains it",
+            ),
+        }
+    }
+}
+
+/// Reads the command line, the program's own name first.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Told> {
+    Cli::try_parse_from(args).map_err(Told)
+}
+
+/// Completions for `shell`.
+pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "agentvfs", &mut script);
+    script
+}
+
+/// The text of `docs/cli.md`.
+pub fn reference() -> String {
+    let mut text = String::from(include_str!("cli.md"));
+    let mut root = Cli::command();
+    root.build();
+    describe(&mut root, &mut text);
+    text
+}
+
+fn describe(command: &mut Definition, text: &mut String) {
+    if command.is_hide_set() {
+        return;
+    }
+    let title = command
+        .get_bin_name()
+        .unwrap_or(command.get_name())
+        .to_owned();
+    let help = command
+        .clone()
+        .term_width(96)
+        .render_long_help()
+        .to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    text.push_str(&format!(
+        "\n## {title}\n\n```text\n{}\n```\n",
+        help.join("\n").trim_end()
+    ));
+    for child in command.get_subcommands_mut() {
+        describe(child, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Cli, Told> {
+        parse(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_users_own_words_parse() {
+        for line in [
+            "agentvfs workspace start --from project",
+            "agentvfs workspace checkpoint before-refactor",
+            "agentvfs workspace checkpoint my-task before-refactor --meta a=b --meta c=d",
+            "agentvfs workspace rollback",
+            "agentvfs workspace rollback --before 5m my-task --path a --path b",
+            "agentvfs workspace start my-task --allow-other=false --json",
+            "agentvfs --root /x -w my-task workspace log --all -z",
+            "agentvfs workspace diff a @~1 --branch main",
+        ] {
+            parsed(line).unwrap_or_else(|told| panic!("{line}: {}", told.0));
+        }
+    }
+
+    #[test]
+    fn wrong_usage_has_the_shape_of_all_errors() {
+        for line in [
+            "agentvfs workspace start a b",
+            "agentvfs workspace rollback --before 5m --meta a=b",
+            "agentvfs workspace checkpoint a b c",
+            "agentvfs workspace rollback -z",
+            "agentvfs branch list",
+            "agentvfs workspace start --latency none",
+        ] {
+            let text = parsed(line).unwrap_err().usage_text();
+            assert!(
+                text.starts_with("agentvfs: wrong usage: "),
+                "{line}: {text}"
+            );
+            assert!(text.contains("\nhint: "), "{line}: {text}");
+        }
+    }
+}

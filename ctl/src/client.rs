@@ -1,0 +1,249 @@
+//! The client's side of a connection to the daemon.
+//!
+//! Invariant: the first message is `hello`, and no request is sent before it was answered, so a
+//! connection that ends earlier has done nothing and may be made again.
+
+use crate::protocol::{
+    Call, Fault, FromDaemon, Hello, HelloAnswer, PROTOCOL_VERSION, RequestId, code, encode_request,
+    parse_from_daemon,
+};
+use rustix::net::sockopt::socket_peercred;
+use serde::de::DeserializeOwned;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a daemon may take to answer the first message.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a connection cannot be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("no daemon is running")]
+    NotRunning,
+    /// The daemon is ending, or ended before it did anything.
+    #[error("the daemon is ending")]
+    Ending,
+    /// The socket belongs to somebody else's process.
+    #[error("the daemon's socket belongs to user {0}")]
+    Foreign(u32),
+    /// Another version of the protocol.
+    #[error("the daemon has another version: {0}")]
+    Version(String),
+    /// The daemon does not answer.
+    #[error("the daemon does not answer ({})", .0.kind())]
+    Silent(io::Error),
+    /// The connection broke while a request was being worked on.
+    #[error("the daemon ended while it worked on this: {0}")]
+    Broken(String),
+    /// The request was refused or failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// A connection to the daemon.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    last_id: i64,
+}
+
+impl Client {
+    /// Connects and says hello.
+    pub fn connect(socket: &Path) -> Result<Client, ClientError> {
+        let stream = UnixStream::connect(socket).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::ConnectionRefused => ClientError::NotRunning,
+            _ => ClientError::Silent(e),
+        })?;
+        check_peer(&stream)?;
+        stream
+            .set_read_timeout(Some(HELLO_TIMEOUT))
+            .map_err(ClientError::Silent)?;
+        let mut client = Client {
+            stream: BufReader::new(stream),
+            last_id: 0,
+        };
+        client.greet()?;
+        client
+            .stream
+            .get_ref()
+            .set_read_timeout(None)
+            .map_err(ClientError::Silent)?;
+        Ok(client)
+    }
+
+    fn greet(&mut self) -> Result<(), ClientError> {
+        let version = concat!("agentvfs ", env!("CARGO_PKG_VERSION"));
+        let hello = Hello {
+            protocol: PROTOCOL_VERSION,
+            client: version.to_owned(),
+        };
+        // Before the answer nothing has been done, so an end of the connection is harmless.
+        let _: HelloAnswer = self.call(&Call::Hello(hello)).map_err(|e| match e {
+            ClientError::Broken(_) => ClientError::Ending,
+            ClientError::Fault(fault) if fault.code == code::VERSION => {
+                ClientError::Version(fault.message)
+            }
+            other => other,
+        })?;
+        Ok(())
+    }
+
+    /// Asks and waits for the answer.
+    pub fn call<R: DeserializeOwned>(&mut self, call: &Call) -> Result<R, ClientError> {
+        self.call_with(call, &mut |_, _| {})
+    }
+
+    /// The same; `progress` hears how far the work is (done, total).
+    pub fn call_with<R: DeserializeOwned>(
+        &mut self,
+        call: &Call,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<R, ClientError> {
+        self.last_id += 1;
+        let sent = self
+            .stream
+            .get_mut()
+            .write_all(&encode_request(self.last_id, call));
+        // A daemon that refuses the connection answers before it closes it, so the answer counts
+        // more than the failed write.
+        let value = match (self.answer(progress), sent) {
+            (Err(ClientError::Broken(_)), Err(e)) => {
+                return Err(ClientError::Broken(e.to_string()));
+            }
+            (answer, _) => answer?,
+        };
+        serde_json::from_value(value).map_err(|e| ClientError::Broken(format!("odd answer: {e}")))
+    }
+
+    fn answer(
+        &mut self,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<serde_json::Value, ClientError> {
+        loop {
+            match parse_from_daemon(&self.line()?) {
+                Some(FromDaemon::Progress(p)) if p.id == self.last_id => progress(p.done, p.total),
+                Some(FromDaemon::Answer(id, answer)) if self.is_mine(&id) => {
+                    return answer.map_err(told);
+                }
+                Some(_) => {}
+                None => {
+                    return Err(ClientError::Broken(
+                        "it sent something that is no message".into(),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// A refused connection is answered without an id.
+    fn is_mine(&self, id: &RequestId) -> bool {
+        matches!(id, RequestId::Null) || *id == RequestId::Number(self.last_id)
+    }
+
+    fn line(&mut self) -> Result<Vec<u8>, ClientError> {
+        let mut line = Vec::new();
+        match self.stream.read_until(b'\n', &mut line) {
+            Ok(_) if line.ends_with(b"\n") => Ok(line),
+            Ok(_) => Err(ClientError::Broken("the connection ended".into())),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                ) =>
+            {
+                Err(ClientError::Silent(io::ErrorKind::TimedOut.into()))
+            }
+            Err(e) => Err(ClientError::Broken(e.to_string())),
+        }
+    }
+}
+
+fn told(fault: Fault) -> ClientError {
+    if fault.code == code::ENDING {
+        ClientError::Ending
+    } else {
+        ClientError::Fault(fault)
+    }
+}
+
+/// Refuses a socket of another user: it could make us believe anything. Root's is as good as ours.
+fn check_peer(stream: &UnixStream) -> Result<(), ClientError> {
+    let peer = socket_peercred(stream).map_err(|e| ClientError::Silent(e.into()))?;
+    let mine = rustix::process::geteuid();
+    if peer.uid == mine || peer.uid.is_root() || mine.is_root() {
+        return Ok(());
+    }
+    Err(ClientError::Foreign(peer.uid.as_raw()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    /// A daemon that reads a line per answer and sends the answers.
+    fn daemon(answers: Vec<&'static str>) -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            for answer in answers {
+                reader.read_until(b'\n', &mut Vec::new()).unwrap();
+                reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        (dir, path)
+    }
+
+    const GREETING: &str =
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocol\":1,\"version\":\"x\",\"pid\":7}}\n";
+
+    #[test]
+    fn no_socket_means_no_daemon() {
+        let error = Client::connect(Path::new("/nonexistent/socket")).unwrap_err();
+        assert!(matches!(error, ClientError::NotRunning));
+    }
+
+    #[test]
+    fn end_before_the_greeting_may_be_tried_again() {
+        let (_dir, path) = daemon(vec![]);
+        assert!(matches!(
+            Client::connect(&path).unwrap_err(),
+            ClientError::Ending
+        ));
+    }
+
+    #[test]
+    fn progress_comes_before_the_answer() {
+        let (_dir, path) = daemon(vec![
+            GREETING,
+            "{\"method\":\"progress\",\"params\":{\"id\":2,\"done\":1,\"total\":3}}\n{\"id\":2,\"result\":{\"exists\":true}}\n",
+        ]);
+        let mut client = Client::connect(&path).unwrap();
+        let mut seen = Vec::new();
+        let call = Call::List(crate::protocol::Nothing {});
+        let answer: crate::protocol::HasRefAnswer = client
+            .call_with(&call, &mut |done, total| seen.push((done, total)))
+            .unwrap();
+        assert!(answer.exists);
+        assert_eq!(seen, [(1, 3)]);
+    }
+
+    #[test]
+    fn end_during_a_request_is_an_error() {
+        let (_dir, path) = daemon(vec![GREETING, ""]);
+        let mut client = Client::connect(&path).unwrap();
+        let error = client
+            .call::<serde_json::Value>(&Call::List(crate::protocol::Nothing {}))
+            .unwrap_err();
+        assert!(matches!(error, ClientError::Broken(_)));
+    }
+}

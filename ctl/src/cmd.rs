@@ -1,0 +1,268 @@
+//! The commands: each turns words into requests and answers into output.
+//!
+//! One file per verb. Invariant: wrong usage is found before the daemon is asked to do anything.
+
+mod checkpoint;
+mod completions;
+mod delete;
+mod diff;
+mod init;
+mod list;
+mod log;
+mod rollback;
+mod start;
+mod status;
+mod stop;
+mod undo;
+
+use crate::cli::{Cli, Command, Global, Verb};
+use crate::client::Client;
+use crate::exit::{Failure, NO_DAEMON};
+use crate::home::{Home, process_env};
+use crate::infer::{Surroundings, branch};
+use crate::launch::{connect_or_start, failed};
+use crate::output::{Bar, Facts};
+use crate::protocol::{Call, Info, ListAnswer, Nothing};
+use serde::de::DeserializeOwned;
+use std::cell::OnceCell;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Runs a command and gives its exit status.
+pub fn run(cli: Cli) -> Result<u8, Failure> {
+    match cli.command {
+        Command::Completions { shell } => completions::run(shell),
+        Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
+        Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),
+    }
+}
+
+fn run_verb(verb: Verb, context: &mut Context) -> Result<u8, Failure> {
+    match verb {
+        Verb::Init(args) => init::run(&args, context),
+        Verb::Start(args) => start::run(&args, context),
+        Verb::Stop(args) => stop::run(&args, context),
+        Verb::Status(args) => status::run(&args, context),
+        Verb::List(args) => list::run(&args, context),
+        Verb::Delete(args) => delete::run(&args, context),
+        Verb::Checkpoint(args) => checkpoint::run(&args, context),
+        Verb::Rollback(args) => rollback::run(&args, context),
+        Verb::Undo(args) => undo::run(&args, context, undo::Direction::Back),
+        Verb::Redo(args) => undo::run(&args, context, undo::Direction::Forward),
+        Verb::Log(args) => log::run(&args, context),
+        Verb::Diff(args) => diff::run(&args, context),
+    }
+}
+
+fn find_home(global: &Global) -> Result<Home, Failure> {
+    Home::find(global.root.as_deref(), &process_env).map_err(|e| {
+        let failure = Failure::new("no agentvfs home can be found", e.to_string());
+        Failure {
+            exit: NO_DAEMON,
+            ..failure
+        }
+        .hint("give one with --root DIR or $AGENTVFS_HOME")
+    })
+}
+
+/// What the commands share: options, surroundings, the connection.
+pub struct Context {
+    global: Global,
+    home: Home,
+    surroundings: Surroundings,
+    client: Option<Client>,
+    list: OnceCell<Vec<Info>>,
+}
+
+impl Context {
+    fn new(global: Global) -> Result<Context, Failure> {
+        let home = find_home(&global)?;
+        let surroundings = Surroundings {
+            option: global.workspace.clone(),
+            variable: text_variable("AGENTVFS_WORKSPACE")?,
+            cwd: std::env::current_dir().ok(),
+        };
+        Ok(Context {
+            global,
+            home,
+            surroundings,
+            client: None,
+            list: OnceCell::new(),
+        })
+    }
+
+    /// Whether `--json` was given.
+    pub fn json(&self) -> bool {
+        self.global.json
+    }
+
+    /// The home.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// What the command's surroundings say about the workspace.
+    pub fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
+    }
+
+    /// The branch that is meant.
+    pub fn branch(&self) -> Result<String, Failure> {
+        let variable = text_variable("AGENTVFS_BRANCH")?;
+        Ok(branch(self.global.branch.as_deref(), variable.as_deref()))
+    }
+
+    /// The workspace that is meant, where `word` names it if given.
+    pub fn workspace(&mut self, word: Option<&str>) -> Result<String, Failure> {
+        if let Some(name) = self.surroundings.named(word)? {
+            return Ok(name);
+        }
+        self.list()?;
+        let list = self.list.get().map_or(&[][..], Vec::as_slice);
+        self.surroundings.workspace(word, list)
+    }
+
+    /// All workspaces. No daemon is started where nothing was ever kept.
+    pub fn list(&mut self) -> Result<&[Info], Failure> {
+        if self.list.get().is_none() {
+            let list = self.fetch_list()?;
+            self.list.get_or_init(|| list);
+        }
+        Ok(self.list.get().map_or(&[][..], Vec::as_slice))
+    }
+
+    fn fetch_list(&mut self) -> Result<Vec<Info>, Failure> {
+        if self.client.is_none() && !self.home.is_used() {
+            return Ok(Vec::new());
+        }
+        let answer: ListAnswer = self.ask("cannot list the workspaces", &Call::List(Nothing {}))?;
+        Ok(answer.workspaces)
+    }
+
+    /// The workspace's entry in the list.
+    pub fn info(&mut self, name: &str) -> Result<Option<Info>, Failure> {
+        Ok(self.list()?.iter().find(|info| info.name == name).cloned())
+    }
+
+    /// Asks the daemon; `what` says what could not be done if it fails.
+    pub fn ask<R: DeserializeOwned>(&mut self, what: &str, call: &Call) -> Result<R, Failure> {
+        self.client()?.call(call).map_err(|e| failed(what, e))
+    }
+
+    /// The same with a progress bar.
+    pub fn ask_long<R: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        call: &Call,
+        doing: &'static str,
+    ) -> Result<R, Failure> {
+        let mut bar = Bar::new(doing);
+        let answer = self
+            .client()?
+            .call_with(call, &mut |done, total| bar.set(done, total));
+        drop(bar);
+        answer.map_err(|e| failed(what, e))
+    }
+
+    fn client(&mut self) -> Result<&mut Client, Failure> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => connect_or_start(&self.home)?,
+        };
+        Ok(self.client.insert(client))
+    }
+
+    /// An absolute path without symbolic links for one that was given.
+    pub fn absolute(&self, path: &std::path::Path) -> Result<PathBuf, Failure> {
+        let absolute = std::path::absolute(path)
+            .map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?;
+        Ok(crate::home::canonical(&absolute))
+    }
+}
+
+fn text_variable(name: &str) -> Result<Option<String>, Failure> {
+    match process_env(name).map(std::ffi::OsString::into_string) {
+        None => Ok(None),
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(_)) => Err(Failure::usage(format!("${name} is not UTF-8"))),
+    }
+}
+
+/// The facts that `init`, `start` and `status` begin with.
+fn workspace_facts(info: &Info, branch: &str, home: &Home) -> Facts {
+    let mut facts = Facts::default();
+    facts
+        .add("name", info.name.as_bytes())
+        .add("mount", &info.mount.0)
+        .add("socket", home.socket().as_os_str().as_bytes())
+        .add("store", home.root().as_os_str().as_bytes())
+        .add("base", &info.base.0)
+        .add("branch", branch.as_bytes())
+        .add("status", info.status.word().as_bytes());
+    facts
+}
+
+/// `KEY=VALUE` as key and value.
+fn key_value(text: &str) -> Result<(String, String), Failure> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(Failure::usage(format!("{text:?} is not KEY=VALUE"))),
+    }
+}
+
+/// Checks a new name by the engine's rules before anything is asked.
+fn check_name(checked: engine::Result<()>) -> Result<(), Failure> {
+    checked.map_err(|e| Failure::usage(e.to_string()))
+}
+
+/// How a commit's id is printed.
+fn id_or_pending(commit: Option<&str>) -> &str {
+    commit.unwrap_or("pending")
+}
+
+/// The beginning of an id, for people.
+fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+/// At most one word for the workspace, and the words after it, for verbs where a second word is
+/// needed to make the first the workspace.
+fn split_two(words: &[String], named: bool) -> Result<(Option<&str>, Option<&str>), Failure> {
+    match words {
+        [] => Ok((None, None)),
+        [one] => Ok((None, Some(one))),
+        [first, second] if !named => Ok((Some(first), Some(second))),
+        _ => Err(Failure::usage(
+            "too many words: the workspace is named by --workspace already",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_word_makes_the_first_the_workspace() {
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(split_two(&words(""), false).unwrap(), (None, None));
+        assert_eq!(split_two(&words("l"), false).unwrap(), (None, Some("l")));
+        assert_eq!(
+            split_two(&words("w l"), false).unwrap(),
+            (Some("w"), Some("l"))
+        );
+        assert!(split_two(&words("w l"), true).is_err());
+        assert_eq!(split_two(&words("l"), true).unwrap(), (None, Some("l")));
+    }
+
+    #[test]
+    fn metadata_needs_a_key() {
+        assert_eq!(key_value("a=b=c").unwrap(), ("a".into(), "b=c".into()));
+        assert_eq!(key_value("a=").unwrap(), ("a".into(), String::new()));
+        assert!(key_value("a").is_err() && key_value("=b").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! `agentvfs workspace checkpoint`.
+
+use super::{Context, check_name, id_or_pending, key_value, short, split_two};
+use crate::cli::CheckpointArgs;
+use crate::exit::Failure;
+use crate::output::{Bar, count, human_bytes, print, print_json, talk};
+use crate::protocol::{Call, Checkpoint, CheckpointAnswer};
+use serde_json::json;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// Makes a commit and prints its id.
+pub fn run(args: &CheckpointArgs, context: &mut Context) -> Result<u8, Failure> {
+    let named = context.surroundings().option.is_some();
+    let (workspace, label) = split_two(&args.words, named)?;
+    if let Some(label) = label {
+        check_name(engine::names::check_label(label))?;
+    }
+    let meta = metadata(&args.meta)?;
+    let workspace = context.workspace(workspace)?;
+    let call = Call::Checkpoint(Checkpoint {
+        workspace: workspace.clone(),
+        branch: context.branch()?,
+        label: label.map(str::to_owned),
+        message: args.message.clone().unwrap_or_default(),
+        meta,
+        wait: !args.no_wait,
+        progress: Bar::is_wanted(),
+    });
+    let since = Instant::now();
+    let answer: CheckpointAnswer =
+        context.ask_long(&format!("cannot checkpoint {workspace}"), &call, "storing")?;
+    tell(&answer, label, context.json(), since.elapsed())?;
+    Ok(0)
+}
+
+/// The metadata; a key given twice would lose one of its values.
+fn metadata(given: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let pairs = given
+        .iter()
+        .map(|text| key_value(text))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut seen = HashSet::new();
+    match pairs.iter().find(|(key, _)| !seen.insert(key)) {
+        Some((key, _)) => Err(Failure::usage(format!("--meta {key} is given twice"))),
+        None => Ok(pairs),
+    }
+}
+
+fn tell(
+    answer: &CheckpointAnswer,
+    label: Option<&str>,
+    json: bool,
+    took: Duration,
+) -> Result<(), Failure> {
+    if json {
+        return print_json(&json!({
+            "commit": answer.commit,
+            "label": label,
+            "files_changed": answer.files_changed,
+            "bytes_changed": answer.bytes_changed,
+            "moved_from": answer.moved_from,
+            "new_commit": answer.new_commit,
+        }));
+    }
+    print(format!("{}\n", id_or_pending(answer.commit.as_deref())).as_bytes())?;
+    talk(&summary(answer, took));
+    if let (Some(label), Some(old)) = (label, &answer.moved_from) {
+        talk(&format!("label {label} moved here from {}", short(old)));
+    }
+    Ok(())
+}
+
+fn summary(answer: &CheckpointAnswer, took: Duration) -> String {
+    if !answer.new_commit {
+        return "nothing changed since the last checkpoint".to_owned();
+    }
+    let files = count(answer.files_changed, "file");
+    format!(
+        "{files} changed ({}) in {:.1?}",
+        human_bytes(answer.bytes_changed),
+        took
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_keys_are_unique() {
+        let given =
+            |pairs: &[&str]| metadata(&pairs.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>());
+        assert_eq!(given(&["a=1", "b=1"]).unwrap().len(), 2);
+        assert!(given(&["a=1", "a=2"]).is_err());
+    }
+
+    #[test]
+    fn summary_prints_no_whole_id() {
+        let answer = CheckpointAnswer {
+            commit: Some("a".repeat(64)),
+            files_changed: 1,
+            bytes_changed: 2048,
+            moved_from: Some("b".repeat(64)),
+            new_commit: true,
+        };
+        let text = summary(&answer, Duration::from_millis(2));
+        assert!(text.starts_with("1 file changed (2.00 KiB)"), "{text}");
+        assert_eq!(short(&"b".repeat(64)).len(), 12);
+    }
+}

@@ -1,0 +1,41 @@
+//! `agentvfs workspace delete`.
+
+use super::Context;
+use crate::cli::DeleteArgs;
+use crate::exit::Failure;
+use crate::output::Facts;
+use crate::protocol::{Call, Named};
+use serde_json::Value;
+use std::io::{self, IsTerminal, Write};
+
+/// Removes a workspace, once somebody said so.
+pub fn run(args: &DeleteArgs, context: &mut Context) -> Result<u8, Failure> {
+    let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if !args.yes && !asks {
+        return Err(Failure::usage("delete asks, and this is no terminal").hint("say --yes"));
+    }
+    let name = context.workspace(args.name.as_deref())?;
+    let what = format!("cannot delete {name}");
+    if !args.yes && !confirmed(&name)? {
+        return Err(Failure::new(what, "it was not confirmed"));
+    }
+    let _: Value = context.ask(
+        &what,
+        &Call::Delete(Named {
+            workspace: name.clone(),
+        }),
+    )?;
+    let mut facts = Facts::default();
+    facts.add("name", name.as_bytes()).add("status", b"deleted");
+    facts.print(context.json())?;
+    Ok(0)
+}
+
+fn confirmed(name: &str) -> Result<bool, Failure> {
+    let mut err = io::stderr();
+    write!(err, "Delete workspace {name} with all its commits? [y/N] ")?;
+    err.flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

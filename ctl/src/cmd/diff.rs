@@ -1,0 +1,125 @@
+//! `agentvfs workspace diff`.
+
+use super::Context;
+use crate::cli::DiffArgs;
+use crate::exit::Failure;
+use crate::output::{Rows, insert_bytes, print_json};
+use crate::protocol::{Call, Changed, Diff, DiffAnswer, HasRef, HasRefAnswer, Side};
+use serde_json::{Map, Value, json};
+
+/// Prints what differs.
+pub fn run(args: &DiffArgs, context: &mut Context) -> Result<u8, Failure> {
+    let (word, refs) = word_and_refs(args, context)?;
+    let workspace = context.workspace(word)?;
+    let (from, to) = sides(args.base, refs);
+    let call = Call::Diff(Diff {
+        workspace: workspace.clone(),
+        branch: context.branch()?,
+        from,
+        to,
+    });
+    let answer: DiffAnswer = context.ask(&format!("cannot compare in {workspace}"), &call)?;
+    if context.json() {
+        print_json(
+            &json!({ "changes": answer.changes.iter().map(change_object).collect::<Vec<_>>() }),
+        )?;
+    } else {
+        let mut rows = Rows::new(&["STATUS", "PATH"]);
+        for change in &answer.changes {
+            push_change(&mut rows, change);
+        }
+        rows.print(args.rows.nul)?;
+    }
+    Ok(0)
+}
+
+/// Which word is the workspace, and the refs.
+///
+/// One or two words begin with the workspace where one has that name and the workspace that would
+/// be meant otherwise has no such ref; three always do.
+fn word_and_refs<'a>(
+    args: &'a DiffArgs,
+    context: &mut Context,
+) -> Result<(Option<&'a str>, &'a [String]), Failure> {
+    let named = context.surroundings().option.is_some();
+    let most = if named { 2 } else { 3 } - if args.base { 2 } else { 0 };
+    if args.words.len() > most {
+        return Err(Failure::usage("too many words"));
+    }
+    match args.words.as_slice() {
+        [] => Ok((None, &[])),
+        [first, rest @ ..] if args.base || rest.len() == 2 => Ok((Some(first), rest)),
+        all if named => Ok((None, all)),
+        all @ [first, rest @ ..] => {
+            let is_workspace = context.info(first)?.is_some() && !is_ref(first, context)?;
+            Ok(if is_workspace {
+                (Some(first), rest)
+            } else {
+                (None, all)
+            })
+        }
+    }
+}
+
+/// Whether `word` is a ref of the workspace that is meant where none is named.
+fn is_ref(word: &str, context: &mut Context) -> Result<bool, Failure> {
+    let Ok(workspace) = context.workspace(None) else {
+        return Ok(false);
+    };
+    let call = Call::HasRef(HasRef {
+        workspace,
+        branch: context.branch()?,
+        name: word.to_owned(),
+    });
+    let answer: HasRefAnswer = context.ask("cannot compare", &call)?;
+    Ok(answer.exists)
+}
+
+fn sides(base: bool, refs: &[String]) -> (Side, Side) {
+    let named = |name: &String| Side::Ref(name.clone());
+    match refs {
+        _ if base => (Side::Base, Side::Live),
+        [] => (Side::Ref("@".to_owned()), Side::Live),
+        [from] => (named(from), Side::Live),
+        [from, to, ..] => (named(from), named(to)),
+    }
+}
+
+/// Adds a change as a row: the status and the path, of a renamed one old and new path.
+pub fn push_change(rows: &mut Rows, change: &Changed) {
+    let mut cells = vec![change.status.to_string().into_bytes()];
+    cells.extend(change.old_path.iter().map(|path| path.0.clone()));
+    cells.push(change.path.0.clone());
+    rows.push(cells);
+}
+
+/// A change as JSON.
+pub fn change_object(change: &Changed) -> Value {
+    let mut object = Map::new();
+    object.insert("status".into(), change.status.to_string().into());
+    insert_bytes(&mut object, "path", &change.path.0);
+    if let Some(old) = &change.old_path {
+        insert_bytes(&mut object, "old_path", &old.0);
+    }
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_follow_the_number_of_refs() {
+        let refs = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(sides(false, &[]), (Side::Ref("@".into()), Side::Live));
+        assert_eq!(
+            sides(false, &refs[..1]),
+            (Side::Ref("a".into()), Side::Live)
+        );
+        assert_eq!(
+            sides(false, &refs),
+            (Side::Ref("a".into()), Side::Ref("b".into()))
+        );
+        assert_eq!(sides(true, &[]), (Side::Base, Side::Live));
+    }
+}

@@ -1,0 +1,41 @@
+//! `agentvfs workspace list`.
+
+use super::Context;
+use crate::cli::RowArgs;
+use crate::exit::Failure;
+use crate::output::{Rows, insert_bytes, print_json};
+use crate::protocol::Info;
+use serde_json::{Map, Value, json};
+
+/// Prints all workspaces.
+pub fn run(args: &RowArgs, context: &mut Context) -> Result<u8, Failure> {
+    let json = context.json();
+    let list = context.list()?;
+    if json {
+        print_json(&json!({ "workspaces": list.iter().map(object).collect::<Vec<_>>() }))?;
+    } else {
+        rows(list).print(args.nul)?;
+    }
+    Ok(0)
+}
+
+fn rows(list: &[Info]) -> Rows {
+    let mut rows = Rows::new(&["NAME", "STATUS", "MOUNT"]);
+    for info in list {
+        rows.push(vec![
+            info.name.clone().into(),
+            info.status.word().into(),
+            info.mount.0.clone(),
+        ]);
+    }
+    rows
+}
+
+fn object(info: &Info) -> Value {
+    let mut object = Map::new();
+    object.insert("name".into(), info.name.clone().into());
+    object.insert("status".into(), info.status.word().into());
+    insert_bytes(&mut object, "mount", &info.mount.0);
+    insert_bytes(&mut object, "base", &info.base.0);
+    Value::Object(object)
+}

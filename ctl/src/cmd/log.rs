@@ -1,0 +1,69 @@
+//! `agentvfs workspace log`.
+
+use super::{Context, id_or_pending};
+use crate::cli::LogArgs;
+use crate::exit::Failure;
+use crate::output::{Rows, print_json};
+use crate::protocol::{Call, Log, LogAnswer, LogRow};
+use crate::when::{rfc3339, rfc3339_seconds};
+use serde_json::{Map, Value, json};
+use std::io::IsTerminal;
+
+/// Prints the commits of a branch.
+pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(args.name.as_deref())?;
+    let call = Call::Log(Log {
+        workspace: workspace.clone(),
+        branch: context.branch()?,
+        all: args.all,
+    });
+    let answer: LogAnswer = context.ask(&format!("cannot show the log of {workspace}"), &call)?;
+    if context.json() {
+        print_json(&json!({ "commits": answer.commits.iter().map(object).collect::<Vec<_>>() }))?;
+    } else {
+        let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
+        rows(&answer.commits, to_person).print(args.rows.nul)?;
+    }
+    Ok(0)
+}
+
+/// Rows; a person gets the beginning of an id, seconds, and a message's first line.
+fn rows(commits: &[LogRow], to_person: bool) -> Rows {
+    let mut rows = Rows::new(&["COMMIT", "TIME", "LABEL", "MESSAGE"]);
+    for row in commits {
+        let id = id_or_pending(row.commit.as_deref());
+        let time = row.time.into();
+        let label = row.labels.first().map_or("-", String::as_str);
+        let (id, time, message) = if to_person {
+            (
+                super::short(id),
+                rfc3339_seconds(time),
+                row.message.lines().next().unwrap_or(""),
+            )
+        } else {
+            (id, rfc3339(time), row.message.as_str())
+        };
+        rows.push(vec![id.into(), time.into(), label.into(), message.into()]);
+    }
+    rows
+}
+
+fn object(row: &LogRow) -> Value {
+    let meta: Map<String, Value> = row
+        .meta
+        .iter()
+        .map(|(key, value)| (key.clone(), value.clone().into()))
+        .collect();
+    json!({
+        "commit": row.commit,
+        "time": rfc3339(row.time.into()),
+        "label": row.labels.first(),
+        "labels": row.labels,
+        "message": row.message,
+        "meta": meta,
+        "automatic": row.automatic,
+        "head": row.head,
+        "parents": row.parents,
+        "kind": row.kind,
+    })
+}

@@ -1,0 +1,224 @@
+//! `agentvfs workspace rollback`.
+
+use super::diff::{change_object, push_change};
+use super::{Context, id_or_pending, key_value, split_two};
+use crate::cli::RollbackArgs;
+use crate::exit::Failure;
+use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
+use crate::patharg::{PathError, Places, inside};
+use crate::protocol::{Bytes, Call, Holder, Moment, PlanAnswer, Rollback, RollbackAnswer, Target};
+use crate::quote::quoted;
+use crate::when::parse_before;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Goes back and prints the commit now shown; with `--dry-run` prints what would change.
+pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
+    let (word, target) = word_and_target(args, context.surroundings().option.is_some())?;
+    let workspace = context.workspace(word)?;
+    let request = Rollback {
+        workspace: workspace.clone(),
+        branch: context.branch()?,
+        target,
+        paths: paths(&args.path, &workspace, context)?,
+    };
+    let what = format!("cannot roll back {workspace}");
+    let json = context.json();
+    if args.dry_run {
+        let plan: PlanAnswer = context.ask(&what, &Call::RollbackPlan(request))?;
+        return tell_plan(&plan, args.nul, json);
+    }
+    let since = Instant::now();
+    let answer: RollbackAnswer = context.ask(&what, &Call::Rollback(request))?;
+    tell(
+        &answer,
+        json,
+        since.elapsed(),
+        "`agentvfs workspace undo` takes it back",
+    )?;
+    Ok(0)
+}
+
+/// Which word is the workspace, and what to go back to.
+fn word_and_target(args: &RollbackArgs, named: bool) -> Result<(Option<&str>, Target), Failure> {
+    let target = match (&args.before, &args.meta) {
+        (Some(before), _) => Target::Before(moment(before)?),
+        (None, Some(meta)) => {
+            let (key, value) = key_value(meta)?;
+            Target::Meta(key, value)
+        }
+        (None, None) => {
+            let (word, wanted) = split_two(&args.words, named)?;
+            return Ok((
+                word,
+                wanted.map_or(Target::Head, |name| Target::Ref(name.to_owned())),
+            ));
+        }
+    };
+    match args.words.as_slice() {
+        [] => Ok((None, target)),
+        [word] => Ok((Some(word), target)),
+        _ => Err(Failure::usage(
+            "a ref cannot be given with --before or --meta",
+        )),
+    }
+}
+
+fn moment(text: &str) -> Result<Moment, Failure> {
+    parse_before(text, Timestamp::now())
+        .map(Moment::from)
+        .ok_or_else(|| {
+            Failure::usage(format!("{text:?} is neither a duration nor a time")).hint(
+                "durations are 90s, 5m, 2h, 1d; times are RFC 3339 such as 2026-11-21T15:04:05Z",
+            )
+        })
+}
+
+/// The paths, relative to the workspace's root.
+fn paths(given: &[PathBuf], workspace: &str, context: &mut Context) -> Result<Vec<Bytes>, Failure> {
+    if given.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(info) = context.info(workspace)? else {
+        // The daemon's own answer about a workspace that does not exist is the better one.
+        return Ok(given
+            .iter()
+            .map(|path| Bytes::from(path.as_path()))
+            .collect());
+    };
+    let cwd = context.surroundings().cwd.clone();
+    let places = Places {
+        mount: info.mount.path(),
+        base: info.base.path(),
+        cwd: cwd.as_deref(),
+    };
+    given
+        .iter()
+        .map(|path| inside(path, places).map(Bytes).map_err(bad_path))
+        .collect()
+}
+
+fn bad_path(error: PathError) -> Failure {
+    let failure = Failure::usage(error.to_string());
+    match error {
+        PathError::Root(_) => failure.hint("leave out --path to go back with the whole tree"),
+        PathError::Outside(..) => {
+            failure.hint("paths count from the workspace's root, or from here in the mount")
+        }
+    }
+}
+
+/// Prints what a rollback, undo or redo shows now.
+pub fn tell(
+    answer: &RollbackAnswer,
+    json: bool,
+    took: Duration,
+    reverse: &str,
+) -> Result<(), Failure> {
+    if json {
+        return print_json(&json!({
+            "commit": answer.commit,
+            "replaced": answer.replaced,
+            "files_changed": answer.files_changed,
+        }));
+    }
+    print(format!("{}\n", id_or_pending(answer.commit.as_deref())).as_bytes())?;
+    talk(&format!(
+        "{} changed in {took:.1?}; {reverse}",
+        count(answer.files_changed, "file")
+    ));
+    Ok(())
+}
+
+/// Prints what would change: rows on standard output, holders on standard error.
+fn tell_plan(plan: &PlanAnswer, nul: bool, json: bool) -> Result<u8, Failure> {
+    if json {
+        print_json(&json!({
+            "changes": plan.changes.iter().map(change_object).collect::<Vec<_>>(),
+            "holders": plan.holders.iter().map(holder_object).collect::<Vec<_>>(),
+        }))?;
+        return Ok(0);
+    }
+    let mut rows = Rows::new(&["STATUS", "PATH"]);
+    for change in &plan.changes {
+        push_change(&mut rows, change);
+    }
+    rows.print(nul)?;
+    for holder in &plan.holders {
+        warn(&holder_text(holder));
+    }
+    Ok(0)
+}
+
+fn holder_text(holder: &Holder) -> String {
+    let path = quoted(&holder.path.0);
+    format!(
+        "held open: {} by process {} ({})",
+        String::from_utf8_lossy(&path),
+        holder.pid,
+        holder.command
+    )
+}
+
+fn holder_object(holder: &Holder) -> Value {
+    let mut object = Map::new();
+    object.insert("pid".into(), holder.pid.into());
+    object.insert("command".into(), holder.command.clone().into());
+    insert_bytes(&mut object, "path", &holder.path.0);
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(words: &[&str], before: Option<&str>, meta: Option<&str>) -> RollbackArgs {
+        RollbackArgs {
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            before: before.map(str::to_owned),
+            meta: meta.map(str::to_owned),
+            path: Vec::new(),
+            dry_run: false,
+            nul: false,
+        }
+    }
+
+    #[test]
+    fn one_word_is_a_ref_but_with_before_or_meta_the_workspace() {
+        let given = args(&["x"], None, None);
+        assert_eq!(
+            word_and_target(&given, false).unwrap(),
+            (None, Target::Ref("x".into()))
+        );
+        let given = args(&["w", "x"], None, None);
+        assert_eq!(
+            word_and_target(&given, false).unwrap(),
+            (Some("w"), Target::Ref("x".into()))
+        );
+        let given = args(&["w"], Some("5m"), None);
+        assert_eq!(word_and_target(&given, false).unwrap().0, Some("w"));
+        let given = args(&["w"], None, Some("turn=3"));
+        let wanted = Target::Meta("turn".into(), "3".into());
+        assert_eq!(word_and_target(&given, false).unwrap(), (Some("w"), wanted));
+        assert_eq!(
+            word_and_target(&args(&[], None, None), true).unwrap(),
+            (None, Target::Head)
+        );
+    }
+
+    #[test]
+    fn contradictions_are_wrong_usage() {
+        for given in [
+            args(&["w", "x"], Some("5m"), None),
+            args(&[], Some("yesterday"), None),
+            args(&[], None, Some("turn")),
+        ] {
+            assert_eq!(
+                word_and_target(&given, false).unwrap_err().exit,
+                crate::exit::USAGE
+            );
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `agentvfs workspace status`.
+
+use super::{Context, workspace_facts};
+use crate::cli::OneWorkspace;
+use crate::exit::{FAILED, Failure};
+use crate::output::{Facts, insert_bytes, warn};
+use crate::protocol::{self, Bytes, Call, OnBranch, StatusAnswer};
+use serde_json::{Map, Value, json};
+
+/// Prints what a workspace is doing; 0 only where it is healthy.
+pub fn run(args: &OneWorkspace, context: &mut Context) -> Result<u8, Failure> {
+    let name = context.workspace(args.name.as_deref())?;
+    let what = format!("cannot tell the status of {name}");
+    if !context.home().is_used() {
+        return Err(
+            Failure::new(what, format!("no workspace named {name}")).hint(format!(
+                "agentvfs workspace start {name} --from DIR makes and starts it"
+            )),
+        );
+    }
+    let call = Call::Status(OnBranch {
+        workspace: name,
+        branch: context.branch()?,
+    });
+    let answer: StatusAnswer = context.ask(&what, &call)?;
+    facts(&answer, context).print(context.json())?;
+    for trouble in &answer.troubles {
+        warn(trouble);
+    }
+    Ok(if answer.healthy { 0 } else { FAILED })
+}
+
+fn facts(answer: &StatusAnswer, context: &Context) -> Facts {
+    let mut facts = workspace_facts(&answer.info, &answer.branch, context.home());
+    facts
+        .json("pid", answer.pid)
+        .json("healthy", answer.healthy)
+        .json("troubles", answer.troubles.clone());
+    if let Some(more) = &answer.facts {
+        branch_facts(&mut facts, more);
+    }
+    facts
+}
+
+fn branch_facts(facts: &mut Facts, more: &protocol::Facts) {
+    facts.line("head", more.head.as_deref().unwrap_or("pending").as_bytes());
+    facts.json("head", more.head.clone());
+    facts.line("import", more.import.state.as_bytes());
+    facts.line(
+        "import_files",
+        format!("{}/{}", more.import.files_done, more.import.files_total).as_bytes(),
+    );
+    facts.line(
+        "import_bytes",
+        format!("{}/{}", more.import.bytes_done, more.import.bytes_total).as_bytes(),
+    );
+    facts.json("import", import_json(&more.import));
+    facts.line(
+        "base_changed",
+        more.base_changed.len().to_string().as_bytes(),
+    );
+    facts.json("base_changed", paths_json(&more.base_changed));
+    facts.line("unreadable", more.unreadable.len().to_string().as_bytes());
+    facts.json("unreadable", paths_json(&more.unreadable));
+    for (key, number) in [
+        ("journal_bytes", more.journal_bytes),
+        ("entries", more.entries),
+    ] {
+        facts
+            .line(key, number.to_string().as_bytes())
+            .json(key, number);
+    }
+    if let Some(recovered) = &more.recovered {
+        facts.add("recovered", recovered.as_bytes());
+    }
+}
+
+fn import_json(import: &protocol::Import) -> Value {
+    json!({
+        "state": import.state,
+        "files_done": import.files_done,
+        "files_total": import.files_total,
+        "bytes_done": import.bytes_done,
+        "bytes_total": import.bytes_total,
+    })
+}
+
+fn paths_json(paths: &[Bytes]) -> Value {
+    let object = |path: &Bytes| {
+        let mut object = Map::new();
+        insert_bytes(&mut object, "path", &path.0);
+        Value::Object(object)
+    };
+    paths.iter().map(object).collect()
+}

@@ -1,0 +1,40 @@
+//! `agentvfs workspace stop`.
+
+use super::{Context, id_or_pending};
+use crate::cli::StopArgs;
+use crate::exit::Failure;
+use crate::output::{Bar, Facts};
+use crate::protocol::{Call, State, Stop, StopAnswer};
+
+/// Unmounts a workspace and prints what it kept.
+pub fn run(args: &StopArgs, context: &mut Context) -> Result<u8, Failure> {
+    let name = context.workspace(args.name.as_deref())?;
+    // This process must not be what keeps the mount busy. Where even `/` cannot be entered, the
+    // daemon says who does.
+    let _ = std::env::set_current_dir("/");
+    let call = Call::Stop(Stop {
+        workspace: name.clone(),
+        force: args.force,
+        checkpoint: !args.no_checkpoint,
+        progress: Bar::is_wanted(),
+    });
+    let answer: StopAnswer = context.ask_long(&format!("cannot stop {name}"), &call, "saving")?;
+    facts(&answer, args).print(context.json())?;
+    Ok(0)
+}
+
+fn facts(answer: &StopAnswer, args: &StopArgs) -> Facts {
+    let mut facts = Facts::default();
+    facts
+        .add("name", answer.name.as_bytes())
+        .add("mount", &answer.mount.0);
+    if !args.no_checkpoint {
+        facts.line(
+            "checkpoint",
+            id_or_pending(answer.commit.as_deref()).as_bytes(),
+        );
+        facts.json("checkpoint", answer.commit.clone());
+    }
+    facts.add("status", State::Stopped.word().as_bytes());
+    facts
+}

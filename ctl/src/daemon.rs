@@ -1,0 +1,181 @@
+//! The daemon: one process that serves all workspaces of a home.
+//!
+//! Started by the first command that needs it, with its standard error in the log and one line about
+//! its start on standard output ([`Startup`]). Invariant: it holds the store's lock for as long as
+//! its socket exists, so at most one daemon serves a home, and removing the socket's path never
+//! removes another daemon's.
+
+mod cgroup;
+mod connection;
+mod dispatch;
+mod faults;
+mod holders;
+mod lifecycle;
+mod mountpoint;
+mod mounts;
+mod record;
+mod server;
+
+use crate::exit::NO_DAEMON;
+use crate::home::Home;
+use crate::launch::Startup;
+use crate::protocol::Fault;
+use crate::sys;
+use engine::{Engine, EngineConfig};
+use lifecycle::Gate;
+use mounts::Mounts;
+use rustix::fs::Mode;
+use server::{Daemon, Server};
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to wait for the store's lock: a daemon that is just ending gives it up soon.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// Pause between two attempts to get the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Variable that sets what is logged, in the syntax of tracing's `EnvFilter`.
+const LOG_VARIABLE: &str = "AGENTVFS_LOG";
+
+/// Serves `home` until nothing is mounted any more or the process is asked to end.
+pub fn run(home: Home) -> u8 {
+    sys::close_from(3);
+    detach();
+    start_log();
+    match open(&home) {
+        Ok((engine, listener)) => {
+            report(&Startup::Ready);
+            serve(home, engine, listener);
+            0
+        }
+        Err(fault) => {
+            tracing::error!("cannot start: {}", fault.message);
+            report(&Startup::Failed(fault));
+            NO_DAEMON
+        }
+    }
+}
+
+/// Leaves the session and control group of whoever started this process.
+fn detach() {
+    // Fails where this process leads a session already, which is what is wanted.
+    let _ = rustix::process::setsid();
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    cgroup::leave();
+}
+
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env(LOG_VARIABLE)
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(io::stderr);
+    // Only one logger can be set; a second attempt would mean that there is one already.
+    let _ = log.try_init();
+}
+
+/// Tells whoever started this process how it went, once; afterwards standard output is closed, so
+/// that nobody who waits for its end waits for the daemon.
+fn report(startup: &Startup) {
+    if let Ok(line) = serde_json::to_string(startup) {
+        // Nobody may be there to read it; the daemon serves all the same.
+        let _ = writeln!(io::stdout(), "{line}");
+    }
+    if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}
+
+/// Opens the store and listens.
+fn open(home: &Home) -> Result<(Arc<Engine>, UnixListener), Fault> {
+    home.prepare()
+        .map_err(|e| Fault::failed("home", e.to_string()))?;
+    sys::block_signals()
+        .map_err(|e| Fault::failed("signals", format!("cannot block signals: {e}")))?;
+    let engine = open_engine(home).map_err(|e| faults::at_open(&e))?;
+    let listener = listen(home).map_err(|e| {
+        Fault::failed(
+            "socket",
+            format!("cannot listen at {}: {e}", home.socket().display()),
+        )
+    })?;
+    Ok((engine, listener))
+}
+
+fn open_engine(home: &Home) -> Result<Arc<Engine>, engine::Error> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        match Engine::open(EngineConfig {
+            root: home.root().to_owned(),
+        }) {
+            Err(engine::Error::StoreLocked { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Binds the socket. What lies at its path was left by a daemon that died: the store's lock is ours.
+fn listen(home: &Home) -> io::Result<UnixListener> {
+    let path = home.socket();
+    match std::fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+fn serve(home: Home, engine: Arc<Engine>, listener: UnixListener) {
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), home = %home.root().display(), "ready");
+    let gate = Arc::new(Gate::new());
+    let mounts = Arc::new(Mounts::new(engine, home.clone(), gate.clone()));
+    spawn_signal_thread(gate.clone());
+    let daemon = Daemon {
+        mounts: mounts.clone(),
+        gate: gate.clone(),
+    };
+    Server::new(daemon).listen(listener);
+    lifecycle::run(&gate, &mounts);
+    // New clients start a new daemon, which waits for the store's lock.
+    let _ = std::fs::remove_file(home.socket());
+    lifecycle::finish(&gate, &mounts);
+    tracing::info!("ended");
+}
+
+fn spawn_signal_thread(gate: Arc<Gate>) {
+    let spawned = std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            sys::wait_for_end();
+            tracing::info!("asked to end");
+            gate.ask_end();
+        });
+    if let Err(error) = spawned {
+        tracing::error!(%error, "no thread for signals: only SIGKILL will end this process");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn socket_of_a_dead_daemon_is_replaced_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::find(Some(dir.path()), &|_| None).unwrap();
+        drop(listen(&home).unwrap());
+        assert!(home.socket().exists(), "a dead daemon's socket stays");
+        let _listener = listen(&home).unwrap();
+        assert_eq!(home.socket().metadata().unwrap().mode() & 0o777, 0o600);
+    }
+}

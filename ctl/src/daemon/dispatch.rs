@@ -1,0 +1,256 @@
+//! From a request to the engine and back.
+//!
+//! No decisions here: parameters become the engine's types, its results become the wire's.
+
+use super::mounts::Mounts;
+use super::mounts::{Progress, of_import};
+use super::{faults, holders};
+use crate::protocol::*;
+use engine::{CheckpointRequest, DiffSide, Error, Workspace};
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Carries out one request.
+pub fn dispatch(mounts: &Mounts, call: &Call, progress: Progress<'_>) -> Result<Value, Fault> {
+    match call {
+        Call::Hello(_) => hello(),
+        Call::List(_) => reply(&ListAnswer {
+            workspaces: mounts.list()?,
+        }),
+        Call::Init(ask) => reply(&mounts.init(ask)?),
+        Call::Start(ask) => reply(&mounts.start(ask)?),
+        Call::Stop(ask) => reply(&mounts.stop(ask, progress)?),
+        Call::Status(ask) => reply(&status(mounts, ask)?),
+        Call::Delete(ask) => mounts.delete(ask).and_then(|()| reply(&Nothing {})),
+        Call::Checkpoint(ask) => reply(&checkpoint(mounts, ask, progress)?),
+        Call::Rollback(ask) => reply(&rollback(mounts, ask)?),
+        Call::RollbackPlan(ask) => reply(&plan(mounts, ask)?),
+        Call::Undo(ask) => on(mounts, &ask.workspace, |w| reply_back(w.undo(&ask.branch)?)),
+        Call::Redo(ask) => on(mounts, &ask.workspace, |w| reply_back(w.redo(&ask.branch)?)),
+        Call::Log(ask) => reply(&log(mounts, ask)?),
+        Call::Diff(ask) => reply(&diff(mounts, ask)?),
+        Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
+    }
+}
+
+/// Whether a request wants to hear of progress.
+pub fn wants_progress(call: &Call) -> bool {
+    match call {
+        Call::Checkpoint(ask) => ask.progress,
+        Call::Stop(ask) => ask.progress,
+        _ => false,
+    }
+}
+
+fn reply(answer: &impl Serialize) -> Result<Value, Fault> {
+    serde_json::to_value(answer)
+        .map_err(|e| Fault::failed("failed", format!("cannot encode the answer: {e}")))
+}
+
+/// The answer to a hello of the right version.
+fn hello() -> Result<Value, Fault> {
+    reply(&HelloAnswer {
+        protocol: PROTOCOL_VERSION,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+    })
+}
+
+/// Something done with a running workspace.
+fn on<R>(
+    mounts: &Mounts,
+    name: &str,
+    work: impl FnOnce(&Arc<Workspace>) -> Result<R, Error>,
+) -> Result<R, Fault> {
+    let workspace = mounts.workspace(name)?;
+    work(&workspace).map_err(|e| faults::of_engine(&e, name))
+}
+
+fn reply_back(back: engine::RolledBack) -> Result<Value, Error> {
+    Ok(serde_json::to_value(of_rollback(&back)).unwrap_or_default())
+}
+
+fn of_rollback(back: &engine::RolledBack) -> RollbackAnswer {
+    RollbackAnswer {
+        commit: back.commit.map(|id| id.to_string()),
+        replaced: back.replaced.map(|id| id.to_string()),
+        files_changed: back.files_changed,
+    }
+}
+
+fn checkpoint(
+    mounts: &Mounts,
+    ask: &Checkpoint,
+    progress: Progress<'_>,
+) -> Result<CheckpointAnswer, Fault> {
+    let request = CheckpointRequest {
+        label: ask.label.clone(),
+        message: ask.message.clone(),
+        meta: ask.meta.clone(),
+        wait: ask.wait,
+    };
+    let made = on(mounts, &ask.workspace, |w| {
+        w.checkpoint(&ask.branch, request, progress)
+    })?;
+    Ok(CheckpointAnswer {
+        commit: made.commit.map(|id| id.to_string()),
+        files_changed: made.files_changed,
+        bytes_changed: made.bytes_changed,
+        moved_from: made.moved_from.map(|id| id.to_string()),
+        new_commit: made.new_commit,
+    })
+}
+
+fn target(target: &Target) -> engine::Target {
+    match target {
+        Target::Head => engine::Target::Head,
+        Target::Ref(name) => engine::Target::Ref(name.clone()),
+        Target::Before(moment) => engine::Target::Before((*moment).into()),
+        Target::Meta(key, value) => engine::Target::Meta {
+            key: key.clone(),
+            value: value.clone(),
+        },
+    }
+}
+
+fn bare(paths: &[Bytes]) -> Vec<Vec<u8>> {
+    paths.iter().map(|path| path.0.clone()).collect()
+}
+
+fn rollback(mounts: &Mounts, ask: &Rollback) -> Result<RollbackAnswer, Fault> {
+    let to = target(&ask.target);
+    let back = on(mounts, &ask.workspace, |w| {
+        w.rollback(&ask.branch, &to, &bare(&ask.paths))
+    })?;
+    Ok(of_rollback(&back))
+}
+
+fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
+    let to = target(&ask.target);
+    let changes = on(mounts, &ask.workspace, |w| {
+        w.rollback_plan(&ask.branch, &to, &bare(&ask.paths))
+    })?;
+    let changes = changes.into_iter().map(of_change).collect::<Vec<_>>();
+    let place = mounts.mounted_at(&ask.workspace);
+    let holders = place
+        .map(|place| holders::of_changed(&place, &changes))
+        .unwrap_or_default();
+    Ok(PlanAnswer { changes, holders })
+}
+
+fn of_change(change: engine::Change) -> Changed {
+    Changed {
+        status: change.status,
+        path: Bytes(change.path),
+        old_path: change.old_path.map(Bytes),
+    }
+}
+
+fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
+    let entries = on(mounts, &ask.workspace, |w| w.log(&ask.branch, ask.all))?;
+    Ok(LogAnswer {
+        commits: entries.into_iter().map(of_entry).collect(),
+    })
+}
+
+fn of_entry(entry: engine::LogEntry) -> LogRow {
+    LogRow {
+        commit: entry.commit.map(|id| id.to_string()),
+        time: entry.time.into(),
+        labels: entry.labels,
+        message: entry.message,
+        meta: entry.meta,
+        automatic: entry.automatic,
+        head: entry.is_head,
+        parents: entry.parents.iter().map(ToString::to_string).collect(),
+        kind: entry.kind,
+    }
+}
+
+fn side(side: &Side) -> DiffSide {
+    match side {
+        Side::Live => DiffSide::Live,
+        Side::Base => DiffSide::Base,
+        Side::Ref(name) => DiffSide::Ref(name.clone()),
+    }
+}
+
+fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
+    let (from, to) = (side(&ask.from), side(&ask.to));
+    let changes = on(mounts, &ask.workspace, |w| {
+        w.diff(&ask.branch, from, to, &[])
+    })?;
+    Ok(DiffAnswer {
+        changes: changes.into_iter().map(of_change).collect(),
+    })
+}
+
+/// A ref names something where it can be compared with itself.
+fn has_ref(mounts: &Mounts, ask: &HasRef) -> Result<HasRefAnswer, Fault> {
+    let itself = || DiffSide::Ref(ask.name.clone());
+    let compared = mounts
+        .workspace(&ask.workspace)?
+        .diff(&ask.branch, itself(), itself(), &[]);
+    Ok(HasRefAnswer {
+        exists: compared.is_ok(),
+    })
+}
+
+fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
+    let info = mounts.get(&ask.workspace)?;
+    let mut answer = StatusAnswer {
+        info,
+        branch: ask.branch.clone(),
+        pid: std::process::id(),
+        healthy: false,
+        troubles: Vec::new(),
+        facts: None,
+    };
+    match answer.info.status {
+        State::Started => {
+            let status = on(mounts, &ask.workspace, |w| w.status(&ask.branch))?;
+            answer.healthy = status.poisoned.is_none();
+            answer.troubles = troubles(&status);
+            answer.facts = Some(of_status(status));
+        }
+        State::Stale => answer.troubles.push(format!(
+            "its daemon died without stopping it; nothing that was written is lost: \
+             agentvfs workspace start {} brings it back",
+            ask.workspace
+        )),
+        State::Initialized | State::Stopped => {}
+    }
+    Ok(answer)
+}
+
+fn troubles(status: &engine::Status) -> Vec<String> {
+    let mut troubles = Vec::new();
+    if let Some(why) = &status.poisoned {
+        troubles.push(format!(
+            "nothing can be written any more: {why}; stop and start it to check"
+        ));
+    }
+    if matches!(status.import.state, engine::ImportState::Paused) {
+        troubles.push("the import of the project is paused: make room on the disk".to_owned());
+    }
+    if !status.unreadable.is_empty() {
+        troubles.push(format!(
+            "{} paths of the project cannot be read",
+            status.unreadable.len()
+        ));
+    }
+    troubles
+}
+
+fn of_status(status: engine::Status) -> Facts {
+    Facts {
+        head: status.head.map(|id| id.to_string()),
+        import: of_import(&status.import),
+        base_changed: status.base_changed.into_iter().map(Bytes).collect(),
+        unreadable: status.unreadable.into_iter().map(Bytes).collect(),
+        journal_bytes: status.journal_bytes,
+        entries: status.entries,
+        recovered: status.recovered,
+    }
+}

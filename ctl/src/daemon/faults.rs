@@ -1,0 +1,150 @@
+//! The engine's and the front's errors as they are told: a word for programs, a text and a hint that
+//! names the next command.
+
+use crate::protocol::Fault;
+use engine::Error;
+use fuse_front::MountError;
+
+/// An engine's error about workspace `name`.
+pub fn of_engine(error: &Error, name: &str) -> Fault {
+    Fault::failed(kind(error), error.to_string()).hint(hint(error, name))
+}
+
+/// Whether the disk is full, whichever layer met that.
+fn is_no_space(error: &Error) -> bool {
+    error.errno() == rustix::io::Errno::NOSPC.raw_os_error()
+}
+
+/// An engine's error while the store was opened.
+pub fn at_open(error: &Error) -> Fault {
+    let fault = Fault::failed(kind(error), error.to_string());
+    match error {
+        Error::StoreLocked { pid } => fault.hint(format!(
+            "process {pid} owns the store; if it is an agentvfs daemon that hangs, end it with kill {pid}"
+        )),
+        error if is_no_space(error) => fault.hint("make room on the disk that holds the agentvfs home"),
+        _ => fault.hint("choose another home with --root DIR or $AGENTVFS_HOME"),
+    }
+}
+
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::NoSuchWorkspace(_) => "no-such-workspace",
+        Error::WorkspaceExists { .. } => "workspace-exists",
+        Error::WorkspaceBusy(_) => "workspace-running",
+        Error::BadName { .. } => "bad-name",
+        Error::BadBase { .. } => "bad-base",
+        Error::NoSuchBranch(_) => "no-such-branch",
+        Error::NoSuchRef(_) => "no-such-ref",
+        Error::AmbiguousRef { .. } => "ambiguous-ref",
+        Error::NothingTo(_) => "nothing-to-undo",
+        Error::NoCommit(_) => "no-such-commit",
+        Error::ImportPaused(_) => "import-paused",
+        Error::StoreLocked { .. } => "store-locked",
+        Error::Closing => "stopping",
+        error if is_no_space(error) => "no-space",
+        Error::Damaged { .. } => "damaged",
+        Error::BaseGone { .. } => "base-gone",
+        Error::Io { .. } => "io",
+        _ => "failed",
+    }
+}
+
+fn hint(error: &Error, name: &str) -> String {
+    match error {
+        Error::NoSuchWorkspace(_) => {
+            format!(
+                "agentvfs workspace list shows all; agentvfs workspace start {name} --from DIR makes it"
+            )
+        }
+        Error::WorkspaceExists { .. } => {
+            format!(
+                "agentvfs workspace start {name} starts it; for another project choose another name"
+            )
+        }
+        Error::WorkspaceBusy(_) => format!("agentvfs workspace stop {name}"),
+        Error::BadName { .. } => "choose another name".to_owned(),
+        Error::BadBase { .. } => "give a readable project directory with --from DIR".to_owned(),
+        Error::NoSuchBranch(_) => "leave out --branch to use main".to_owned(),
+        Error::NoSuchRef(_) | Error::NoCommit(_) => {
+            format!("agentvfs workspace log {name} --all lists the commits")
+        }
+        Error::AmbiguousRef { .. } => {
+            format!("give more digits: agentvfs workspace log {name} --all")
+        }
+        Error::NothingTo(_) => format!("agentvfs workspace log {name} shows where you are"),
+        Error::ImportPaused(_) => {
+            format!("make room on the disk, then try again; agentvfs workspace status {name}")
+        }
+        Error::Closing => format!("agentvfs workspace start {name}"),
+        error if is_no_space(error) => {
+            "make room on the disk that holds the agentvfs home, then try again".to_owned()
+        }
+        Error::Damaged { .. } => "keep a copy of the agentvfs home before anything else".to_owned(),
+        Error::BaseGone { .. } => {
+            "restore the file in the project's directory, then try again".to_owned()
+        }
+        _ => format!("agentvfs workspace status {name} tells more, and daemon.log in the agentvfs home"),
+    }
+}
+
+/// An error of mounting or unmounting workspace `name`.
+pub fn of_mount(error: &MountError, name: &str) -> Fault {
+    let fault = Fault::failed("mount", error.to_string());
+    match error {
+        MountError::NoDevice(_) => {
+            fault.hint("FUSE is needed: modprobe fuse; in a container pass --device /dev/fuse")
+        }
+        MountError::Refused { .. } => {
+            fault.hint("install fuse3 (fusermount3), or run as root with CAP_SYS_ADMIN")
+        }
+        MountError::BadMountpoint { .. } => {
+            fault.hint(format!("agentvfs workspace start {name} --mount DIR"))
+        }
+        MountError::Busy(_) => fault.hint(format!(
+            "agentvfs workspace stop {name} --force stops it all the same"
+        )),
+        _ => fault,
+    }
+}
+
+/// The workspace is not running.
+pub fn not_running(name: &str) -> Fault {
+    Fault::failed("not-running", format!("workspace {name} is not running"))
+        .hint(format!("agentvfs workspace start {name}"))
+}
+
+/// A file of this crate's own cannot be written.
+pub fn of_io(what: &str, error: &std::io::Error) -> Fault {
+    Fault::failed("io", format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_name_the_next_command() {
+        let fault = of_engine(&Error::NoSuchWorkspace("w".into()), "w");
+        assert_eq!(fault.kind, "no-such-workspace");
+        assert!(
+            fault
+                .hint
+                .unwrap()
+                .contains("agentvfs workspace start w --from DIR")
+        );
+        assert_eq!(of_engine(&Error::NoSpace, "w").kind, "no-space");
+        assert!(of_engine(&Error::Closing, "w").hint.is_some());
+        assert!(
+            not_running("w")
+                .hint
+                .unwrap()
+                .ends_with("workspace start w")
+        );
+        assert!(
+            at_open(&Error::StoreLocked { pid: 7 })
+                .message
+                .contains("process 7")
+        );
+    }
+}

@@ -1,0 +1,402 @@
+//! The workspaces that run: starting, stopping, bringing back.
+//!
+//! Per workspace one lifecycle lock serialises start, stop, delete and recovery, so twenty starts at
+//! once make one mount. Requests on a running workspace take only its `Arc`; the engine serialises
+//! them. Invariant: the engine is told that a workspace runs before it is mounted and that it does
+//! not only after it is unmounted, so a mount left by a dead daemon is always known.
+
+mod running;
+mod stopping;
+
+pub use running::of_import;
+pub use stopping::Progress;
+
+use super::lifecycle::Gate;
+use super::record::{Record, Records};
+use super::{faults, mountpoint};
+use crate::home::Home;
+use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Start, StartAnswer, State};
+use engine::{Engine, Workspace, WorkspaceConfig};
+use parking_lot::Mutex;
+use running::Running;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The running workspaces of a home.
+pub struct Mounts {
+    engine: Arc<Engine>,
+    home: Home,
+    gate: Arc<Gate>,
+    records: Records,
+    slots: Mutex<HashMap<String, Arc<Slot>>>,
+}
+
+/// What belongs to one workspace.
+#[derive(Default)]
+struct Slot {
+    lifecycle: Mutex<()>,
+    running: Mutex<Option<Running>>,
+}
+
+impl Slot {
+    /// The workspace, where it is mounted and works.
+    fn live(&self) -> Option<Arc<Workspace>> {
+        self.running
+            .lock()
+            .as_ref()
+            .filter(|running| running.works())
+            .map(|r| r.workspace.clone())
+    }
+}
+
+impl Mounts {
+    /// None yet.
+    pub fn new(engine: Arc<Engine>, home: Home, gate: Arc<Gate>) -> Mounts {
+        let records = Records::new(home.running());
+        Mounts {
+            engine,
+            home,
+            gate,
+            records,
+            slots: Mutex::default(),
+        }
+    }
+
+    /// Whether no workspace runs.
+    pub fn are_none(&self) -> bool {
+        self.slots
+            .lock()
+            .values()
+            .all(|slot| slot.running.lock().is_none())
+    }
+
+    /// All workspaces.
+    pub fn list(&self) -> Result<Vec<Info>, Fault> {
+        let mut configs = self.engine.list().map_err(|e| faults::of_engine(&e, ""))?;
+        configs.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(configs.iter().map(|config| self.info(config)).collect())
+    }
+
+    /// One workspace.
+    pub fn get(&self, name: &str) -> Result<Info, Fault> {
+        Ok(self.info(&self.config(name)?))
+    }
+
+    fn config(&self, name: &str) -> Result<WorkspaceConfig, Fault> {
+        self.engine
+            .get(name)
+            .map_err(|e| faults::of_engine(&e, name))
+    }
+
+    fn info(&self, config: &WorkspaceConfig) -> Info {
+        let status = self.state(config);
+        let mount = self
+            .mounted_at(&config.name)
+            .unwrap_or_else(|| self.place(config));
+        Info {
+            name: config.name.clone(),
+            mount: Bytes::from(mount.as_path()),
+            base: Bytes::from(config.base.as_path()),
+            status,
+        }
+    }
+
+    fn state(&self, config: &WorkspaceConfig) -> State {
+        let slot = self.slots.lock().get(&config.name).cloned();
+        let works = slot.and_then(|slot| slot.running.lock().as_ref().map(Running::works));
+        match works {
+            Some(true) => State::Started,
+            Some(false) => State::Stopped,
+            None if config.mounted => State::Stale,
+            None if self.records.was_started(&config.name) => State::Stopped,
+            None => State::Initialized,
+        }
+    }
+
+    /// Where the workspace is mounted, or was when its daemon died.
+    pub fn mounted_at(&self, name: &str) -> Option<PathBuf> {
+        self.records
+            .running(name)
+            .map(|record| record.mountpoint.to_path())
+    }
+
+    /// Where it would be mounted.
+    fn place(&self, config: &WorkspaceConfig) -> PathBuf {
+        config
+            .mount
+            .clone()
+            .unwrap_or_else(|| self.home.default_mount(&config.name))
+    }
+
+    fn slot(&self, name: &str) -> Arc<Slot> {
+        self.slots
+            .lock()
+            .entry(name.to_owned())
+            .or_default()
+            .clone()
+    }
+
+    /// Makes a workspace.
+    pub fn init(&self, ask: &Init) -> Result<StartAnswer, Fault> {
+        let name = &ask.workspace;
+        let mount = ask.mount.as_ref().map(Bytes::path);
+        if let Ok(config) = self.engine.get(name) {
+            let taken = engine::Error::WorkspaceExists {
+                name: name.clone(),
+                base: config.base,
+            };
+            return Err(faults::of_engine(&taken, name));
+        }
+        self.check_base(ask.base.path())?;
+        if let Some(place) = mount {
+            mountpoint::check_place(place, ask.base.path(), &self.home)?;
+        }
+        let config = self
+            .engine
+            .create(name, ask.base.path(), mount)
+            .map_err(|e| faults::of_engine(&e, name))?;
+        Ok(StartAnswer {
+            info: self.info(&config),
+            import: None,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// A base below a mount of ours would have the daemon wait for itself.
+    fn check_base(&self, base: &Path) -> Result<(), Fault> {
+        let holds = |place: &PathBuf| base.starts_with(place);
+        let mounts: Vec<PathBuf> = {
+            let slots = self.slots.lock();
+            slots
+                .keys()
+                .filter_map(|name| self.mounted_at(name))
+                .collect()
+        };
+        match mounts.iter().find(|place| holds(place)) {
+            None => Ok(()),
+            Some(place) => {
+                let why = format!("{} lies in the mount {}", base.display(), place.display());
+                Err(Fault::failed("bad-base", why)
+                    .hint("give the project's own directory with --from DIR"))
+            }
+        }
+    }
+
+    /// Mounts a workspace, making it first where a base is given and it does not exist.
+    pub fn start(&self, ask: &Start) -> Result<StartAnswer, Fault> {
+        let name = &ask.workspace;
+        engine::names::check_workspace_name(name).map_err(|e| faults::of_engine(&e, name))?;
+        let slot = self.slot(name);
+        let _lifecycle = slot.lifecycle.lock();
+        self.reap(name, &slot);
+        let config = self.config_for(ask)?;
+        let warnings = if slot.live().is_some() {
+            self.warnings(ask)
+        } else {
+            self.start_stopped(ask, config, &slot)?;
+            Vec::new()
+        };
+        let info = self.get(name)?;
+        let import = slot
+            .live()
+            .and_then(|workspace| running::import(&workspace));
+        Ok(StartAnswer {
+            info,
+            import,
+            warnings,
+        })
+    }
+
+    fn config_for(&self, ask: &Start) -> Result<WorkspaceConfig, Fault> {
+        let name = &ask.workspace;
+        let fault = |e: engine::Error| faults::of_engine(&e, name);
+        let Some(base) = &ask.base else {
+            return self.config(name);
+        };
+        match self.engine.get(name) {
+            Ok(config) if config.base == base.path() => Ok(config),
+            Ok(config) => Err(fault(engine::Error::WorkspaceExists {
+                name: name.clone(),
+                base: config.base,
+            })),
+            Err(engine::Error::NoSuchWorkspace(_)) => {
+                self.check_base(base.path())?;
+                self.engine.create(name, base.path(), None).map_err(fault)
+            }
+            Err(error) => Err(fault(error)),
+        }
+    }
+
+    /// What a start of a running workspace did not do.
+    fn warnings(&self, ask: &Start) -> Vec<String> {
+        let asked = ask.mount.as_ref().map(Bytes::path);
+        match (self.mounted_at(&ask.workspace), asked) {
+            (Some(place), Some(asked)) if place != asked => {
+                vec![format!(
+                    "{} is already running at {}",
+                    ask.workspace,
+                    place.display()
+                )]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn start_stopped(
+        &self,
+        ask: &Start,
+        config: WorkspaceConfig,
+        slot: &Slot,
+    ) -> Result<(), Fault> {
+        let asked = ask.mount.as_ref().map(Bytes::to_path);
+        let remains = self.clear_remains(&config.name)?;
+        let place = asked.clone().unwrap_or_else(|| self.place(&config));
+        // A plain start of what a dead daemon left brings it back as it was.
+        let options = match remains {
+            Some(record) if ask.options == MountChoice::default() => record.options,
+            _ => ask.options.clone(),
+        };
+        self.mount(&config, slot, &place, &options)?;
+        if asked.is_some() && asked != config.mount {
+            self.engine
+                .set_mount(&config.name, asked.as_deref())
+                .map_err(|e| faults::of_engine(&e, &config.name))?;
+        }
+        Ok(())
+    }
+
+    /// Takes away what a dead daemon left: its mount and the directories made for it.
+    fn clear_remains(&self, name: &str) -> Result<Option<Record>, Fault> {
+        let Some(record) = self.records.running(name) else {
+            return Ok(None);
+        };
+        mountpoint::detach_dead(record.place())?;
+        mountpoint::remove(&record.made);
+        Ok(Some(record))
+    }
+
+    /// The workspace, where it runs; one whose daemon died is brought back first.
+    pub fn workspace(&self, name: &str) -> Result<Arc<Workspace>, Fault> {
+        let known = self.slots.lock().get(name).cloned();
+        if let Some(workspace) = known.and_then(|slot| slot.live()) {
+            return Ok(workspace);
+        }
+        self.config(name)?;
+        let slot = self.slot(name);
+        let _lifecycle = slot.lifecycle.lock();
+        self.reap(name, &slot);
+        if let Some(workspace) = slot.live() {
+            return Ok(workspace);
+        }
+        let config = self.config(name)?;
+        if !config.mounted {
+            return Err(faults::not_running(name));
+        }
+        self.bring_back(&config, &slot)
+    }
+
+    fn bring_back(&self, config: &WorkspaceConfig, slot: &Slot) -> Result<Arc<Workspace>, Fault> {
+        tracing::info!(
+            workspace = config.name,
+            "bringing back what a dead daemon left"
+        );
+        let (place, options) = match self.clear_remains(&config.name)? {
+            Some(record) => (record.mountpoint.to_path(), record.options),
+            None => (self.place(config), MountChoice::default()),
+        };
+        self.mount(config, slot, &place, &options)?;
+        slot.live().ok_or_else(|| faults::not_running(&config.name))
+    }
+
+    /// Mounts a workspace that is not mounted.
+    fn mount(
+        &self,
+        config: &WorkspaceConfig,
+        slot: &Slot,
+        place: &Path,
+        options: &MountChoice,
+    ) -> Result<(), Fault> {
+        mountpoint::check_place(place, &config.base, &self.home)?;
+        self.check_unshared(place, &config.name)?;
+        let made = mountpoint::prepare(place, &config.base)?;
+        let record = Record {
+            mountpoint: Bytes::from(place),
+            made,
+            options: options.clone(),
+        };
+        let mounted = self
+            .note(config, Some(&record))
+            .and_then(|()| self.open_and_mount(config, &record));
+        match mounted {
+            Ok(running) => {
+                *slot.running.lock() = Some(running);
+                Ok(())
+            }
+            Err(fault) => {
+                mountpoint::remove(&record.made);
+                self.note_failure(config);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Two mounts at one place would hide one another.
+    fn check_unshared(&self, place: &Path, name: &str) -> Result<(), Fault> {
+        let names: Vec<String> = self
+            .slots
+            .lock()
+            .keys()
+            .filter(|other| *other != name)
+            .cloned()
+            .collect();
+        let taken = names
+            .iter()
+            .find(|other| self.mounted_at(other).is_some_and(|at| at == place));
+        match taken {
+            None => Ok(()),
+            Some(other) => {
+                let why = format!("{} is where workspace {other} is mounted", place.display());
+                Err(Fault::failed("bad-mount", why).hint("give another directory with --mount DIR"))
+            }
+        }
+    }
+
+    /// Writes down that the workspace runs as `record` says, or that it is stopped.
+    fn note(&self, config: &WorkspaceConfig, record: Option<&Record>) -> Result<(), Fault> {
+        let name = &config.name;
+        self.records
+            .write(name, record)
+            .map_err(|e| faults::of_io("cannot record the mount", &e))?;
+        self.engine
+            .mark_running(name, record.map(Record::place))
+            .map_err(|e| faults::of_engine(&e, name))
+    }
+
+    /// After a failed start: stopped again, or as stale as it was.
+    fn note_failure(&self, config: &WorkspaceConfig) {
+        let undone = if config.mounted {
+            Ok(())
+        } else {
+            self.note(config, None)
+        };
+        if let Err(fault) = undone {
+            tracing::error!(
+                workspace = config.name,
+                "cannot take the start back: {}",
+                fault.message
+            );
+        }
+    }
+
+    fn open_and_mount(&self, config: &WorkspaceConfig, record: &Record) -> Result<Running, Fault> {
+        let name = &config.name;
+        let workspace = self
+            .engine
+            .open_workspace(name)
+            .map_err(|e| faults::of_engine(&e, name))?;
+        let gate = self.gate.clone();
+        Running::mount(workspace, record, move || gate.wake())
+            .map_err(|e| faults::of_mount(&e, name))
+    }
+}

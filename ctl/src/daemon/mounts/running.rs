@@ -1,0 +1,98 @@
+//! One workspace that is open and mounted.
+
+use crate::daemon::record::Record;
+use crate::protocol::{Import, Latency, MountChoice};
+use engine::{CloseMode, ImportState, Workspace};
+use fuse_front::{MountError, MountOptions, Mounted};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A mounted workspace.
+pub struct Running {
+    /// The workspace.
+    pub workspace: Arc<Workspace>,
+    /// Its mount; `None` while it is being taken away.
+    pub mounted: Option<Mounted>,
+    /// Where it is mounted.
+    pub place: PathBuf,
+    /// Somebody else has taken the mount away; the workspace is being closed.
+    pub gone: bool,
+}
+
+impl Running {
+    /// Mounts `workspace` as `record` says; `ended` is called when the mount has ended. Where that
+    /// fails the workspace is closed again.
+    pub fn mount(
+        workspace: Arc<Workspace>,
+        record: &Record,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Running, MountError> {
+        let options = options(record.place(), workspace.name(), &record.options);
+        match fuse_front::mount(workspace.clone(), options) {
+            Ok(mounted) => {
+                mounted.on_unmounted(ended);
+                Ok(Running {
+                    workspace,
+                    mounted: Some(mounted),
+                    place: record.place().to_owned(),
+                    gone: false,
+                })
+            }
+            Err(error) => {
+                if let Err(error) = workspace.close(CloseMode::NoCheckpoint, &|_, _| {}) {
+                    tracing::error!(%error, workspace = workspace.name(), "cannot close it again");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// False once somebody else has taken the mount away.
+    pub fn works(&self) -> bool {
+        !self.gone && self.mounted.as_ref().is_none_or(Mounted::is_alive)
+    }
+}
+
+/// Permissions are left to nobody only where root alone can reach the mount: there each check would
+/// cost a request and refuse nothing.
+fn options(place: &Path, name: &str, choice: &MountChoice) -> MountOptions {
+    let is_root = rustix::process::geteuid().is_root();
+    let allow_other = choice.allow_other.unwrap_or(is_root);
+    MountOptions {
+        fs_name: format!("agentvfs:{name}"),
+        allow_other,
+        default_permissions: allow_other || !is_root,
+        nosuid: !choice.suid,
+        nodev: !choice.dev,
+        latency: match choice.latency {
+            Latency::Low => fuse_front::Latency::Low,
+            Latency::Normal => fuse_front::Latency::Normal,
+        },
+        ..MountOptions::new(place)
+    }
+}
+
+/// How the import of a running workspace is doing; `None` where it cannot tell.
+pub fn import(workspace: &Workspace) -> Option<Import> {
+    workspace
+        .status("main")
+        .ok()
+        .map(|status| of_import(&status.import))
+}
+
+/// An import's state as it is told.
+pub fn of_import(import: &engine::ImportStatus) -> Import {
+    let state = match import.state {
+        ImportState::Running => "running",
+        ImportState::Done => "done",
+        ImportState::Paused => "paused",
+        ImportState::Scanning => "scanning",
+    };
+    Import {
+        state: state.to_owned(),
+        files_done: import.files_done,
+        files_total: import.files_total,
+        bytes_done: import.bytes_done,
+        bytes_total: import.bytes_total,
+    }
+}

@@ -1,0 +1,139 @@
+//! How a command ends badly: exit status, what failed and why, and what to do about it.
+//!
+//! Invariant: every failure is told on standard error as `agentvfs: WHAT: WHY`, then `hint: …`.
+
+use crate::output::stderr_colour;
+use crate::protocol::Fault;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// It failed, or there are conflicts.
+pub const FAILED: u8 = 1;
+/// Wrong usage, found before anything was done.
+pub const USAGE: u8 = 2;
+/// No daemon can be reached or started.
+pub const NO_DAEMON: u8 = 3;
+
+/// A command's failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Exit status.
+    pub exit: u8,
+    /// What failed, such as `cannot roll back my-task`.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure of the work itself.
+    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Failure {
+        Failure {
+            exit: FAILED,
+            what: what.into(),
+            why: why.into(),
+            hint: None,
+        }
+    }
+
+    /// Wrong usage.
+    pub fn usage(why: impl Into<String>) -> Failure {
+        Failure {
+            exit: USAGE,
+            ..Failure::new("wrong usage", why)
+        }
+    }
+
+    /// No daemon.
+    pub fn no_daemon(why: impl Into<String>) -> Failure {
+        Failure {
+            exit: NO_DAEMON,
+            ..Failure::new("no daemon can be reached", why)
+        }
+    }
+
+    /// What the daemon answered to an attempt to do `what`.
+    pub fn from_fault(what: impl Into<String>, fault: Fault) -> Failure {
+        let exit = if fault.kind == "bad-name" {
+            USAGE
+        } else {
+            FAILED
+        };
+        Failure {
+            exit,
+            what: what.into(),
+            why: fault.message,
+            hint: fault.hint,
+        }
+    }
+
+    /// The same with a hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Nobody reads standard output any more: ends quietly, with success.
+    pub fn broken_pipe() -> Failure {
+        Failure {
+            exit: 0,
+            what: String::new(),
+            why: String::new(),
+            hint: None,
+        }
+    }
+
+    /// Writes it to standard error and gives the exit status.
+    pub fn tell(&self) -> ExitCode {
+        if self.exit != 0 {
+            // Standard error may be closed; there is nobody left to tell then.
+            let _ = std::io::stderr().write_all(self.text(stderr_colour()).as_bytes());
+        }
+        ExitCode::from(self.exit)
+    }
+
+    fn text(&self, colour: bool) -> String {
+        let (red, cyan, off) = if colour {
+            ("\x1b[1;31m", "\x1b[36m", "\x1b[0m")
+        } else {
+            ("", "", "")
+        };
+        let mut text = format!("{red}agentvfs:{off} {}: {}\n", self.what, self.why);
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("{cyan}hint:{off} {hint}\n"));
+        }
+        text
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    /// An error of standard output: a broken pipe is success, as whoever read had enough.
+    fn from(error: std::io::Error) -> Failure {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Failure::broken_pipe();
+        }
+        Failure::new("cannot write the output", error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_what_why_and_hint() {
+        let failure = Failure::new("cannot stop a", "it is not running").hint("start it");
+        assert_eq!(
+            failure.text(false),
+            "agentvfs: cannot stop a: it is not running\nhint: start it\n"
+        );
+    }
+
+    #[test]
+    fn broken_pipe_is_quiet_success() {
+        let failure = Failure::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(failure.exit, 0);
+    }
+}

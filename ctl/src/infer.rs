@@ -1,0 +1,270 @@
+//! Which workspace and branch a command means.
+//!
+//! Pure: a function of the words, the environment, the current directory and the daemon's list.
+//! Order: `--workspace`, the first of two words, `$AGENTVFS_WORKSPACE`, the workspace whose mount
+//! or base holds the current directory, the only one running, else an error that lists them.
+
+use crate::exit::Failure;
+use crate::protocol::{Info, State};
+use std::path::{Path, PathBuf};
+
+/// Branch that a command means unless told otherwise.
+const DEFAULT_BRANCH: &str = "main";
+
+/// Longest name of a workspace.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What a command's surroundings say.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// `--workspace`.
+    pub option: Option<String>,
+    /// `$AGENTVFS_WORKSPACE`.
+    pub variable: Option<String>,
+    /// The current directory; `None` where it is gone.
+    pub cwd: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// The workspace, where `word` is the workspace's name if there is one.
+    pub fn workspace(&self, word: Option<&str>, all: &[Info]) -> Result<String, Failure> {
+        match self.named(word)? {
+            Some(name) => Ok(name),
+            None => self.guessed(all),
+        }
+    }
+
+    /// The name that option, word or variable give.
+    pub fn named(&self, word: Option<&str>) -> Result<Option<String>, Failure> {
+        match (&self.option, word) {
+            (Some(option), Some(word)) if option != word => Err(Failure::usage(format!(
+                "two workspaces are named: {option} and {word}"
+            ))),
+            (Some(name), _) => Ok(Some(name.clone())),
+            (None, Some(word)) => Ok(Some(word.to_owned())),
+            (None, None) => Ok(self.variable.clone()),
+        }
+    }
+
+    fn guessed(&self, all: &[Info]) -> Result<String, Failure> {
+        let here = self
+            .cwd
+            .as_deref()
+            .map(|cwd| holding(cwd, all))
+            .unwrap_or_default();
+        if !here.is_empty() {
+            return only(&here)
+                .ok_or_else(|| undecided("several workspaces hold this directory", &here));
+        }
+        let running: Vec<&Info> = all.iter().filter(|info| runs(info)).collect();
+        match running.as_slice() {
+            [one] => Ok(one.name.clone()),
+            [] => Err(none_runs(all)),
+            _ => Err(undecided("several workspaces are running", &running)),
+        }
+    }
+}
+
+/// The branch that is meant.
+pub fn branch(option: Option<&str>, variable: Option<&str>) -> String {
+    option.or(variable).unwrap_or(DEFAULT_BRANCH).to_owned()
+}
+
+fn runs(info: &Info) -> bool {
+    matches!(info.status, State::Started | State::Stale)
+}
+
+/// The workspaces whose mount, else whose base, is nearest above `cwd`.
+fn holding<'a>(cwd: &Path, all: &'a [Info]) -> Vec<&'a Info> {
+    let mounted = nearest(cwd, all.iter().filter(|info| runs(info)), |info| {
+        info.mount.path()
+    });
+    if mounted.is_empty() {
+        nearest(cwd, all.iter(), |info| info.base.path())
+    } else {
+        mounted
+    }
+}
+
+fn nearest<'a>(
+    cwd: &Path,
+    candidates: impl Iterator<Item = &'a Info>,
+    place: impl Fn(&'a Info) -> &'a Path,
+) -> Vec<&'a Info> {
+    let depth = |info: &'a Info| place(info).components().count();
+    let above: Vec<&Info> = candidates
+        .filter(|info| cwd.starts_with(place(info)))
+        .collect();
+    let deepest = above.iter().map(|info| depth(info)).max();
+    above
+        .into_iter()
+        .filter(|info| Some(depth(info)) == deepest)
+        .collect()
+}
+
+/// The only one of `found`, or the only one of them that runs.
+fn only(found: &[&Info]) -> Option<String> {
+    let running: Vec<&&Info> = found.iter().filter(|info| runs(info)).collect();
+    match (found, running.as_slice()) {
+        ([one], _) => Some(one.name.clone()),
+        (_, [one]) => Some(one.name.clone()),
+        _ => None,
+    }
+}
+
+fn undecided(why: &str, candidates: &[&Info]) -> Failure {
+    let names: Vec<&str> = candidates.iter().map(|info| info.name.as_str()).collect();
+    Failure::new(
+        "cannot tell which workspace is meant",
+        format!("{why}: {}", names.join(", ")),
+    )
+    .hint("name one with --workspace NAME or $AGENTVFS_WORKSPACE")
+}
+
+fn none_runs(all: &[Info]) -> Failure {
+    let what = "cannot tell which workspace is meant";
+    if all.is_empty() {
+        return Failure::new(what, "there is none")
+            .hint("agentvfs workspace start --from DIR makes and starts one");
+    }
+    let names: Vec<&str> = all.iter().map(|info| info.name.as_str()).collect();
+    Failure::new(
+        what,
+        format!("none is running; there are: {}", names.join(", ")),
+    )
+    .hint(format!("agentvfs workspace start {}", names[0]))
+}
+
+/// The name of a workspace that is made from `base` without being given one: the directory's,
+/// with `-` for every byte that a name may not have.
+pub fn default_name(base: &Path) -> String {
+    let name = base
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let clean: String = name
+        .chars()
+        .map(|c| if allowed(c) { c } else { '-' })
+        .collect();
+    let clean = clean.trim_start_matches(['.', '-']);
+    if clean.is_empty() {
+        return "default".to_owned();
+    }
+    clean[..clean.len().min(NAME_BYTES_MAX)].to_owned()
+}
+
+/// The workspace that a directory given as base belongs to already: one that is mounted there.
+pub fn covered_by<'a>(base: &Path, all: &'a [Info]) -> Option<&'a Info> {
+    all.iter()
+        .find(|info| runs(info) && info.mount.path() == base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Bytes;
+
+    fn info(name: &str, mount: &str, base: &str, status: State) -> Info {
+        let bytes = |text: &str| Bytes(text.as_bytes().to_vec());
+        Info {
+            name: name.into(),
+            mount: bytes(mount),
+            base: bytes(base),
+            status,
+        }
+    }
+
+    fn list() -> Vec<Info> {
+        vec![
+            info("a", "/h/mnt/a", "/src/a", State::Started),
+            info("inner", "/h/mnt/inner", "/src/a/inner", State::Stopped),
+            info("b", "/h/mnt/b", "/src/b", State::Stopped),
+            info("b2", "/h/mnt/b2", "/src/b", State::Stopped),
+        ]
+    }
+
+    fn at(cwd: &str) -> Surroundings {
+        Surroundings {
+            cwd: Some(cwd.into()),
+            ..Surroundings::default()
+        }
+    }
+
+    #[test]
+    fn option_word_and_variable_come_first() {
+        let mut here = at("/src/a");
+        here.variable = Some("v".into());
+        assert_eq!(here.workspace(None, &list()).unwrap(), "v");
+        assert_eq!(here.workspace(Some("w"), &list()).unwrap(), "w");
+        here.option = Some("o".into());
+        assert_eq!(here.workspace(None, &list()).unwrap(), "o");
+        assert_eq!(
+            here.workspace(Some("w"), &list()).unwrap_err().exit,
+            crate::exit::USAGE
+        );
+        assert_eq!(here.workspace(Some("o"), &list()).unwrap(), "o");
+    }
+
+    #[test]
+    fn directory_decides_next_and_the_deepest_wins() {
+        assert_eq!(at("/h/mnt/a/x").workspace(None, &list()).unwrap(), "a");
+        assert_eq!(at("/src/a/x").workspace(None, &list()).unwrap(), "a");
+        assert_eq!(
+            at("/src/a/inner/x").workspace(None, &list()).unwrap(),
+            "inner"
+        );
+        assert_eq!(
+            at("/src/ab").workspace(None, &list()).unwrap(),
+            "a",
+            "only one running"
+        );
+    }
+
+    #[test]
+    fn one_base_of_several_workspaces_needs_a_running_one() {
+        let error = at("/src/b").workspace(None, &list()).unwrap_err();
+        assert!(error.why.contains("b, b2"), "{}", error.why);
+        let mut all = list();
+        all[3].status = State::Started;
+        assert_eq!(at("/src/b").workspace(None, &all).unwrap(), "b2");
+    }
+
+    #[test]
+    fn the_error_lists_what_there_is() {
+        let mut all = list();
+        all[0].status = State::Stopped;
+        assert!(
+            at("/")
+                .workspace(None, &all)
+                .unwrap_err()
+                .why
+                .contains("a, inner, b, b2")
+        );
+        assert_eq!(
+            at("/").workspace(None, &[]).unwrap_err().why,
+            "there is none"
+        );
+    }
+
+    #[test]
+    fn default_names_are_allowed_names() {
+        let name = |path: &str| default_name(Path::new(path));
+        assert_eq!(name("/x/project"), "project");
+        assert_eq!(name("/x/my project+"), "my-project-");
+        assert_eq!(name("/x/.hidden"), "hidden");
+        assert_eq!(name("/x/größe"), "gr--e");
+        assert_eq!(name("/"), "default");
+        assert_eq!(name(&format!("/{}", "x".repeat(100))).len(), 64);
+        for odd in ["/x/.hidden", "/x/größe", "/", "/x/--"] {
+            engine::names::check_workspace_name(&name(odd)).unwrap();
+        }
+    }
+
+    #[test]
+    fn covered_base_means_its_workspace() {
+        let all = [info("a", "/src/a", "/src/a", State::Started)];
+        assert_eq!(covered_by(Path::new("/src/a"), &all).unwrap().name, "a");
+        assert!(covered_by(Path::new("/src"), &all).is_none());
+    }
+}

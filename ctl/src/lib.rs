@@ -1,0 +1,38 @@
+//! `agentvfs`: command line and daemon.
+//!
+//! Owns processes, sockets, words and colours; it is the only crate that reads arguments and the
+//! environment or prints. Invariant: nothing here decides what a file operation means; commands
+//! become requests of the control protocol ([`protocol`]), the daemon turns those into engine calls.
+//!
+//! `unsafe` stands in the module `sys` alone.
+
+pub mod cli;
+mod client;
+mod cmd;
+mod daemon;
+mod exit;
+pub mod home;
+mod infer;
+mod launch;
+mod output;
+mod patharg;
+pub mod protocol;
+mod quote;
+mod sys;
+mod when;
+
+use std::process::ExitCode;
+
+/// Runs the command that the process's arguments name.
+///
+/// Exit status: 0 done, 1 it failed, 2 wrong usage, 3 no daemon can be reached or started.
+pub fn main() -> ExitCode {
+    let cli = match cli::parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(told) => return told.tell(),
+    };
+    match cmd::run(cli) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => failure.tell(),
+    }
+}

@@ -1,0 +1,358 @@
+//! The control protocol: JSON-RPC 2.0, one message a line. `docs/protocol.md` describes it.
+//!
+//! Owns the wire types and the decoding of requests, for both sides. Invariant: decoding is total;
+//! any bytes give a [`Request`] or a [`Refusal`] that can be sent back.
+
+mod bytes;
+mod types;
+
+pub use bytes::Bytes;
+pub use types::*;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Version of the protocol; both sides must have the same.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Longest request, in bytes, its newline included.
+pub const REQUEST_BYTES_MAX: usize = 1 << 20;
+
+/// Method of the notifications that a daemon sends while it works on a request.
+pub const PROGRESS: &str = "progress";
+
+/// Error codes: those of JSON-RPC 2.0, and those of this protocol from -32000 on.
+pub mod code {
+    /// The line is not JSON.
+    pub const PARSE: i32 = -32700;
+    /// JSON, but not a request.
+    pub const INVALID_REQUEST: i32 = -32600;
+    /// No such method.
+    pub const NO_METHOD: i32 = -32601;
+    /// The parameters do not fit the method.
+    pub const INVALID_PARAMS: i32 = -32602;
+    /// The work failed; `data.kind` says how.
+    pub const FAILED: i32 = -32000;
+    /// The daemon is ending and did nothing: connect again.
+    pub const ENDING: i32 = -32001;
+    /// The first message was no `hello`, or one of another version.
+    pub const VERSION: i32 = -32002;
+}
+
+/// Who asked, to be repeated in the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RequestId {
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+    /// None could be read.
+    Null,
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Its id.
+    pub id: RequestId,
+    /// What is asked.
+    pub call: Call,
+}
+
+/// A request that could not be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// The request's id where it could be read.
+    pub id: RequestId,
+    /// Why.
+    pub fault: Fault,
+}
+
+/// An error as it is sent, and as the engine's and the daemon's errors are told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    /// One of [`code`].
+    pub code: i32,
+    /// Word for programs, such as `no-such-ref`.
+    pub kind: String,
+    /// What went wrong, for people.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Fault {
+    /// Work that failed.
+    pub fn failed(kind: &str, message: impl Into<String>) -> Fault {
+        Fault {
+            code: code::FAILED,
+            kind: kind.to_owned(),
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// A message that breaks the protocol.
+    pub fn protocol(code: i32, message: impl Into<String>) -> Fault {
+        Fault {
+            code,
+            ..Fault::failed("protocol", message)
+        }
+    }
+
+    /// The same with a hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Fault {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireFault {
+    code: i32,
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<FaultData>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FaultData {
+    kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+impl Serialize for Fault {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let data = Some(FaultData {
+            kind: self.kind.clone(),
+            hint: self.hint.clone(),
+        });
+        WireFault {
+            code: self.code,
+            message: self.message.clone(),
+            data,
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fault {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Fault, D::Error> {
+        let wire = WireFault::deserialize(deserializer)?;
+        let (kind, hint) = wire
+            .data
+            .map_or((String::new(), None), |data| (data.kind, data.hint));
+        Ok(Fault {
+            code: wire.code,
+            kind,
+            message: wire.message,
+            hint,
+        })
+    }
+}
+
+/// Declares the methods once: name, parameters, and the decoding by name.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal ($params:ty);)*) => {
+        /// What can be asked.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(tag = "method", content = "params")]
+        pub enum Call {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($params),)*
+        }
+
+        /// Names of all methods.
+        pub const METHODS: &[&str] = &[$($name),*];
+
+        fn decode_call(method: &str, params: Value) -> Result<Call, Fault> {
+            match method {
+                $($name => decode_params(params).map(Call::$variant),)*
+                _ => Err(Fault::protocol(code::NO_METHOD, format!("no method {method:?}"))),
+            }
+        }
+    };
+}
+
+methods! {
+    /// The first message of a connection.
+    Hello = "hello" (Hello);
+    /// All workspaces.
+    List = "workspace.list" (Nothing);
+    /// Makes a workspace.
+    Init = "workspace.init" (Init);
+    /// Mounts a workspace; makes it first where a base is given.
+    Start = "workspace.start" (Start);
+    /// Unmounts a workspace.
+    Stop = "workspace.stop" (Stop);
+    /// What a workspace is doing.
+    Status = "workspace.status" (OnBranch);
+    /// Removes a workspace.
+    Delete = "workspace.delete" (Named);
+    /// Makes a commit.
+    Checkpoint = "workspace.checkpoint" (Checkpoint);
+    /// Goes back.
+    Rollback = "workspace.rollback" (Rollback);
+    /// What going back would change.
+    RollbackPlan = "workspace.rollback_plan" (Rollback);
+    /// Takes the last rollback back.
+    Undo = "workspace.undo" (OnBranch);
+    /// Takes the last undo back.
+    Redo = "workspace.redo" (OnBranch);
+    /// The commits of a branch.
+    Log = "workspace.log" (Log);
+    /// What differs.
+    Diff = "workspace.diff" (Diff);
+    /// Whether a ref names something.
+    HasRef = "workspace.has_ref" (HasRef);
+}
+
+fn decode_params<P: DeserializeOwned>(params: Value) -> Result<P, Fault> {
+    serde_json::from_value(params).map_err(|e| Fault::protocol(code::INVALID_PARAMS, e.to_string()))
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    jsonrpc: String,
+    id: RequestId,
+    method: String,
+    #[serde(default = "no_params")]
+    params: Value,
+}
+
+fn no_params() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+/// Reads one request from a line (its newline may be left out).
+pub fn parse_request(line: &[u8]) -> Result<Request, Refusal> {
+    let refuse = |id, code, why: String| Refusal {
+        id,
+        fault: Fault::protocol(code, why),
+    };
+    if line.len() > REQUEST_BYTES_MAX {
+        let why = format!("the request is longer than {REQUEST_BYTES_MAX} bytes");
+        return Err(refuse(RequestId::Null, code::INVALID_REQUEST, why));
+    }
+    let value: Value = serde_json::from_slice(line)
+        .map_err(|e| refuse(RequestId::Null, code::PARSE, e.to_string()))?;
+    let id = id_of(&value);
+    let envelope: Envelope = serde_json::from_value(value)
+        .map_err(|e| refuse(id.clone(), code::INVALID_REQUEST, e.to_string()))?;
+    if envelope.jsonrpc != "2.0" || envelope.id == RequestId::Null {
+        let why = "a request needs jsonrpc \"2.0\" and an id".to_owned();
+        return Err(refuse(id, code::INVALID_REQUEST, why));
+    }
+    let call = decode_call(&envelope.method, envelope.params).map_err(|fault| Refusal {
+        id: id.clone(),
+        fault,
+    })?;
+    Ok(Request { id, call })
+}
+
+fn id_of(value: &Value) -> RequestId {
+    let id = value.get("id").cloned().unwrap_or(Value::Null);
+    serde_json::from_value(id).unwrap_or(RequestId::Null)
+}
+
+/// A request as it is sent, newline included.
+pub fn encode_request(id: i64, call: &Call) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Wire<'a> {
+        jsonrpc: &'static str,
+        id: i64,
+        #[serde(flatten)]
+        call: &'a Call,
+    }
+    to_line(&Wire {
+        jsonrpc: "2.0",
+        id,
+        call,
+    })
+}
+
+/// An answer as it is sent, newline included.
+pub fn encode_answer(id: &RequestId, answer: &Result<Value, Fault>) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Body<'a> {
+        Result(&'a Value),
+        Error(&'a Fault),
+    }
+    #[derive(Serialize)]
+    struct Wire<'a> {
+        jsonrpc: &'static str,
+        id: &'a RequestId,
+        #[serde(flatten)]
+        body: Body<'a>,
+    }
+    let body = match answer {
+        Ok(value) => Body::Result(value),
+        Err(fault) => Body::Error(fault),
+    };
+    to_line(&Wire {
+        jsonrpc: "2.0",
+        id,
+        body,
+    })
+}
+
+/// A progress notification as it is sent, newline included.
+pub fn encode_progress(progress: &Progress) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Wire<'a> {
+        jsonrpc: &'static str,
+        method: &'static str,
+        params: &'a Progress,
+    }
+    to_line(&Wire {
+        jsonrpc: "2.0",
+        method: PROGRESS,
+        params: progress,
+    })
+}
+
+fn to_line(message: &impl Serialize) -> Vec<u8> {
+    // The wire types have string keys only and no failing implementations, so this cannot fail; an
+    // empty line would be refused by the other side.
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+/// What a daemon sends.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FromDaemon {
+    /// How far a request is.
+    Progress(Progress),
+    /// The answer to a request.
+    Answer(RequestId, Result<Value, Fault>),
+}
+
+/// Reads one message of a daemon; `None` where it is none.
+pub fn parse_from_daemon(line: &[u8]) -> Option<FromDaemon> {
+    #[derive(Deserialize)]
+    struct Wire {
+        id: Option<RequestId>,
+        method: Option<String>,
+        params: Option<Progress>,
+        error: Option<Fault>,
+        #[serde(default)]
+        result: Value,
+    }
+    let wire: Wire = serde_json::from_slice(line).ok()?;
+    if wire.method.is_some_and(|method| method == PROGRESS) {
+        return wire.params.map(FromDaemon::Progress);
+    }
+    let answer = wire.error.map_or(Ok(wire.result), Err);
+    Some(FromDaemon::Answer(
+        wire.id.unwrap_or(RequestId::Null),
+        answer,
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,468 @@
+//! Parameters and results of the protocol's methods.
+//!
+//! Commit ids are texts of 64 hex digits; `null` is an id that is not known yet (`pending`).
+//! Unknown fields are refused, so that a misspelt option is never silently without effect.
+
+use super::Bytes;
+use engine::Time;
+use serde::{Deserialize, Serialize};
+
+/// Declares parameter types: what both sides encode, decode and compare.
+macro_rules! wire {
+    ($($item:item)*) => {
+        $(
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            $item
+        )*
+    };
+}
+
+wire! {
+    /// First message.
+    pub struct Hello {
+        /// [`super::PROTOCOL_VERSION`] of the client.
+        pub protocol: u32,
+        /// Name and version of the client, for the log.
+        pub client: String,
+    }
+
+    /// Answer to [`Hello`].
+    pub struct HelloAnswer {
+        /// [`super::PROTOCOL_VERSION`] of the daemon.
+        pub protocol: u32,
+        /// Version of the daemon.
+        pub version: String,
+        /// The daemon's process id.
+        pub pid: u32,
+    }
+
+    /// No parameters.
+    pub struct Nothing {}
+
+    /// A workspace.
+    pub struct Named {
+        /// Its name.
+        pub workspace: String,
+    }
+
+    /// A branch of a workspace.
+    pub struct OnBranch {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+    }
+
+    /// Parameters of `workspace.init`.
+    pub struct Init {
+        /// Name of the new workspace.
+        pub workspace: String,
+        /// The project's directory, absolute.
+        pub base: Bytes,
+        /// Where to mount it from now on, absolute; the default is `<home>/mnt/<name>`.
+        #[serde(default)]
+        pub mount: Option<Bytes>,
+    }
+
+    /// Parameters of `workspace.start`.
+    pub struct Start {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The project's directory, absolute: the workspace is made where it does not exist.
+        #[serde(default)]
+        pub base: Option<Bytes>,
+        /// Where to mount it from now on, absolute.
+        #[serde(default)]
+        pub mount: Option<Bytes>,
+        /// How to mount it.
+        #[serde(default)]
+        pub options: MountChoice,
+    }
+
+    /// How a workspace is mounted; kept until it is stopped.
+    #[derive(Default)]
+    pub struct MountChoice {
+        /// Other users may enter; `null`: where the daemon is root's.
+        #[serde(default)]
+        pub allow_other: Option<bool>,
+        /// Set-id bits count.
+        #[serde(default)]
+        pub suid: bool,
+        /// Device nodes can be opened.
+        #[serde(default)]
+        pub dev: bool,
+        /// How much waking up may cost.
+        #[serde(default)]
+        pub latency: Latency,
+    }
+
+    /// A wish about latency.
+    #[derive(Default, Copy, Eq)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Latency {
+        /// Keep processors awake while requests come fast.
+        #[default]
+        Low,
+        /// Let idle processors sleep.
+        Normal,
+    }
+
+    /// What a workspace is doing.
+    #[derive(Copy, Eq)]
+    #[serde(rename_all = "lowercase")]
+    pub enum State {
+        /// Made, and never started.
+        Initialized,
+        /// Mounted.
+        Started,
+        /// Not mounted.
+        Stopped,
+        /// Its daemon died, or its mount did.
+        Stale,
+    }
+
+    /// A workspace as `workspace.list` tells it.
+    pub struct Info {
+        /// Its name.
+        pub name: String,
+        /// Where it is mounted, or would be.
+        pub mount: Bytes,
+        /// The project's directory.
+        pub base: Bytes,
+        /// What it is doing.
+        pub status: State,
+    }
+
+    /// Answer of `workspace.list`.
+    pub struct ListAnswer {
+        /// By name.
+        pub workspaces: Vec<Info>,
+    }
+
+    /// Answer of `workspace.init` and `workspace.start`.
+    pub struct StartAnswer {
+        /// The workspace.
+        #[serde(rename = "workspace")]
+        pub info: Info,
+        /// How its import is doing; `null` where it is not running.
+        pub import: Option<Import>,
+        /// What the user should know though it went well.
+        #[serde(default)]
+        pub warnings: Vec<String>,
+    }
+
+    /// How an import is doing.
+    pub struct Import {
+        /// `running`, `done`, `paused` or `scanning`.
+        pub state: String,
+        /// Files stored.
+        pub files_done: u64,
+        /// Files known.
+        pub files_total: u64,
+        /// Bytes stored.
+        pub bytes_done: u64,
+        /// Bytes known.
+        pub bytes_total: u64,
+    }
+
+    /// Parameters of `workspace.stop`.
+    pub struct Stop {
+        /// The workspace's name.
+        pub workspace: String,
+        /// Stop though processes use it.
+        #[serde(default)]
+        pub force: bool,
+        /// Make a commit of what differs from the head.
+        #[serde(default = "yes")]
+        pub checkpoint: bool,
+        /// Send progress notifications.
+        #[serde(default)]
+        pub progress: bool,
+    }
+
+    /// Answer of `workspace.stop`.
+    pub struct StopAnswer {
+        /// The workspace's name.
+        pub name: String,
+        /// Where it was mounted.
+        pub mount: Bytes,
+        /// The commit that holds the last state; `null` without `checkpoint`.
+        pub commit: Option<String>,
+    }
+
+    /// Answer of `workspace.status`.
+    pub struct StatusAnswer {
+        /// The workspace.
+        #[serde(rename = "workspace")]
+        pub info: Info,
+        /// The branch that was asked about.
+        pub branch: String,
+        /// The daemon's process id.
+        pub pid: u32,
+        /// Whether all is well.
+        pub healthy: bool,
+        /// What is wrong, and what to do about it.
+        pub troubles: Vec<String>,
+        /// Facts about the branch; `null` where the workspace is not running.
+        pub facts: Option<Facts>,
+    }
+
+    /// Facts about a running branch.
+    pub struct Facts {
+        /// Its head.
+        pub head: Option<String>,
+        /// How the import is doing.
+        pub import: Import,
+        /// Files of the base that changed there while they were shown.
+        pub base_changed: Vec<Bytes>,
+        /// Files of the base that cannot be read.
+        pub unreadable: Vec<Bytes>,
+        /// Size of the journal.
+        pub journal_bytes: u64,
+        /// Files and directories.
+        pub entries: u64,
+        /// What recovery did at the last start after an accident.
+        pub recovered: Option<String>,
+    }
+
+    /// Parameters of `workspace.checkpoint`.
+    pub struct Checkpoint {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// Label for the commit.
+        #[serde(default)]
+        pub label: Option<String>,
+        /// Message.
+        #[serde(default)]
+        pub message: String,
+        /// Keys and values.
+        #[serde(default)]
+        pub meta: Vec<(String, String)>,
+        /// Wait for the id.
+        #[serde(default = "yes")]
+        pub wait: bool,
+        /// Send progress notifications.
+        #[serde(default)]
+        pub progress: bool,
+    }
+
+    /// Answer of `workspace.checkpoint`.
+    pub struct CheckpointAnswer {
+        /// The commit.
+        pub commit: Option<String>,
+        /// Files that changed since the head.
+        pub files_changed: u64,
+        /// Bytes that changed since the head.
+        pub bytes_changed: u64,
+        /// What the label named before.
+        pub moved_from: Option<String>,
+        /// Whether a commit was made; otherwise the head got the label.
+        pub new_commit: bool,
+    }
+
+    /// What to go back to.
+    #[serde(rename_all = "lowercase")]
+    pub enum Target {
+        /// The head.
+        Head,
+        /// A ref.
+        Ref(String),
+        /// The newest commit from before this moment.
+        Before(Moment),
+        /// The newest commit with this key and value.
+        Meta(String, String),
+    }
+
+    /// A moment.
+    #[derive(Copy, Eq)]
+    pub struct Moment {
+        /// Seconds since 1970.
+        pub sec: i64,
+        /// Nanoseconds past `sec`.
+        pub nsec: u32,
+    }
+
+    /// Parameters of `workspace.rollback` and `workspace.rollback_plan`.
+    pub struct Rollback {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// What to go back to.
+        pub target: Target,
+        /// Only these paths, relative to the workspace's root; empty: the whole tree.
+        #[serde(default)]
+        pub paths: Vec<Bytes>,
+    }
+
+    /// Answer of `workspace.rollback`, `workspace.undo` and `workspace.redo`.
+    pub struct RollbackAnswer {
+        /// The commit now shown.
+        pub commit: Option<String>,
+        /// The automatic commit of what was there.
+        pub replaced: Option<String>,
+        /// Files that changed.
+        pub files_changed: u64,
+    }
+
+    /// Answer of `workspace.rollback_plan`.
+    pub struct PlanAnswer {
+        /// What would change.
+        pub changes: Vec<Changed>,
+        /// Who holds those files open.
+        pub holders: Vec<Holder>,
+    }
+
+    /// One path that differs.
+    pub struct Changed {
+        /// `A` added, `M` modified, `D` deleted, `R` renamed, `T` type changed.
+        pub status: char,
+        /// The path, relative to the workspace's root.
+        pub path: Bytes,
+        /// The path before, of a renamed one.
+        pub old_path: Option<Bytes>,
+    }
+
+    /// A process that holds a file open.
+    pub struct Holder {
+        /// Its id.
+        pub pid: u32,
+        /// What it runs.
+        pub command: String,
+        /// The file, relative to the workspace's root.
+        pub path: Bytes,
+    }
+
+    /// Parameters of `workspace.log`.
+    pub struct Log {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// Also automatic commits.
+        #[serde(default)]
+        pub all: bool,
+    }
+
+    /// Answer of `workspace.log`.
+    pub struct LogAnswer {
+        /// Newest first.
+        pub commits: Vec<LogRow>,
+    }
+
+    /// One commit.
+    pub struct LogRow {
+        /// Its id.
+        pub commit: Option<String>,
+        /// When it was made.
+        pub time: Moment,
+        /// Its labels, newest first.
+        pub labels: Vec<String>,
+        /// Its message.
+        pub message: String,
+        /// Its keys and values.
+        pub meta: Vec<(String, String)>,
+        /// Whether nobody asked for it.
+        pub automatic: bool,
+        /// Whether it is the branch's head.
+        pub head: bool,
+        /// Its parents.
+        pub parents: Vec<String>,
+        /// What made it: `start`, `checkpoint`, `before-rollback`, `stop`, …
+        pub kind: String,
+    }
+
+    /// One side of a comparison.
+    #[serde(rename_all = "lowercase")]
+    pub enum Side {
+        /// The live tree.
+        Live,
+        /// The base as it was started from.
+        Base,
+        /// A commit.
+        Ref(String),
+    }
+
+    /// Parameters of `workspace.diff`.
+    pub struct Diff {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// What to compare.
+        pub from: Side,
+        /// What to compare it with.
+        pub to: Side,
+    }
+
+    /// Answer of `workspace.diff`.
+    pub struct DiffAnswer {
+        /// By path.
+        pub changes: Vec<Changed>,
+    }
+
+    /// Parameters of `workspace.has_ref`.
+    pub struct HasRef {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// The ref.
+        #[serde(rename = "ref")]
+        pub name: String,
+    }
+
+    /// Answer of `workspace.has_ref`.
+    pub struct HasRefAnswer {
+        /// Whether it names one commit.
+        pub exists: bool,
+    }
+
+    /// Parameters of the notification `progress`.
+    #[derive(Copy, Eq)]
+    pub struct Progress {
+        /// Id of the request.
+        pub id: i64,
+        /// Done so far.
+        pub done: u64,
+        /// To be done in all.
+        pub total: u64,
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl State {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Initialized => "initialized",
+            State::Started => "started",
+            State::Stopped => "stopped",
+            State::Stale => "stale",
+        }
+    }
+}
+
+impl From<Time> for Moment {
+    fn from(time: Time) -> Moment {
+        Moment {
+            sec: time.sec,
+            nsec: time.nsec,
+        }
+    }
+}
+
+impl From<Moment> for Time {
+    fn from(moment: Moment) -> Time {
+        Time {
+            sec: moment.sec,
+            nsec: moment.nsec.min(999_999_999),
+        }
+    }
+}

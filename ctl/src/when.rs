@@ -1,0 +1,124 @@
+//! Times as people give and read them: `5m`, RFC 3339.
+
+use engine::Time;
+use jiff::Timestamp;
+
+/// The moment that `text` means: a duration before `now` (`90s`, `5m`, `2h`, `1d`, `1h30m`) or a
+/// time in RFC 3339. `None` where it is neither.
+pub fn parse_before(text: &str, now: Timestamp) -> Option<Time> {
+    if let Some(seconds) = duration_seconds(text) {
+        let moment = now.as_second().checked_sub(i64::try_from(seconds).ok()?)?;
+        return Some(Time {
+            sec: moment,
+            nsec: now.subsec_nanosecond().max(0) as u32,
+        });
+    }
+    let stamp: Timestamp = text.parse().ok()?;
+    Some(from_stamp(stamp))
+}
+
+/// Seconds that a text such as `1h30m` stands for.
+fn duration_seconds(text: &str) -> Option<u64> {
+    let mut total = 0u64;
+    let mut rest = text;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, tail) = rest.split_at(digits);
+        let unit = match tail.bytes().next()? {
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3600,
+            b'd' => 86_400,
+            _ => return None,
+        };
+        let part = number.parse::<u64>().ok()?.checked_mul(unit)?;
+        total = total.checked_add(part)?;
+        rest = &tail[1..];
+    }
+    Some(total)
+}
+
+/// `time` in RFC 3339, in UTC, with as many digits as it needs.
+pub fn rfc3339(time: Time) -> String {
+    to_stamp(time).to_string()
+}
+
+/// `time` in RFC 3339 to the second, for tables.
+pub fn rfc3339_seconds(time: Time) -> String {
+    rfc3339(Time { nsec: 0, ..time })
+}
+
+fn from_stamp(stamp: Timestamp) -> Time {
+    let nanos = stamp.as_nanosecond();
+    let billion = 1_000_000_000;
+    // A timestamp of jiff lies within the years -9999 to 9999, so its seconds fit.
+    Time {
+        sec: nanos.div_euclid(billion) as i64,
+        nsec: nanos.rem_euclid(billion) as u32,
+    }
+}
+
+fn to_stamp(time: Time) -> Timestamp {
+    let nanos = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
+    let bounded = nanos.clamp(
+        Timestamp::MIN.as_nanosecond(),
+        Timestamp::MAX.as_nanosecond(),
+    );
+    Timestamp::from_nanosecond(bounded).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-21T12:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn durations_count_back_from_now() {
+        let ago = |text| now().as_second() - parse_before(text, now()).unwrap().sec;
+        assert_eq!(ago("90s"), 90);
+        assert_eq!(ago("5m"), 300);
+        assert_eq!(ago("2h"), 7200);
+        assert_eq!(ago("1d"), 86_400);
+        assert_eq!(ago("1h30m"), 5400);
+    }
+
+    #[test]
+    fn times_are_rfc_3339() {
+        let time = parse_before("2026-11-21T13:30:00.5+01:30", now()).unwrap();
+        assert_eq!((time.sec, time.nsec), (now().as_second(), 500_000_000));
+        assert_eq!(rfc3339(time), "2026-11-21T12:00:00.5Z");
+        assert_eq!(rfc3339_seconds(time), "2026-11-21T12:00:00Z");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "",
+            "5",
+            "m",
+            "5x",
+            "five",
+            "99999999999999999999d",
+            "-5m",
+            "2026-13-01T00:00:00Z",
+        ] {
+            assert_eq!(parse_before(text, now()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn moments_before_1970_keep_their_nanoseconds() {
+        let time = Time {
+            sec: -1,
+            nsec: 250_000_000,
+        };
+        assert_eq!(rfc3339(time), "1969-12-31T23:59:59.25Z");
+        assert_eq!(from_stamp(to_stamp(time)), time);
+    }
+}

@@ -1,0 +1,174 @@
+//! The command line as far as it needs no mount: usage, help, completions, homes without a daemon.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Set to rewrite `docs/cli.md` instead of comparing it.
+const BLESS: &str = "AGENTVFS_BLESS";
+
+fn agentvfs(dir: &Path, home: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_agentvfs"))
+        .env_clear()
+        .env("AGENTVFS_HOME", home)
+        .current_dir(dir)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs in a directory without a home and says exit status, standard output, standard error.
+fn run(args: &[&str]) -> (i32, String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    let output = agentvfs(dir.path(), &home, args);
+    assert!(!home.exists(), "{args:?} made a home");
+    (
+        output.status.code().unwrap(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn wrong_usage_exits_2_before_anything_is_done() {
+    for args in [
+        &["workspace", "frobnicate"][..],
+        &["branch", "list"],
+        &["run", "--", "true"],
+        &["workspace", "start", "a", "b"],
+        &["workspace", "checkpoint", "a", "b", "c"],
+        &["-w", "w", "workspace", "checkpoint", "a", "b"],
+        &["-w", "w", "workspace", "log", "other"],
+        &["workspace", "checkpoint", "bad/label"],
+        &["workspace", "checkpoint", "--meta", "novalue"],
+        &["workspace", "checkpoint", "--meta", "a=1", "--meta", "a=2"],
+        &["workspace", "rollback", "--before", "yesterday"],
+        &["workspace", "rollback", "--before", "5m", "w", "ref"],
+        &["workspace", "rollback", "--before", "5m", "--meta", "a=b"],
+        &["workspace", "diff", "--base", "a", "b"],
+        &["workspace", "init", ".hidden", "--from", "."],
+        &["workspace", "delete", "w"],
+    ] {
+        let (status, out, err) = run(args);
+        assert_eq!(status, 2, "{args:?}: {err}");
+        assert_eq!(out, "", "{args:?}");
+        assert!(
+            err.starts_with("agentvfs: wrong usage: "),
+            "{args:?}: {err}"
+        );
+    }
+}
+
+#[test]
+fn no_command_shows_help_as_wrong_usage() {
+    let (status, out, err) = run(&[]);
+    assert_eq!((status, out.as_str()), (2, ""));
+    assert!(err.contains("Usage: agentvfs"), "{err}");
+}
+
+#[test]
+fn help_and_version_succeed() {
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["workspace", "rollback", "--help"],
+    ] {
+        let (status, out, err) = run(args);
+        assert_eq!((status, err.as_str()), (0, ""), "{args:?}");
+        assert!(out.contains("agentvfs"), "{args:?}");
+    }
+    let (_, out, _) = run(&["--help"]);
+    assert!(!out.contains("daemon"), "the daemon is not for people");
+}
+
+#[test]
+fn completions_name_the_verbs() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (status, out, _) = run(&["completions", shell]);
+        assert_eq!(status, 0);
+        assert!(
+            out.contains("checkpoint") && out.contains("agentvfs"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn list_without_a_home_is_empty_and_starts_nothing() {
+    assert_eq!(
+        run(&["workspace", "list"]),
+        (0, String::new(), String::new())
+    );
+    let (status, out, _) = run(&["workspace", "list", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (status, value),
+        (0, serde_json::json!({ "workspaces": [] }))
+    );
+}
+
+#[test]
+fn without_any_workspace_the_error_says_how_to_begin() {
+    for verb in ["status", "log", "undo", "rollback", "checkpoint", "stop"] {
+        let (status, out, err) = run(&["workspace", verb]);
+        assert_eq!((status, out.as_str()), (1, ""), "{verb}");
+        assert!(
+            err.contains("hint: agentvfs workspace start --from DIR"),
+            "{verb}: {err}"
+        );
+    }
+}
+
+#[test]
+fn without_a_home_the_error_says_how_to_name_one() {
+    let output = Command::new(env!("CARGO_BIN_EXE_agentvfs"))
+        .env_clear()
+        .args(["workspace", "list"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("hint: give one with --root DIR or $AGENTVFS_HOME"));
+}
+
+#[test]
+fn home_that_cannot_be_made_exits_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let output = agentvfs(dir.path(), &file.join("home"), &["workspace", "start", "w"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).starts_with("agentvfs: no daemon can be started: "));
+}
+
+#[test]
+fn closed_standard_output_is_success() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(env!("CARGO_BIN_EXE_agentvfs"))
+        .args(["completions", "bash"])
+        .stdout(Stdio::from(writer))
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn cli_doc_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
+    let wanted = ctl::cli::reference();
+    if std::env::var_os(BLESS).is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == wanted,
+        "docs/cli.md is not what the program says; run the tests with {BLESS}=1"
+    );
+}

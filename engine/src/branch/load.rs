@@ -1,0 +1,295 @@
+//! Reading directories of the base, on demand and by the background scan; taking files anew.
+
+use super::{Branch, Inner};
+use crate::base::{Base, BaseEntry, BaseFile};
+use crate::error::{Error, Result};
+use crate::limits::{FIRST_NEW_INO, RESERVED_NAME};
+use crate::record::{Event, Loaded};
+use crate::tree::NewVersion;
+use crate::tree::file::Body;
+use crate::tree::load;
+use crate::types::{Kind, Nid};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Entries of a directory in one journal record (bounded by the record's metadata: extended
+/// attributes can make an entry large).
+const LOAD_DIR_PART: usize = 32;
+/// Times that a file which keeps changing is read before giving up for now.
+const ANEW_TRIES: usize = 50;
+
+impl Branch {
+    /// Reads a lazy directory from the base. Harmless where that was done meanwhile.
+    pub fn load_dir(&self, nid: Nid) -> Result<()> {
+        let _one = self.loading.lock();
+        let lazy = |inner: &Inner| {
+            inner
+                .live
+                .get(nid)
+                .and_then(|i| i.dir())
+                .and_then(|d| d.lazy.clone())
+        };
+        let Some(dir) = lazy(&self.lock()) else {
+            return self.load_frozen(nid);
+        };
+        self.load_base_dir(nid, &dir)
+    }
+
+    /// A directory that only a frozen state still has.
+    fn load_frozen(&self, nid: Nid) -> Result<()> {
+        let dir = {
+            let mut inner = self.lock();
+            let mut trees = inner.trees_mut().into_iter();
+            trees.find_map(|t| {
+                t.get(nid)
+                    .and_then(|i| i.dir())
+                    .and_then(|d| d.lazy.clone())
+            })
+        };
+        match dir {
+            Some(dir) => self.load_base_dir(nid, &dir),
+            None => Ok(()),
+        }
+    }
+
+    fn load_base_dir(&self, nid: Nid, dir: &Arc<crate::base::BaseDir>) -> Result<()> {
+        let (entries, unreadable) = match self.places.base.read_dir(dir) {
+            Ok(entries) => (entries, false),
+            Err(Error::Access) => (Vec::new(), true),
+            Err(e) => {
+                tracing::warn!("a base directory is gone: {e}");
+                self.lock().base_changed.insert(dir.path());
+                (Vec::new(), false)
+            }
+        };
+        let relinked = {
+            let mut inner = self.lock();
+            if unreadable {
+                inner.unreadable.insert(dir.path());
+            }
+            let entries = number(&mut inner, &self.places.base, nid, entries);
+            self.count(&entries);
+            self.record_dir(nid, &entries, unreadable)?;
+            load::load_dir(&mut inner.trees_mut(), nid, &entries, unreadable)
+        };
+        if !relinked.is_empty() {
+            self.stale.lock().extend(relinked);
+        }
+        Ok(())
+    }
+
+    /// Journals the entries of a directory, in parts where they are many.
+    fn record_dir(&self, nid: Nid, entries: &[Loaded], unreadable: bool) -> Result<()> {
+        let mut rest = entries;
+        loop {
+            let (part, after) = rest.split_at(rest.len().min(LOAD_DIR_PART));
+            let more = !after.is_empty();
+            self.record(
+                Event::LoadDir {
+                    dir: nid.0,
+                    entries: part.to_vec(),
+                    unreadable,
+                    more,
+                },
+                &[],
+            )?;
+            if !more {
+                return Ok(());
+            }
+            rest = after;
+        }
+    }
+
+    fn count(&self, entries: &[Loaded]) {
+        for l in entries
+            .iter()
+            .filter(|l| Kind::of_mode(l.entry.mode) == Some(Kind::File))
+        {
+            self.importer.files_total.fetch_add(1, Ordering::Relaxed);
+            self.importer
+                .bytes_total
+                .fetch_add(l.entry.stamp.size, Ordering::Relaxed);
+            if l.entry.stamp.size == 0 {
+                self.importer.files_done.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Reads all directories of the base that nobody looked at yet.
+    pub fn scan(&self) -> Result<()> {
+        loop {
+            let mut work: Vec<Nid> = {
+                let mut inner = self.lock();
+                let mut all: Vec<Nid> = inner
+                    .trees_mut()
+                    .iter()
+                    .flat_map(|t| t.lazy_dirs())
+                    .collect();
+                all.sort_unstable();
+                all.dedup();
+                if all.is_empty() {
+                    inner.scan_done = true;
+                    self.signal();
+                    return Ok(());
+                }
+                all
+            };
+            work.reverse();
+            while let Some(nid) = work.pop() {
+                if self.closing.load(Ordering::Relaxed) {
+                    return Err(Error::Closing);
+                }
+                self.load_dir(nid)?;
+                let inner = self.lock();
+                if let Some(dir) = inner.live.get(nid).and_then(|i| i.dir()) {
+                    let below = dir
+                        .map
+                        .entries()
+                        .into_iter()
+                        .filter(|e| e.entry.kind == Kind::Dir);
+                    work.extend(below.map(|e| e.entry.nid));
+                }
+                drop(inner);
+                self.drop_stale();
+            }
+        }
+    }
+
+    /// Lets the kernel forget attributes that changed behind it. From background threads only.
+    pub fn drop_stale(&self) {
+        let stale = std::mem::take(&mut *self.stale.lock());
+        if stale.is_empty() {
+            return;
+        }
+        let cache = self.cache();
+        for nid in stale {
+            if self.lock().lookups.get(nid) > 0 {
+                cache.inval_inode(self.node(nid));
+            }
+        }
+    }
+
+    /// Takes the present version of a base file that is not what was shown, as a whole.
+    pub fn take_anew(&self, old: &BaseFile) -> Result<()> {
+        let _one = self.loading.lock();
+        let path = old.path();
+        for _ in 0..ANEW_TRIES {
+            let now = self.places.base.current(old)?;
+            let Some(e) = now else {
+                return self.replace_version(old, None);
+            };
+            let file = BaseFile::new(old.dir().clone(), old.name(), e.stamp, e.alloc);
+            match self.importer.import(&self.places, &file) {
+                Ok(_) => {
+                    self.places.store.sync()?;
+                    return self.replace_version(old, Some((&file, &e)));
+                }
+                Err(Error::BaseChanged(_)) => {}
+                Err(Error::Access) => return self.replace_version(old, None),
+                Err(e) => return Err(e),
+            }
+        }
+        let why = "it changes faster than it can be read".to_owned();
+        Err(Error::Damaged {
+            what: format!("base file {}", String::from_utf8_lossy(&path)),
+            why,
+        })
+    }
+
+    fn replace_version(&self, old: &BaseFile, new: Option<(&BaseFile, &BaseEntry)>) -> Result<()> {
+        let content = new.and_then(|(f, _)| f.stored());
+        let (mtime, ctime) = new.map_or((old.stamp.mtime, old.stamp.ctime), |(_, e)| {
+            (e.stamp.mtime, e.stamp.ctime)
+        });
+        let size = new.map_or(old.stamp.size, |(_, e)| e.stamp.size);
+        let alloc = new.map_or(0, |(_, e)| e.alloc);
+        let version = NewVersion {
+            size,
+            alloc,
+            mtime,
+            ctime,
+        };
+        let body = content.map_or(Body::Unreadable, Body::Stored);
+        let changed = {
+            let mut inner = self.lock();
+            inner.base_changed.insert(old.path());
+            let nids = holders(&mut inner, old);
+            for nid in &nids {
+                let stamp = old.stamp;
+                self.record(
+                    Event::TakeAnew {
+                        nid: nid.0,
+                        old: stamp,
+                        content,
+                        size,
+                        alloc,
+                        mtime,
+                        ctime,
+                    },
+                    &[],
+                )?;
+                for tree in inner.trees_mut() {
+                    tree.take_anew(*nid, &stamp, body.clone(), version);
+                }
+            }
+            nids
+        };
+        // Pages of the old version go; from a background thread, which the readers do not wait for.
+        self.stale.lock().extend(changed);
+        Ok(())
+    }
+}
+
+/// Inodes whose body is this version of a base file, in any tree.
+fn holders(inner: &mut Inner, file: &BaseFile) -> Vec<Nid> {
+    let mut out = Vec::new();
+    for tree in inner.trees_mut() {
+        tree.for_each(&mut |nid, i| {
+            if i.file()
+                .is_some_and(|f| matches!(f.body().0, Body::Base(b) if b.stamp == file.stamp))
+            {
+                out.push(nid);
+            }
+        });
+    }
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+/// Gives numbers to the entries of a base directory; further links of one file get the first's.
+fn number(inner: &mut Inner, base: &Base, dir: Nid, entries: Vec<BaseEntry>) -> Vec<Loaded> {
+    let hidden = |e: &BaseEntry| dir == Nid::ROOT && e.name == RESERVED_NAME;
+    let mut out = Vec::with_capacity(entries.len());
+    for entry in entries
+        .into_iter()
+        .filter(|e| !hidden(e) && e.name.len() <= 255)
+    {
+        let s = entry.stamp;
+        let linked = entry.nlink > 1 && Kind::of_mode(entry.mode) != Some(Kind::Dir);
+        let known = if linked {
+            inner.base_inodes.get(&(s.dev, s.ino)).copied()
+        } else {
+            None
+        };
+        let nid = known.unwrap_or(Nid(inner.counters.nid));
+        if known.is_none() {
+            inner.counters.nid += 1;
+        }
+        if linked {
+            inner.base_inodes.insert((s.dev, s.ino), nid);
+        }
+        let ino = if s.dev == base.dev() && s.ino < FIRST_NEW_INO && s.ino > 1 {
+            s.ino
+        } else {
+            inner.counters.ino += 1;
+            inner.counters.ino - 1
+        };
+        out.push(Loaded {
+            nid: nid.0,
+            ino,
+            entry,
+        });
+    }
+    out
+}

@@ -1,0 +1,291 @@
+//! A branch: live tree, journal, history, and the lock that keeps them together.
+//!
+//! Every change goes: lock → validate → append to the journal → apply → unlock. Journal records are
+//! appended only with the lock held, so their order is the order of the changes, and a frozen tree
+//! belongs to exactly one sequence number.
+
+pub(crate) mod close;
+pub(crate) mod load;
+pub(crate) mod open;
+pub(crate) mod replay;
+pub(crate) mod seal;
+pub(crate) mod state_file;
+
+use crate::data::Places;
+use crate::error::{Error, Result};
+use crate::history::History;
+use crate::import::Importer;
+use crate::journal::{Appended, JournalError, PayloadRef};
+use crate::limits::{DISK_RESERVE_BYTES, SPACE_CHECK_BYTES};
+use crate::lookups::Lookups;
+use crate::record::{Counters, Event, Mutation, Record, encode};
+use crate::store_tree::{Numbers, Reference};
+use crate::tree::Tree;
+use crate::types::{KernelCache, Nid, NoKernelCache, NodeId, Wait};
+use objstore::io::Storage;
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Everything that changes, under one lock.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub live: Tree,
+    pub history: History,
+    pub counters: Counters,
+    pub lookups: Lookups,
+    /// Stands while the kernel may still bring pages of a replaced state.
+    pub fence: Option<Fence>,
+    /// All base directories were read.
+    pub scan_done: bool,
+    /// Inodes of base files with several links, by device and number in the base.
+    pub base_inodes: HashMap<(u64, u64), Nid>,
+    /// Base files that were not what had been shown.
+    pub base_changed: BTreeSet<Vec<u8>>,
+    /// Base files and directories that could not be read.
+    pub unreadable: BTreeSet<Vec<u8>>,
+    /// The tree that was stored last.
+    pub reference: Option<Reference>,
+}
+
+/// Pages of the kernel's cache for these inodes belong to a replaced state.
+#[derive(Debug)]
+pub(crate) struct Fence {
+    pub state: u64,
+    pub nids: HashSet<Nid>,
+}
+
+/// A branch of an open workspace.
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub name: String,
+    pub dir: String,
+    pub slot: u16,
+    pub storage: Arc<dyn Storage>,
+    pub places: Places,
+    pub importer: Importer,
+    inner: Mutex<Inner>,
+    /// Signalled when a state got its id, the scan ended, or the journal shrank.
+    progress: Condvar,
+    /// Serialises storing: who holds it may set `Inner::reference`.
+    sealing: Mutex<()>,
+    /// Serialises reading base directories.
+    loading: Mutex<()>,
+    cache: RwLock<CacheRef>,
+    /// Why background storing stands still.
+    pub paused: Mutex<Option<String>>,
+    pub closing: AtomicBool,
+    /// What recovery did at open.
+    pub recovered: Option<String>,
+    /// Inodes whose attributes the kernel must drop, found while handling requests.
+    pub stale: Mutex<Vec<Nid>>,
+    unchecked_bytes: AtomicU64,
+    /// Sequence number that the last state file covers.
+    pub sealed_seq: AtomicU64,
+}
+
+struct CacheRef(Arc<dyn KernelCache>);
+
+impl std::fmt::Debug for CacheRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KernelCache")
+    }
+}
+
+impl Branch {
+    /// The lock.
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// Sets what is told to forget.
+    pub fn set_cache(&self, cache: Arc<dyn KernelCache>) {
+        *self.cache.write() = CacheRef(cache);
+    }
+
+    /// What is told to forget.
+    pub fn cache(&self) -> Arc<dyn KernelCache> {
+        self.cache.read().0.clone()
+    }
+
+    /// Nothing is mounted any more: no inode is known, open unlinked files are gone.
+    pub fn forget_kernel(&self) {
+        self.set_cache(Arc::new(NoKernelCache));
+        let mut inner = self.lock();
+        inner.lookups.clear();
+        drop_orphans(&mut inner.live);
+    }
+
+    /// Address of an inode in this branch's view.
+    pub fn node(&self, nid: Nid) -> NodeId {
+        NodeId::new(self.slot, nid)
+    }
+
+    /// Waits until `progress` is signalled, a short while at most.
+    pub fn wait_progress(&self, inner: &mut MutexGuard<'_, Inner>) {
+        self.progress
+            .wait_for(inner, std::time::Duration::from_millis(100));
+    }
+
+    /// Signals progress.
+    pub fn signal(&self) {
+        self.progress.notify_all();
+    }
+
+    /// Journals and applies a mutation that was validated.
+    pub fn change(&self, inner: &mut Inner, m: Mutation, payload: &[u8]) -> Result<()> {
+        let frees = matches!(
+            m,
+            Mutation::Unlink { .. } | Mutation::SetAttr { .. } | Mutation::Rename { .. }
+        );
+        let record = Record::Mutation(m);
+        let appended = self.append(&record, payload, frees)?;
+        let Record::Mutation(m) = &record else {
+            return Ok(());
+        };
+        inner.live.apply(m, appended.payload).map_err(|e| {
+            tracing::error!("a validated change did not fit the tree: {e}: {m:?}");
+            Error::Damaged {
+                what: "the live tree".into(),
+                why: e.to_string(),
+            }
+        })
+    }
+
+    /// Journals an event.
+    pub fn record(&self, event: Event, payload: &[u8]) -> Result<Option<PayloadRef>> {
+        Ok(self.append(&Record::Event(event), payload, true)?.payload)
+    }
+
+    fn append(&self, record: &Record, payload: &[u8], reserve: bool) -> Result<Appended> {
+        let meta = encode(record);
+        let journal = &self.places.journal;
+        let appended = if reserve {
+            journal.append_reserve(&meta, payload)
+        } else {
+            journal.append(&meta, payload)
+        };
+        appended.map_err(|e| match e {
+            JournalError::Full { .. } => Error::WouldBlock,
+            e => Error::Journal(e),
+        })
+    }
+
+    /// Runs a request. `body` says [`Error::WouldBlock`] where the journal is full (then sealing is
+    /// waited for, if `wait` allows) and [`Error::NeedsDir`] where a base directory must be read.
+    pub fn request<R>(
+        &self,
+        wait: Wait,
+        mut body: impl FnMut(&mut Inner) -> Result<R>,
+    ) -> Result<R> {
+        loop {
+            let mut inner = self.inner.lock();
+            match body(&mut inner) {
+                Err(Error::NeedsDir(_) | Error::NeedsScan) if wait == Wait::Never => {
+                    return Err(Error::WouldBlock);
+                }
+                Err(Error::NeedsDir(nid)) => {
+                    drop(inner);
+                    self.load_dir(nid)?;
+                }
+                Err(Error::NeedsScan | Error::WouldBlock) if wait == Wait::Allowed => {
+                    if self.closing.load(Ordering::Relaxed) {
+                        return Err(Error::Closing);
+                    }
+                    self.wait_progress(&mut inner);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Refuses data where the disk is nearly full, so that deleting and rolling back go on working.
+    pub fn check_space(&self, bytes: u64) -> Result<()> {
+        let before = self.unchecked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes < SPACE_CHECK_BYTES && before != 0 {
+            return Ok(());
+        }
+        let free = self.storage.free_bytes().map_err(Error::io(&self.dir))?;
+        if free < DISK_RESERVE_BYTES + bytes {
+            self.unchecked_bytes
+                .store(SPACE_CHECK_BYTES, Ordering::Relaxed);
+            return Err(Error::NoSpace);
+        }
+        self.unchecked_bytes.store(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Brings everything answered so far to stable storage.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.places.journal.sync(self.places.journal.last_seq())?)
+    }
+
+    /// Numbers for inodes that are made outside the lock.
+    pub fn numbers(&self) -> BranchNumbers<'_> {
+        BranchNumbers {
+            branch: self,
+            have: Counters {
+                nid: 0,
+                ino: 0,
+                state: 0,
+            },
+            left: 0,
+        }
+    }
+}
+
+/// Takes numbers from the branch in blocks.
+#[derive(Debug)]
+pub(crate) struct BranchNumbers<'a> {
+    branch: &'a Branch,
+    have: Counters,
+    left: u64,
+}
+
+impl Numbers for BranchNumbers<'_> {
+    fn next(&mut self) -> (Nid, u64) {
+        const BLOCK: u64 = 256;
+        if self.left == 0 {
+            let mut inner = self.branch.lock();
+            self.have = inner.counters;
+            inner.counters.nid += BLOCK;
+            inner.counters.ino += BLOCK;
+            self.left = BLOCK;
+        }
+        self.left -= 1;
+        self.have.next()
+    }
+}
+
+impl Inner {
+    /// Every tree that must agree on what the base holds.
+    pub fn trees_mut(&mut self) -> Vec<&mut Tree> {
+        let reference = self.reference.iter_mut().map(|r| &mut r.tree);
+        std::iter::once(&mut self.live)
+            .chain(self.history.trees_mut())
+            .chain(reference)
+            .collect()
+    }
+
+    /// An inode lost a name: without any, and unknown to the kernel, it is gone.
+    pub fn reap(&mut self, nid: Nid) {
+        let gone = self.live.get(nid).is_some_and(|i| i.nlink == 0);
+        if gone && self.lookups.get(nid) == 0 {
+            self.live.remove(nid);
+        }
+    }
+}
+
+/// Removes inodes without a name.
+pub(crate) fn drop_orphans(tree: &mut Tree) {
+    let mut orphans = Vec::new();
+    tree.for_each(&mut |nid, i| {
+        if i.nlink == 0 {
+            orphans.push(nid);
+        }
+    });
+    for nid in orphans {
+        tree.remove(nid);
+    }
+}

@@ -1,0 +1,258 @@
+//! Opening a branch: made anew from the base, or recovered.
+
+use super::replay::Replay;
+use super::state_file::StateFile;
+use super::{Branch, CacheRef, Inner, drop_orphans};
+use crate::base::{Base, BaseDir};
+use crate::clock;
+use crate::data::Places;
+use crate::error::{Error, Result};
+use crate::history::{History, HistoryRecord};
+use crate::import::Importer;
+use crate::journal::{Journal, JournalConfig, RecoveryReport, this_boot};
+use crate::limits::{FIRST_NEW_INO, JOURNAL_CAP_BYTES_MIN};
+use crate::lookups::Lookups;
+use crate::record::{Counters, Event, OpKind, StateInfo, TreePatch};
+use crate::store_tree::Reference;
+use crate::tree::Tree;
+use crate::tree::load::inode_of;
+use crate::tree::patch::BaseDirs;
+use crate::types::{Kind, Nid, NoKernelCache};
+use objstore::ObjectStore;
+use objstore::import_table::ImportTable;
+use objstore::io::Storage;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// What a branch is opened with.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenBranch {
+    pub name: String,
+    /// Directory of the branch in the storage.
+    pub dir: String,
+    pub storage: Arc<dyn Storage>,
+    pub store: Arc<ObjectStore>,
+    pub base: Arc<Base>,
+    pub table: Arc<ImportTable>,
+    /// Who makes commits.
+    pub author: String,
+}
+
+impl Branch {
+    /// Opens the branch; makes it where it does not exist.
+    pub fn open(o: OpenBranch) -> Result<Branch> {
+        let path = format!("{}/state", o.dir);
+        match StateFile::read(&*o.storage, &path)? {
+            Some(state) => recover(o, state),
+            None => create(o, &path),
+        }
+    }
+}
+
+fn journal_dir(o: &OpenBranch) -> String {
+    format!("{}/journal", o.dir)
+}
+
+fn journal_config(o: &OpenBranch) -> Result<JournalConfig> {
+    let free = o.storage.free_bytes().map_err(Error::io(&o.dir))?;
+    Ok(JournalConfig {
+        cap_bytes: (free / 20).max(JOURNAL_CAP_BYTES_MIN),
+        boot: this_boot(),
+        ..JournalConfig::default()
+    })
+}
+
+/// A new branch shows the base; its first state is the base as it is.
+fn create(o: OpenBranch, state_path: &str) -> Result<Branch> {
+    let dir = journal_dir(&o);
+    o.storage.remove_dir_all(&dir).map_err(Error::io(&dir))?;
+    let root = inode_of(&o.base.root_entry()?, &BaseDir::root(), Nid::ROOT, 1);
+    let tree = Tree::with_root(root);
+    let journal = Journal::create(o.storage.clone(), &dir, journal_config(&o)?)?;
+    let counters = Counters {
+        nid: 2,
+        ino: FIRST_NEW_INO,
+        state: 2,
+    };
+    let history = HistoryRecord {
+        states: vec![],
+        labels: vec![],
+        head: 1,
+        undo: vec![],
+        redo: vec![],
+    };
+    let info = StateInfo {
+        number: 1,
+        kind: OpKind::Start,
+        asked: true,
+        time: clock::now(),
+        author: o.author.clone(),
+        message: format!("start from {}", o.base.path().display()),
+        meta: vec![],
+        parents: vec![],
+        id: None,
+    };
+    let mut inner = new_inner(
+        tree.clone(),
+        counters,
+        History::from_record(history.clone()),
+    );
+    let event = Event::Freeze {
+        info: info.clone(),
+        head: true,
+        label: None,
+    };
+    journal.append(
+        &crate::record::encode(&crate::record::Record::Event(event)),
+        &[],
+    )?;
+    inner.history.freeze(info, tree.clone(), true, None);
+    journal.sync(journal.last_seq())?;
+    let file = StateFile {
+        next_seq: 1,
+        counters,
+        history,
+        tree: TreePatch::between(&Tree::default(), &tree),
+        root: None,
+        base_changed: vec![],
+        unreadable: vec![],
+    };
+    file.write(&*o.storage, state_path)?;
+    Ok(assemble(o, journal, inner, None, 1))
+}
+
+fn recover(o: OpenBranch, state: StateFile) -> Result<Branch> {
+    let damaged = |why: String| Error::Damaged {
+        what: format!("{}/state", o.dir),
+        why,
+    };
+    let mut dirs = BaseDirs::default();
+    let mut tree = Tree::default();
+    state
+        .tree
+        .apply(&mut tree, &mut dirs)
+        .map_err(|e| damaged(e.to_string()))?;
+    let mut inner = new_inner(
+        tree.clone(),
+        state.counters,
+        History::from_record(state.history),
+    );
+    inner.base_changed = state.base_changed.into_iter().collect();
+    inner.unreadable = state.unreadable.into_iter().collect();
+    inner.reference = state.root.map(|root| Reference { tree, root });
+    inner.base_inodes = base_inodes(&inner.live, o.base.dev());
+    let mut replay = Replay {
+        inner: &mut inner,
+        dirs,
+        late: Vec::new(),
+        entries: Vec::new(),
+        parts: Vec::new(),
+    };
+    let cfg = journal_config(&o)?;
+    let dir = journal_dir(&o);
+    let (journal, report) =
+        Journal::recover(o.storage.clone(), &dir, state.next_seq, cfg, &mut |r| {
+            replay.take(r)
+        })?;
+    let places = Places {
+        store: o.store.clone(),
+        journal: Arc::new(journal),
+        base: o.base.clone(),
+    };
+    replay.finish(&places).map_err(|e| Error::Damaged {
+        what: dir.clone(),
+        why: e.to_string(),
+    })?;
+    drop_orphans(&mut inner.live);
+    inner.scan_done = inner.trees_mut().iter().all(|t| t.lazy_dirs().is_empty());
+    let told = (!report.clean).then(|| describe(&report));
+    let journal =
+        Arc::into_inner(places.journal).ok_or_else(|| damaged("its journal is in use".into()))?;
+    Ok(assemble(o, journal, inner, told, state.next_seq))
+}
+
+fn describe(r: &RecoveryReport) -> String {
+    format!(
+        "the daemon had ended without stopping; {} changes were brought back",
+        r.records
+    )
+}
+
+fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
+    Inner {
+        live,
+        history,
+        counters,
+        lookups: Lookups::default(),
+        fence: None,
+        scan_done: false,
+        base_inodes: HashMap::new(),
+        base_changed: Default::default(),
+        unreadable: Default::default(),
+        reference: None,
+    }
+}
+
+/// Inodes of base files with several links, for directories that are still to be read.
+fn base_inodes(tree: &Tree, dev: u64) -> HashMap<(u64, u64), Nid> {
+    let mut out = HashMap::new();
+    tree.for_each(&mut |nid, i| {
+        if let Some(links) = i
+            .links
+            .as_ref()
+            .filter(|l| l.group < FIRST_NEW_INO && i.kind() != Kind::Dir)
+        {
+            out.insert((dev, links.group), nid);
+        }
+    });
+    out
+}
+
+fn assemble(
+    o: OpenBranch,
+    journal: Journal,
+    inner: Inner,
+    recovered: Option<String>,
+    sealed: u64,
+) -> Branch {
+    let importer = Importer::new(o.table);
+    count_files(&inner.live, &importer);
+    Branch {
+        name: o.name,
+        dir: o.dir,
+        slot: 0,
+        storage: o.storage,
+        places: Places {
+            store: o.store,
+            journal: Arc::new(journal),
+            base: o.base,
+        },
+        importer,
+        inner: Mutex::new(inner),
+        progress: Condvar::new(),
+        sealing: Mutex::new(()),
+        loading: Mutex::new(()),
+        cache: RwLock::new(CacheRef(Arc::new(NoKernelCache))),
+        paused: Mutex::new(None),
+        closing: AtomicBool::new(false),
+        recovered,
+        stale: Mutex::default(),
+        unchecked_bytes: AtomicU64::new(0),
+        sealed_seq: AtomicU64::new(sealed),
+    }
+}
+
+/// Counts what is to be imported of a recovered tree.
+fn count_files(tree: &Tree, importer: &Importer) {
+    use std::sync::atomic::Ordering::Relaxed;
+    tree.for_each(&mut |_, i| {
+        if let Some(f) = i.file()
+            && let crate::tree::file::Body::Base(b) = f.body().0
+        {
+            importer.files_total.fetch_add(1, Relaxed);
+            importer.bytes_total.fetch_add(b.stamp.size, Relaxed);
+        }
+    });
+}

@@ -1,0 +1,208 @@
+//! Carrying out journal records again, after a restart.
+
+use super::Inner;
+use crate::data::Places;
+use crate::journal::{PayloadRef, ReplayError, ReplayRecord};
+use crate::record::{Event, Loaded, Mutation, Record, TreePatch, decode};
+use crate::tree::file::Body;
+use crate::tree::patch::BaseDirs;
+use crate::tree::{NewVersion, load};
+use crate::types::{Kind, Nid};
+
+/// Replays records into a branch's state.
+pub(super) struct Replay<'a> {
+    pub inner: &'a mut Inner,
+    pub dirs: BaseDirs,
+    /// Records that carry a patch as payload: read once the journal is open.
+    pub late: Vec<Late>,
+    /// Entries of a directory whose record goes on in the next.
+    pub entries: Vec<Loaded>,
+    /// Parts of the patch of the switch that follows.
+    pub parts: Vec<PayloadRef>,
+}
+
+/// A record that cannot be carried out before payloads can be read.
+pub(super) struct Late {
+    record: Record,
+    payload: Option<PayloadRef>,
+}
+
+impl Replay<'_> {
+    /// Takes one record. After the first switch, all wait for [`Replay::finish`], in order.
+    pub fn take(&mut self, r: ReplayRecord<'_>) -> Result<(), ReplayError> {
+        let record: Record = decode(r.meta)?;
+        let needs_payload = matches!(
+            record,
+            Record::Event(Event::Switch { .. } | Event::SwitchPart)
+        );
+        if needs_payload || !self.late.is_empty() {
+            self.late.push(Late {
+                record,
+                payload: r.payload,
+            });
+            return Ok(());
+        }
+        self.carry_out(record, r.payload, None)
+    }
+
+    /// Carries out what had to wait.
+    pub fn finish(&mut self, places: &Places) -> Result<(), ReplayError> {
+        for late in std::mem::take(&mut self.late) {
+            self.carry_out(late.record, late.payload, Some(places))?;
+        }
+        Ok(())
+    }
+
+    fn carry_out(
+        &mut self,
+        record: Record,
+        payload: Option<PayloadRef>,
+        places: Option<&Places>,
+    ) -> Result<(), ReplayError> {
+        match record {
+            Record::Mutation(m) => {
+                self.note_numbers(&m);
+                self.inner.live.apply(&m, payload)?;
+                Ok(())
+            }
+            Record::Event(e) => self.event(e, payload, places),
+        }
+    }
+
+    fn note_numbers(&mut self, m: &Mutation) {
+        let c = &mut self.inner.counters;
+        match m {
+            Mutation::Create { nid, ino, .. } => {
+                c.nid = c.nid.max(nid + 1);
+                c.ino = c.ino.max(ino + 1);
+            }
+            Mutation::Link { group, .. } => c.ino = c.ino.max(group + 1),
+            _ => {}
+        }
+    }
+
+    fn event(
+        &mut self,
+        e: Event,
+        payload: Option<PayloadRef>,
+        places: Option<&Places>,
+    ) -> Result<(), ReplayError> {
+        let inner = &mut *self.inner;
+        match e {
+            Event::Freeze { info, head, label } => {
+                inner.counters.state = inner.counters.state.max(info.number + 1);
+                let tree = inner.live.clone();
+                inner.history.freeze(info, tree, head, label);
+            }
+            Event::Label { label, state } => inner.history.label(label, state),
+            Event::Switch {
+                kind,
+                replaced,
+                target,
+                head,
+                counters,
+            } => {
+                self.parts.extend(payload);
+                let patch = read_patch(&std::mem::take(&mut self.parts), places)?;
+                patch.apply(&mut inner.live, &mut self.dirs)?;
+                inner.history.switch(kind, replaced, target, head);
+                inner.counters = counters;
+            }
+            Event::Fenced {
+                state,
+                nid,
+                offset,
+                now,
+            } => {
+                let payload = payload.ok_or("a page without data")?;
+                let kept = inner
+                    .history
+                    .states
+                    .get_mut(&state)
+                    .and_then(|s| s.tree.as_mut());
+                kept.ok_or("a page of an unknown state")?.write(
+                    Nid(nid),
+                    offset,
+                    payload,
+                    None,
+                    now,
+                )?;
+            }
+            Event::SwitchPart => self.parts.extend(payload),
+            Event::LoadDir {
+                entries,
+                more: true,
+                ..
+            } => self.entries.extend(entries),
+            Event::LoadDir {
+                dir,
+                entries: last,
+                unreadable,
+                more: false,
+            } => {
+                let mut entries = std::mem::take(&mut self.entries);
+                entries.extend(last);
+                for l in &entries {
+                    inner.counters.nid = inner.counters.nid.max(l.nid + 1);
+                    inner.counters.ino =
+                        inner
+                            .counters
+                            .ino
+                            .max(if l.ino >= crate::limits::FIRST_NEW_INO {
+                                l.ino + 1
+                            } else {
+                                0
+                            });
+                    if l.entry.nlink > 1 && Kind::of_mode(l.entry.mode) != Some(Kind::Dir) {
+                        inner
+                            .base_inodes
+                            .insert((l.entry.stamp.dev, l.entry.stamp.ino), Nid(l.nid));
+                    }
+                }
+                load::load_dir(&mut inner.trees_mut(), Nid(dir), &entries, unreadable);
+            }
+            Event::TakeAnew {
+                nid,
+                old,
+                content,
+                size,
+                alloc,
+                mtime,
+                ctime,
+            } => {
+                let body = content.map_or(Body::Unreadable, Body::Stored);
+                for tree in inner.trees_mut() {
+                    tree.take_anew(
+                        Nid(nid),
+                        &old,
+                        body.clone(),
+                        NewVersion {
+                            size,
+                            alloc,
+                            mtime,
+                            ctime,
+                        },
+                    );
+                }
+            }
+            Event::Named { state, id } => {
+                if let Some(s) = inner.history.states.get_mut(&state) {
+                    s.info.id = Some(id);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_patch(parts: &[PayloadRef], places: Option<&Places>) -> Result<TreePatch, ReplayError> {
+    let places = places.ok_or("a switch before the journal was open")?;
+    let mut bytes = vec![0; parts.iter().map(|p| p.len as usize).sum()];
+    let mut rest = &mut bytes[..];
+    for p in parts {
+        let (part, after) = rest.split_at_mut(p.len as usize);
+        places.journal.read(*p, 0, part)?;
+        rest = after;
+    }
+    Ok(decode(&bytes)?)
+}

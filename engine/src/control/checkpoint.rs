@@ -1,0 +1,185 @@
+//! Making commits.
+
+use super::{CheckpointRequest, Checkpointed, Progress, differs};
+use crate::branch::{Branch, Inner};
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::record::{Event, OpKind, StateInfo};
+use crate::tree::Tree;
+use objstore::CommitId;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+impl Branch {
+    /// Makes a checkpoint of the live tree, durably.
+    ///
+    /// Where nothing changed and neither message nor metadata is given, the head gets the label.
+    pub fn checkpoint(
+        &self,
+        author: &str,
+        req: CheckpointRequest,
+        progress: Progress<'_>,
+    ) -> Result<Checkpointed> {
+        if let Some(label) = &req.label {
+            crate::names::check_label(label)?;
+        }
+        self.cache().flush_dirty();
+        let head = self.lock().history.head;
+        let before = self.tree_of(head)?;
+        let wait = req.wait;
+        let mut done = self.freeze_or_label(author, req, &before)?;
+        self.sync()?;
+        done.commit = if wait {
+            Some(self.wait_for_id(done.state, progress)?)
+        } else {
+            self.lock().history.id_of(done.state)
+        };
+        Ok(done)
+    }
+
+    fn freeze_or_label(
+        &self,
+        author: &str,
+        req: CheckpointRequest,
+        before: &Tree,
+    ) -> Result<Checkpointed> {
+        let mut inner = self.lock();
+        let label = req.label.clone();
+        let old = label.as_ref().and_then(|l| inner.history.labelled(l));
+        let (files_changed, bytes_changed) = count_changes(before, &inner.live);
+        let plain = req.message.is_empty() && req.meta.is_empty();
+        let new_commit = !plain || differs(before, &inner.live);
+        let state = if new_commit {
+            let meta: BTreeMap<String, String> = req.meta.into_iter().collect();
+            let info = self.new_state(&inner, OpKind::Checkpoint, author, req.message, meta);
+            self.freeze(&mut inner, info, true, req.label)?
+        } else {
+            let head = inner.history.head;
+            if let Some(label) = req.label {
+                self.record(
+                    Event::Label {
+                        label: label.clone(),
+                        state: head,
+                    },
+                    &[],
+                )?;
+                inner.history.label(label, head);
+            }
+            head
+        };
+        let moved_from = old
+            .filter(|o| *o != state)
+            .and_then(|o| inner.history.id_of(o));
+        drop(inner);
+        if new_commit {
+            self.signal();
+        }
+        Ok(Checkpointed {
+            commit: None,
+            state,
+            files_changed,
+            bytes_changed,
+            moved_from,
+            new_commit,
+        })
+    }
+
+    /// What a new state of the live tree says of itself. Its parent is the head.
+    pub fn new_state(
+        &self,
+        inner: &Inner,
+        kind: OpKind,
+        author: &str,
+        message: String,
+        meta: BTreeMap<String, String>,
+    ) -> StateInfo {
+        StateInfo {
+            number: inner.counters.state,
+            kind,
+            asked: false,
+            time: clock::now(),
+            author: author.to_owned(),
+            message,
+            meta: meta.into_iter().collect(),
+            parents: vec![inner.history.head],
+            id: None,
+        }
+    }
+
+    /// Freezes the live tree as a state.
+    pub fn freeze(
+        &self,
+        inner: &mut Inner,
+        info: StateInfo,
+        head: bool,
+        label: Option<String>,
+    ) -> Result<u64> {
+        let number = info.number;
+        self.record(
+            Event::Freeze {
+                info: info.clone(),
+                head,
+                label: label.clone(),
+            },
+            &[],
+        )?;
+        inner.counters.state = number + 1;
+        let tree = inner.live.clone();
+        inner.history.freeze(info, tree, head, label);
+        Ok(number)
+    }
+
+    /// Waits until a state is a commit; stores it in this thread where nothing else does.
+    pub fn wait_for_id(&self, state: u64, progress: Progress<'_>) -> Result<CommitId> {
+        loop {
+            let durable = |inner: &Inner| {
+                inner
+                    .history
+                    .state(state)
+                    .map(|s| s.info.id.filter(|_| s.in_store))
+            };
+            if let Some(id) = durable(&self.lock())? {
+                return Ok(id);
+            }
+            if self.try_store_pending()? {
+                continue;
+            }
+            if let Some(why) = self.paused.lock().clone() {
+                return Err(Error::ImportPaused(why));
+            }
+            if self.closing.load(Ordering::Relaxed) {
+                return Err(Error::Closing);
+            }
+            let done = self.importer.files_done.load(Ordering::Relaxed);
+            progress(done, self.importer.files_total.load(Ordering::Relaxed));
+            let mut inner = self.lock();
+            if durable(&inner)?.is_none() {
+                self.wait_progress(&mut inner);
+            }
+        }
+    }
+}
+
+/// Files and bytes that differ between two trees of a branch.
+fn count_changes(before: &Tree, now: &Tree) -> (u64, u64) {
+    let (mut files, mut bytes) = (0, 0);
+    Tree::diff(before, now, &mut |_, x, y| {
+        let (x, y) = (x.filter(|i| i.nlink > 0), y.filter(|i| i.nlink > 0));
+        let alike = matches!((x, y), (Some(a), Some(b)) if a.commits_alike(b))
+            || (x.is_none() && y.is_none());
+        if alike
+            || y.or(x)
+                .is_some_and(|i| i.dir().is_some() && x.is_some() == y.is_some())
+        {
+            return;
+        }
+        files += 1;
+        if let Some(inode) = y
+            && let Some(file) = inode.file()
+        {
+            let over: u64 = file.extents().map(|p| p.range.end - p.range.start).sum();
+            bytes += if file.is_plain() { inode.size } else { over };
+        }
+    });
+    (files, bytes)
+}

@@ -1,0 +1,225 @@
+//! What differs between two states of a branch, by path.
+
+use super::{Change, DiffSide, differs};
+use crate::branch::Branch;
+use crate::error::{Error, Result};
+use crate::tree::Tree;
+use crate::tree::file::Body;
+use crate::tree::inode::{Content, Inode};
+use crate::types::{Kind, Nid, Wait};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Bytes compared at a time.
+const COMPARE_BYTES: usize = 256 << 10;
+
+impl Branch {
+    /// Differences between two sides, sorted by path; with `paths`, only at or below these.
+    pub fn diff(&self, from: &DiffSide, to: &DiffSide, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
+        if *from == DiffSide::Live || *to == DiffSide::Live {
+            self.cache().flush_dirty();
+        }
+        let (a, b) = (self.side(from)?, self.side(to)?);
+        self.changes(&a, &b, paths)
+    }
+
+    fn side(&self, side: &DiffSide) -> Result<Tree> {
+        match side {
+            DiffSide::Live => Ok(self.lock().live.clone()),
+            DiffSide::Base => {
+                let start = self
+                    .lock()
+                    .history
+                    .states
+                    .keys()
+                    .next()
+                    .copied()
+                    .ok_or(Error::NoSuchRef("base".into()))?;
+                self.tree_of(start)
+            }
+            DiffSide::Ref(text) => {
+                let state = self.lock().history.resolve(&self.name, text)?;
+                self.tree_of(state)
+            }
+        }
+    }
+
+    /// Differences between two trees of this branch.
+    pub fn changes(&self, a: &Tree, b: &Tree, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
+        if !differs(a, b) {
+            return Ok(Vec::new());
+        }
+        let (old, new) = (named(a, b), named(b, a));
+        let all: BTreeSet<&Vec<u8>> = old.keys().chain(new.keys()).collect();
+        let mut out = Vec::new();
+        for path in all {
+            if let Some(status) = self.status_of(old.get(path), new.get(path))? {
+                out.push(Change {
+                    path: path.clone(),
+                    status,
+                    old_path: None,
+                });
+            }
+        }
+        join_renames(&mut out, &old, &new);
+        out.retain(|c| wanted(c, paths));
+        out.sort();
+        Ok(out)
+    }
+
+    fn status_of(&self, old: Option<&Found>, new: Option<&Found>) -> Result<Option<char>> {
+        Ok(match (old, new) {
+            (None, None) => None,
+            (None, Some(n)) => n.is_shown().then_some('A'),
+            (Some(o), None) => o.is_shown().then_some('D'),
+            (Some(o), Some(n)) if o.inode.kind() != n.inode.kind() => Some('T'),
+            (Some(o), Some(n)) => self.modified(&o.inode, &n.inode)?.then_some('M'),
+        })
+    }
+
+    fn modified(&self, a: &Inode, b: &Inode) -> Result<bool> {
+        if a.kind() == Kind::Dir {
+            let owner = |i: &Inode| (i.mode, i.uid, i.gid);
+            return Ok(owner(a) != owner(b) || a.xattrs.as_deref() != b.xattrs.as_deref());
+        }
+        let same_but_content = {
+            let mut x = a.clone();
+            x.content = b.content.clone();
+            x.size = b.size;
+            x.commits_alike(b)
+        };
+        Ok(!same_but_content || !self.same_content(a, b)?)
+    }
+
+    /// Compares by sources first, by bytes where that leaves it open.
+    fn same_content(&self, a: &Inode, b: &Inode) -> Result<bool> {
+        let (Content::File(x), Content::File(y)) = (&a.content, &b.content) else {
+            return Ok(a.content_alike(b));
+        };
+        if a.size != b.size || a.content_alike(b) {
+            return Ok(a.size == b.size);
+        }
+        if let (Some(Body::Stored(c)), Some(Body::Stored(d))) = (plain_body(a), plain_body(b)) {
+            return Ok(c == d);
+        }
+        let (mut p, mut q) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
+        let mut at = 0;
+        while at < a.size {
+            let n = (a.size - at).min(COMPARE_BYTES as u64) as usize;
+            self.places.read(x, at, &mut p[..n], Wait::Allowed)?;
+            self.places.read(y, at, &mut q[..n], Wait::Allowed)?;
+            if p[..n] != q[..n] {
+                return Ok(false);
+            }
+            at += n as u64;
+        }
+        Ok(true)
+    }
+}
+
+fn plain_body(i: &Inode) -> Option<&Body> {
+    let f = i.file()?;
+    (f.is_plain() && f.body().1 == i.size).then_some(f.body().0)
+}
+
+/// An inode under a path.
+struct Found {
+    nid: Nid,
+    inode: Arc<Inode>,
+}
+
+impl Found {
+    /// Directories show only where they are empty: else what is in them does.
+    fn is_shown(&self) -> bool {
+        self.inode.dir().is_none_or(|d| d.map.is_empty())
+    }
+}
+
+/// Every path of `tree` whose inode, or one above it, differs from `other`.
+fn named(tree: &Tree, other: &Tree) -> BTreeMap<Vec<u8>, Found> {
+    let mut out = BTreeMap::new();
+    let mut moved: Vec<Nid> = Vec::new();
+    let mut add = |nid: Nid, inode: &Arc<Inode>| {
+        for name in inode.names() {
+            if let Some(path) = tree.path_of_name(nid, name).filter(|p| !p.is_empty()) {
+                out.insert(
+                    path,
+                    Found {
+                        nid,
+                        inode: inode.clone(),
+                    },
+                );
+            }
+        }
+    };
+    Tree::diff(other, tree, &mut |nid, was, now| {
+        let Some(inode) = now.filter(|i| i.nlink > 0) else {
+            return;
+        };
+        add(nid, inode);
+        let names = |i: &Inode| (i.parent, i.hash);
+        if inode.dir().is_some() && was.is_none_or(|w| names(w) != names(inode)) {
+            moved.push(nid);
+        }
+        // Names that the other side has for inodes that did not change themselves.
+        if let (Some(d), Some(w)) = (inode.dir(), was.and_then(|w| w.dir())) {
+            crate::tree::dirmap::DirMap::diff(&w.map, &d.map, &mut |_, _, e| {
+                moved.extend(e.map(|e| e.nid));
+            });
+        }
+    });
+    for top in moved {
+        for nid in tree.subtree(top) {
+            if let Some(inode) = tree.get(nid) {
+                add(nid, inode);
+            }
+        }
+    }
+    out
+}
+
+/// A deleted and an added file with the same inode, or the same stored content, are one rename.
+fn join_renames(
+    changes: &mut Vec<Change>,
+    old: &BTreeMap<Vec<u8>, Found>,
+    new: &BTreeMap<Vec<u8>, Found>,
+) {
+    let key_of = |f: &Found| match plain_body(&f.inode) {
+        Some(Body::Stored(c)) if f.inode.size > 0 => Some(format!("{c:?}")),
+        _ => None,
+    };
+    let mut by_nid: HashMap<Nid, Vec<u8>> = HashMap::new();
+    let mut by_content: HashMap<String, Vec<u8>> = HashMap::new();
+    for c in changes.iter().filter(|c| c.status == 'D') {
+        if let Some(f) = old.get(&c.path).filter(|f| f.inode.kind() != Kind::Dir) {
+            by_nid.insert(f.nid, c.path.clone());
+            if let Some(key) = key_of(f) {
+                by_content.insert(key, c.path.clone());
+            }
+        }
+    }
+    let mut gone: BTreeSet<Vec<u8>> = BTreeSet::new();
+    for c in changes.iter_mut().filter(|c| c.status == 'A') {
+        let Some(f) = new.get(&c.path).filter(|f| f.inode.kind() != Kind::Dir) else {
+            continue;
+        };
+        let from = by_nid
+            .get(&f.nid)
+            .cloned()
+            .or_else(|| key_of(f).and_then(|k| by_content.get(&k).cloned()));
+        if let Some(from) = from.filter(|p| gone.insert(p.clone())) {
+            (c.status, c.old_path) = ('R', Some(from));
+        }
+    }
+    changes.retain(|c| c.status != 'D' || !gone.contains(&c.path));
+}
+
+fn wanted(c: &Change, paths: &[Vec<u8>]) -> bool {
+    let below = |path: &[u8], top: &[u8]| {
+        top.is_empty()
+            || path == top
+            || (path.starts_with(top) && path.get(top.len()) == Some(&b'/'))
+    };
+    let hit = |p: &[u8]| paths.iter().any(|top| below(p, top));
+    paths.is_empty() || hit(&c.path) || c.old_path.as_deref().is_some_and(hit)
+}

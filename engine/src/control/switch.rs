@@ -1,0 +1,168 @@
+//! Rollback, undo and redo: the live tree becomes another state.
+
+use super::{Change, RolledBack, Target};
+use crate::branch::{Branch, Fence, Inner};
+use crate::error::{Error, Result};
+use crate::history::Turn;
+use crate::limits::INVALIDATE_NAMES_MAX;
+use crate::record::{Event, OpKind, SwitchKind, TreePatch, encode};
+use crate::transition::{Transition, transition};
+use crate::tree::Tree;
+use crate::types::Nid;
+use std::collections::BTreeMap;
+
+/// Bytes of a patch in one journal record.
+const PATCH_PART_BYTES: usize = 32 << 20;
+
+impl Branch {
+    /// State that a target means.
+    pub fn resolve(&self, target: &Target) -> Result<u64> {
+        let inner = self.lock();
+        match target {
+            Target::Head => Ok(inner.history.head),
+            Target::Ref(text) => inner.history.resolve(&self.name, text),
+            Target::Before(time) => inner.history.before(*time),
+            Target::Meta { key, value } => inner.history.with_meta(key, value),
+        }
+    }
+
+    /// Sets the live tree to the target and makes it the head.
+    pub fn rollback(&self, author: &str, target: &Target) -> Result<RolledBack> {
+        let state = self.resolve(target)?;
+        self.switch(author, SwitchKind::Rollback, Turn { state, head: state })
+    }
+
+    /// What [`Branch::rollback`] would change.
+    pub fn rollback_plan(&self, target: &Target) -> Result<Vec<Change>> {
+        let state = self.resolve(target)?;
+        let tree = self.tree_of(state)?;
+        self.cache().flush_dirty();
+        let live = self.lock().live.clone();
+        self.changes(&live, &tree, &[])
+    }
+
+    /// Takes the last rollback (or redo) back.
+    pub fn undo(&self, author: &str) -> Result<RolledBack> {
+        let turn = self.lock().history.next_undo()?;
+        self.switch(author, SwitchKind::Undo, turn)
+    }
+
+    /// Takes the last undo back.
+    pub fn redo(&self, author: &str) -> Result<RolledBack> {
+        let turn = self.lock().history.next_redo()?;
+        self.switch(author, SwitchKind::Redo, turn)
+    }
+
+    fn switch(&self, author: &str, kind: SwitchKind, turn: Turn) -> Result<RolledBack> {
+        if let Some(why) = self.places.journal.poisoned() {
+            return Err(Error::Damaged {
+                what: "the journal".into(),
+                why,
+            });
+        }
+        self.cache().flush_dirty();
+        let target = self.tree_of(turn.state)?;
+        let (replaced, changes) = {
+            let mut inner = self.lock();
+            let same = inner.history.head == turn.head && !super::differs(&inner.live, &target);
+            if kind == SwitchKind::Rollback && same {
+                let commit = inner.history.id_of(turn.state);
+                return Ok(RolledBack {
+                    commit,
+                    replaced: None,
+                    files_changed: 0,
+                });
+            }
+            self.swap(&mut inner, author, kind, turn, &target)?
+        };
+        let files_changed = changes.inodes.len() as u64;
+        self.invalidate(&changes);
+        self.lock().fence = None;
+        self.signal();
+        self.sync()?;
+        let inner = self.lock();
+        let (commit, replaced) = (
+            inner.history.id_of(turn.state),
+            inner.history.id_of(replaced),
+        );
+        Ok(RolledBack {
+            commit,
+            replaced,
+            files_changed,
+        })
+    }
+
+    /// Freezes what is there, shows the target, and puts up the fence: all or, on error, nothing.
+    fn swap(
+        &self,
+        inner: &mut Inner,
+        author: &str,
+        kind: SwitchKind,
+        turn: Turn,
+        target: &Tree,
+    ) -> Result<(u64, Transition)> {
+        let before = inner.live.clone();
+        let lookups = &inner.lookups;
+        let mut counters = inner.counters;
+        let changes = transition(&before, target, &mut counters, &|nid| lookups.get(nid) > 0);
+        let patch = encode(&TreePatch::between(&before, &changes.tree));
+        let why = match kind {
+            SwitchKind::Rollback => OpKind::BeforeRollback,
+            SwitchKind::Undo => OpKind::BeforeUndo,
+            SwitchKind::Redo => OpKind::BeforeRedo,
+        };
+        let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
+        counters.state = info.number + 1;
+        let replaced = self.freeze(inner, info, false, None)?;
+        let event = Event::Switch {
+            kind,
+            replaced,
+            target: turn.state,
+            head: turn.head,
+            counters,
+        };
+        self.record_switch(event, &patch)?;
+        inner.counters = counters;
+        inner.live = changes.tree.clone();
+        inner.history.switch(kind, replaced, turn.state, turn.head);
+        let files = changes
+            .inodes
+            .iter()
+            .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
+        inner.fence = Some(Fence {
+            state: replaced,
+            nids: files.copied().collect(),
+        });
+        Ok((replaced, changes))
+    }
+
+    fn record_switch(&self, event: Event, patch: &[u8]) -> Result<()> {
+        let mut rest = patch;
+        while rest.len() > PATCH_PART_BYTES {
+            let (part, after) = rest.split_at(PATCH_PART_BYTES);
+            self.record(Event::SwitchPart, part)?;
+            rest = after;
+        }
+        self.record(event, rest).map(|_| ())
+    }
+
+    /// Lets the kernel forget what changed; ends each inode's fence once its pages are gone.
+    fn invalidate(&self, changes: &Transition) {
+        let cache = self.cache();
+        for nid in &changes.inodes {
+            let known = self.lock().lookups.get(*nid) > 0 || *nid == Nid::ROOT;
+            if known {
+                cache.inval_inode(self.node(*nid));
+            }
+            if let Some(fence) = &mut self.lock().fence {
+                fence.nids.remove(nid);
+            }
+        }
+        let by_name = changes.names.len() <= INVALIDATE_NAMES_MAX || !cache.inval_all_entries();
+        let names = changes.names.iter();
+        let vanished = |dir: &Nid, name: &[u8]| self.lock().live.lookup(*dir, name).is_err();
+        for (dir, name) in names.filter(|(d, n)| by_name || vanished(d, n)) {
+            cache.inval_entry(self.node(*dir), name);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The engine of one store: which workspaces there are, and which of them are open.
+
+use crate::base::Base;
+use crate::branch::Branch;
+use crate::branch::open::OpenBranch;
+use crate::clock;
+use crate::control::Progress;
+use crate::error::{Error, Result};
+use crate::limits::RESERVED_NAME;
+use crate::names::check_workspace_name;
+use crate::types::Time;
+use crate::workspace::{CloseMode, Closed, Workspace};
+use objstore::file_storage::FileStorage;
+use objstore::import_table::ImportTable;
+use objstore::io::Storage;
+use objstore::lock::StoreLock;
+use objstore::refs::RefStore;
+use objstore::{ObjectStore, StoreConfig};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where an engine keeps everything.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// The agentvfs home.
+    pub root: PathBuf,
+    /// Who makes commits.
+    pub author: String,
+}
+
+/// What is remembered of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceConfig {
+    /// Name.
+    pub name: String,
+    /// Directory that it was started from.
+    pub base: PathBuf,
+    /// Mount point that was asked for, if one was.
+    pub mount: Option<PathBuf>,
+    /// When it was made.
+    pub created: Time,
+    /// Where it is meant to be mounted now; still set where its daemon died.
+    pub running: Option<PathBuf>,
+}
+
+#[derive(bincode::Encode, bincode::Decode)]
+struct ConfigRecord {
+    version: u16,
+    base: Vec<u8>,
+    mount: Option<Vec<u8>>,
+    created: Time,
+    running: Option<Vec<u8>>,
+}
+
+const CONFIG_VERSION: u16 = 1;
+/// The one branch that every workspace has.
+const MAIN: &str = "main";
+
+/// One store and its workspaces.
+#[derive(Debug)]
+pub struct Engine {
+    cfg: EngineConfig,
+    storage: Arc<dyn Storage>,
+    store: Arc<ObjectStore>,
+    refs: RefStore,
+    table: Arc<ImportTable>,
+    open: Mutex<HashMap<String, Arc<Workspace>>>,
+    _lock: Option<StoreLock>,
+}
+
+fn ref_name(name: &str) -> String {
+    format!("workspaces/{name}")
+}
+
+impl Engine {
+    /// Opens (or makes) the store below `cfg.root` and takes its lock.
+    pub fn open(cfg: EngineConfig) -> Result<Arc<Engine>> {
+        let storage = FileStorage::open(&cfg.root)?;
+        let lock = StoreLock::acquire(&cfg.root).map_err(|e| match e {
+            objstore::Error::Locked { owner_pid } => Error::StoreLocked { pid: owner_pid },
+            e => Error::Store(e),
+        })?;
+        Self::assemble(cfg, Arc::new(storage), Some(lock))
+    }
+
+    /// An engine whose store lives on `storage` (a simulated disk); the import table is below
+    /// `cfg.root`. Nothing is locked.
+    pub fn on_storage(cfg: EngineConfig, storage: Arc<dyn Storage>) -> Result<Arc<Engine>> {
+        Self::assemble(cfg, storage, None)
+    }
+
+    fn assemble(
+        cfg: EngineConfig,
+        storage: Arc<dyn Storage>,
+        lock: Option<StoreLock>,
+    ) -> Result<Arc<Engine>> {
+        let store = Arc::new(ObjectStore::open(storage.clone(), StoreConfig::default())?);
+        let refs = RefStore::open(storage.clone())?;
+        let table = Arc::new(ImportTable::open(&cfg.root.join("import")));
+        Ok(Arc::new(Engine {
+            cfg,
+            storage,
+            store,
+            refs,
+            table,
+            open: Mutex::default(),
+            _lock: lock,
+        }))
+    }
+
+    /// All workspaces, by name.
+    pub fn list(&self) -> Result<Vec<WorkspaceConfig>> {
+        let names = self.refs.list("workspaces/")?;
+        names
+            .iter()
+            .map(|n| self.get(n.trim_start_matches("workspaces/")))
+            .collect()
+    }
+
+    /// What is remembered of a workspace.
+    pub fn get(&self, name: &str) -> Result<WorkspaceConfig> {
+        check_workspace_name(name)?;
+        let bytes = self
+            .refs
+            .get(&ref_name(name))?
+            .ok_or_else(|| Error::NoSuchWorkspace(name.to_owned()))?;
+        let damaged = |why: String| Error::Damaged {
+            what: format!("the record of workspace {name}"),
+            why,
+        };
+        let r: ConfigRecord = crate::record::decode(&bytes).map_err(damaged)?;
+        if r.version != CONFIG_VERSION {
+            return Err(damaged(format!("its version is {}", r.version)));
+        }
+        let path = |b: Vec<u8>| PathBuf::from(std::ffi::OsString::from_vec(b));
+        Ok(WorkspaceConfig {
+            name: name.to_owned(),
+            base: path(r.base),
+            mount: r.mount.map(path),
+            created: r.created,
+            running: r.running.map(path),
+        })
+    }
+
+    fn put(&self, c: &WorkspaceConfig) -> Result<()> {
+        let bytes = |p: &PathBuf| p.as_os_str().as_bytes().to_vec();
+        let record = ConfigRecord {
+            version: CONFIG_VERSION,
+            base: bytes(&c.base),
+            mount: c.mount.as_ref().map(bytes),
+            created: c.created,
+            running: c.running.as_ref().map(bytes),
+        };
+        Ok(self
+            .refs
+            .set(&ref_name(&c.name), &crate::record::encode(&record))?)
+    }
+
+    /// Makes a workspace on the directory `base` (absolute, without symbolic links).
+    pub fn create(&self, name: &str, base: &Path, mount: Option<&Path>) -> Result<WorkspaceConfig> {
+        check_workspace_name(name)?;
+        match self.get(name) {
+            Ok(there) => {
+                return Err(Error::WorkspaceExists {
+                    name: name.to_owned(),
+                    base: there.base,
+                });
+            }
+            Err(Error::NoSuchWorkspace(_)) => {}
+            Err(e) => return Err(e),
+        }
+        self.check_base(base)?;
+        let c = WorkspaceConfig {
+            name: name.to_owned(),
+            base: base.to_owned(),
+            mount: mount.map(Path::to_owned),
+            created: clock::now(),
+            running: None,
+        };
+        self.put(&c)?;
+        Ok(c)
+    }
+
+    fn check_base(&self, base: &Path) -> Result<()> {
+        let bad = |why: &str| {
+            Err(Error::BadBase {
+                path: base.to_owned(),
+                why: why.to_owned(),
+            })
+        };
+        let found = std::fs::metadata(base).map_err(|e| Error::BadBase {
+            path: base.to_owned(),
+            why: e.to_string(),
+        })?;
+        if !found.is_dir() {
+            return bad("it is not a directory");
+        }
+        let root = std::fs::canonicalize(&self.cfg.root).map_err(Error::io(&self.cfg.root))?;
+        if root.starts_with(base) {
+            return bad("it contains the store");
+        }
+        if std::fs::symlink_metadata(base.join(std::ffi::OsStr::from_bytes(RESERVED_NAME))).is_ok()
+        {
+            return bad("it has a .agentvfs of its own");
+        }
+        let opened = Base::open(base)?;
+        opened
+            .read_dir(&crate::base::BaseDir::root())
+            .map(|_| ())
+            .map_err(|e| Error::BadBase {
+                path: base.to_owned(),
+                why: e.to_string(),
+            })
+    }
+
+    /// Remembers the mount point that was asked for.
+    pub fn set_mount(&self, name: &str, mount: Option<&Path>) -> Result<()> {
+        let mut c = self.get(name)?;
+        c.mount = mount.map(Path::to_owned);
+        self.put(&c)
+    }
+
+    /// Remembers where the workspace runs; `None`: it was stopped.
+    pub fn mark_running(&self, name: &str, mount: Option<&Path>) -> Result<()> {
+        let mut c = self.get(name)?;
+        c.running = mount.map(Path::to_owned);
+        self.put(&c)
+    }
+
+    /// Opens a workspace (recovering it where its daemon died), or gives the one that is open.
+    pub fn open_workspace(&self, name: &str) -> Result<Arc<Workspace>> {
+        let mut open = self.open.lock();
+        if let Some(w) = open.get(name) {
+            return Ok(w.clone());
+        }
+        let c = self.get(name)?;
+        let base = Arc::new(Base::open(&c.base)?);
+        let branch = Branch::open(OpenBranch {
+            name: MAIN.to_owned(),
+            dir: format!("workspaces/{name}/branches/{MAIN}"),
+            storage: self.storage.clone(),
+            store: self.store.clone(),
+            base,
+            table: self.table.clone(),
+            author: self.cfg.author.clone(),
+        })?;
+        let w = Workspace::start(
+            c.name.clone(),
+            c.base,
+            self.cfg.root.clone(),
+            self.cfg.author.clone(),
+            branch,
+        )?;
+        let w = Arc::new(w);
+        open.insert(c.name, w.clone());
+        Ok(w)
+    }
+
+    /// The workspace, where it is open.
+    pub fn opened(&self, name: &str) -> Option<Arc<Workspace>> {
+        self.open.lock().get(name).cloned()
+    }
+
+    /// Closes an open workspace, which nothing has mounted any more.
+    pub fn close_workspace(
+        &self,
+        name: &str,
+        mode: CloseMode,
+        progress: Progress<'_>,
+    ) -> Result<Closed> {
+        let w = self
+            .opened(name)
+            .ok_or_else(|| Error::NoSuchWorkspace(name.to_owned()))?;
+        w.unmounted();
+        let closed = w.close(mode, progress)?;
+        self.open.lock().remove(name);
+        self.table.flush()?;
+        Ok(closed)
+    }
+
+    /// Forgets a workspace and removes its branches. Its stored objects stay until they are collected.
+    pub fn delete(&self, name: &str) -> Result<()> {
+        let c = self.get(name)?;
+        if self.opened(name).is_some() {
+            return Err(Error::WorkspaceBusy(name.to_owned()));
+        }
+        self.refs.delete(&ref_name(&c.name))?;
+        let dir = format!("workspaces/{name}");
+        self.storage.remove_dir_all(&dir).map_err(Error::io(dir))
+    }
+
+    /// Ends the engine in order: nothing must be open.
+    pub fn shut_down(&self) -> Result<()> {
+        self.table.flush()?;
+        Ok(self.store.close()?)
+    }
+}

@@ -1,0 +1,256 @@
+//! What can go wrong in the engine, with the facts that a caller needs to say it well.
+//!
+//! File operations map to an errno by [`Error::errno`]; control operations are told by their text.
+
+use crate::base::BaseFile;
+use crate::journal::JournalError;
+use crate::types::Nid;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Result of engine calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Errno values as the kernel numbers them (errno(3), asm-generic).
+pub mod errno {
+    #![allow(missing_docs)]
+    pub const EPERM: i32 = 1;
+    pub const ENOENT: i32 = 2;
+    pub const EIO: i32 = 5;
+    pub const ENXIO: i32 = 6;
+    pub const E2BIG: i32 = 7;
+    pub const EAGAIN: i32 = 11;
+    pub const EACCES: i32 = 13;
+    pub const EEXIST: i32 = 17;
+    pub const EXDEV: i32 = 18;
+    pub const ENOTDIR: i32 = 20;
+    pub const EISDIR: i32 = 21;
+    pub const EINVAL: i32 = 22;
+    pub const EFBIG: i32 = 27;
+    pub const ENOSPC: i32 = 28;
+    pub const EROFS: i32 = 30;
+    pub const EMLINK: i32 = 31;
+    pub const ERANGE: i32 = 34;
+    pub const ENAMETOOLONG: i32 = 36;
+    pub const ENOTEMPTY: i32 = 39;
+    pub const ENODATA: i32 = 61;
+    pub const EOPNOTSUPP: i32 = 95;
+    pub const ESTALE: i32 = 116;
+}
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such file, directory or inode.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name exists already.
+    #[error("file exists")]
+    Exists,
+    /// A path component is not a directory.
+    #[error("not a directory")]
+    NotDir,
+    /// A directory where a file is wanted.
+    #[error("is a directory")]
+    IsDir,
+    /// The directory has entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// A name longer than 255 bytes.
+    #[error("file name too long")]
+    NameTooLong,
+    /// An argument out of range.
+    #[error("invalid argument")]
+    Invalid,
+    /// Not allowed, whoever asks.
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// The caller (or, for a file of the base, this process) may not.
+    #[error("permission denied")]
+    Access,
+    /// Between two views.
+    #[error("invalid cross-device link")]
+    CrossDevice,
+    /// A read-only view.
+    #[error("read-only file system")]
+    ReadOnly,
+    /// More links than 65,000.
+    #[error("too many links")]
+    TooManyLinks,
+    /// Beyond the largest file size.
+    #[error("file too large")]
+    FileTooLarge,
+    /// An extended attribute that is not there.
+    #[error("no such attribute")]
+    NoData,
+    /// An extended attribute value or list beyond the limits.
+    #[error("argument too large")]
+    TooBig,
+    /// No data or hole beyond this offset.
+    #[error("no such address")]
+    NoAddress,
+    /// Not offered.
+    #[error("operation not supported")]
+    NotSupported,
+    /// The inode is not known (any more).
+    #[error("stale file handle")]
+    Stale,
+    /// The disk must be waited for and the caller may not.
+    #[error("would block")]
+    WouldBlock,
+    /// A directory of the base must be read first (never leaves the engine).
+    #[error("directory {0} was not read yet")]
+    NeedsDir(Nid),
+    /// The base must be scanned first (never leaves the engine).
+    #[error("the base was not scanned yet")]
+    NeedsScan,
+    /// The file system below is full.
+    #[error("no space left on device")]
+    NoSpace,
+    /// The journal cannot take or give records.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The store cannot take or give objects.
+    #[error(transparent)]
+    Store(#[from] objstore::Error),
+    /// An input or output error of a named file.
+    #[error("{path}: {source}")]
+    Io {
+        /// File that was used.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file of the base is not the version that was shown; it must be taken anew.
+    #[error("base file {} changed", String::from_utf8_lossy(&.0.path()))]
+    BaseChanged(Arc<BaseFile>),
+    /// A stored file of a workspace is not what was written.
+    #[error("{what} is damaged: {why}")]
+    Damaged {
+        /// Which file or record.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// No workspace of that name.
+    #[error("no workspace named {0}")]
+    NoSuchWorkspace(String),
+    /// The name is taken.
+    #[error("workspace {name} already exists (base {base})", base = base.display())]
+    WorkspaceExists {
+        /// Its name.
+        name: String,
+        /// Its base.
+        base: PathBuf,
+    },
+    /// The workspace is in use.
+    #[error("workspace {0} is running")]
+    WorkspaceBusy(String),
+    /// A name that breaks the rules.
+    #[error("{kind} {name:?} is not allowed: {rule}")]
+    BadName {
+        /// What it would name.
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// The rule it breaks.
+        rule: &'static str,
+    },
+    /// A base that cannot be used.
+    #[error("base {path} cannot be used: {why}", path = path.display())]
+    BadBase {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No branch of that name.
+    #[error("no branch named {0}")]
+    NoSuchBranch(String),
+    /// A reference that names nothing.
+    #[error("no label, commit or state matches {0:?}")]
+    NoSuchRef(String),
+    /// A prefix of several commits.
+    #[error("{prefix} is a prefix of {count} commits")]
+    AmbiguousRef {
+        /// The prefix.
+        prefix: String,
+        /// How many it matches.
+        count: usize,
+    },
+    /// Nothing is left to take back or forward.
+    #[error("nothing to {0}")]
+    NothingTo(&'static str),
+    /// No commit is old enough, or none has that metadata.
+    #[error("no commit {0}")]
+    NoCommit(String),
+    /// The import stands still, so a commit's id cannot be known.
+    #[error("the import of the base is paused: {0}")]
+    ImportPaused(String),
+    /// Another process owns the store.
+    #[error("the store is in use by process {pid}")]
+    StoreLocked {
+        /// Owner's process id.
+        pid: u32,
+    },
+    /// The workspace is being closed.
+    #[error("the workspace is stopping")]
+    Closing,
+}
+
+impl Error {
+    /// An [`Error::Io`] maker for `map_err`.
+    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io { path, source }
+    }
+
+    /// Errno with which a file operation fails (positive).
+    pub fn errno(&self) -> i32 {
+        use errno::*;
+        match self {
+            Error::NotFound => ENOENT,
+            Error::Exists => EEXIST,
+            Error::NotDir => ENOTDIR,
+            Error::IsDir => EISDIR,
+            Error::NotEmpty => ENOTEMPTY,
+            Error::NameTooLong => ENAMETOOLONG,
+            Error::Invalid => EINVAL,
+            Error::NotPermitted => EPERM,
+            Error::Access => EACCES,
+            Error::CrossDevice => EXDEV,
+            Error::ReadOnly => EROFS,
+            Error::TooManyLinks => EMLINK,
+            Error::FileTooLarge => EFBIG,
+            Error::NoData => ENODATA,
+            Error::TooBig => E2BIG,
+            Error::NoAddress => ENXIO,
+            Error::NotSupported => EOPNOTSUPP,
+            Error::Stale => ESTALE,
+            Error::WouldBlock | Error::NeedsDir(_) | Error::NeedsScan => EAGAIN,
+            Error::NoSpace => ENOSPC,
+            Error::Journal(e) if e.is_no_space() => ENOSPC,
+            Error::Store(e) if e.is_no_space() => ENOSPC,
+            Error::Journal(_)
+            | Error::Store(_)
+            | Error::Io { .. }
+            | Error::BaseChanged(_)
+            | Error::Damaged { .. }
+            | Error::NoSuchWorkspace(_)
+            | Error::WorkspaceExists { .. }
+            | Error::WorkspaceBusy(_)
+            | Error::BadName { .. }
+            | Error::BadBase { .. }
+            | Error::NoSuchBranch(_)
+            | Error::NoSuchRef(_)
+            | Error::AmbiguousRef { .. }
+            | Error::NothingTo(_)
+            | Error::NoCommit(_)
+            | Error::ImportPaused(_)
+            | Error::StoreLocked { .. }
+            | Error::Closing => EIO,
+        }
+    }
+}

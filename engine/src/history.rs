@@ -1,0 +1,295 @@
+//! What users did to a branch: states, labels, head, and the way back and forward.
+//!
+//! A state is a frozen tree that is, or will be, a commit. Numbers ascend in time. All of it is made
+//! of [`Event`]s in the journal and kept in the state file.
+
+use crate::error::{Error, Result};
+use crate::record::{OpKind, StateInfo, SwitchKind};
+use crate::store_tree::Reference;
+use crate::tree::Tree;
+use crate::types::Time;
+use objstore::{CommitId, HexPrefix};
+use std::collections::BTreeMap;
+
+/// Trees of commits that are kept in memory for a quick way back.
+const KEPT_TREES_MAX: usize = 16;
+
+/// A state as it is in memory.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// What is known of it.
+    pub info: StateInfo,
+    /// Its tree, while it is kept.
+    pub tree: Option<Tree>,
+    /// Its tree with content in the store and the object of its root, once stored.
+    pub stored: Option<Reference>,
+    /// All its objects are in the store, so its tree can be loaded.
+    pub in_store: bool,
+}
+
+/// A place to which undo or redo goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub struct Turn {
+    /// State to show.
+    pub state: u64,
+    /// Head to have.
+    pub head: u64,
+}
+
+/// What of the history goes into the state file.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct HistoryRecord {
+    /// States, ascending.
+    pub states: Vec<StateInfo>,
+    /// Labels with their states, the newest last.
+    pub labels: Vec<(String, u64)>,
+    /// Head.
+    pub head: u64,
+    /// Undo, the next one last.
+    pub undo: Vec<Turn>,
+    /// Redo, the next one last.
+    pub redo: Vec<Turn>,
+}
+
+/// The history of a branch.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// States by number.
+    pub states: BTreeMap<u64, State>,
+    labels: Vec<(String, u64)>,
+    /// State that the live tree was last made into or set to because somebody asked.
+    pub head: u64,
+    undo: Vec<Turn>,
+    redo: Vec<Turn>,
+}
+
+impl History {
+    /// The history of a state file; all its states are in the store.
+    pub fn from_record(r: HistoryRecord) -> History {
+        let states = r.states.into_iter().map(|info| {
+            (
+                info.number,
+                State {
+                    info,
+                    tree: None,
+                    stored: None,
+                    in_store: true,
+                },
+            )
+        });
+        History {
+            states: states.collect(),
+            labels: r.labels,
+            head: r.head,
+            undo: r.undo,
+            redo: r.redo,
+        }
+    }
+
+    /// For the state file.
+    pub fn to_record(&self) -> HistoryRecord {
+        HistoryRecord {
+            states: self.states.values().map(|s| s.info.clone()).collect(),
+            labels: self.labels.clone(),
+            head: self.head,
+            undo: self.undo.clone(),
+            redo: self.redo.clone(),
+        }
+    }
+
+    /// Adds a frozen state.
+    pub fn freeze(&mut self, info: StateInfo, tree: Tree, head: bool, label: Option<String>) {
+        let number = info.number;
+        let checkpoint = info.kind == OpKind::Checkpoint;
+        self.states.insert(
+            number,
+            State {
+                info,
+                tree: Some(tree),
+                stored: None,
+                in_store: false,
+            },
+        );
+        if head {
+            self.head = number;
+        }
+        if checkpoint {
+            self.redo.clear();
+        }
+        if let Some(label) = label {
+            self.label(label, number);
+        }
+    }
+
+    /// Lets a label name a state; it becomes the newest label.
+    pub fn label(&mut self, label: String, state: u64) {
+        self.labels.retain(|(l, _)| *l != label);
+        self.labels.push((label, state));
+    }
+
+    /// State that a label names.
+    pub fn labelled(&self, label: &str) -> Option<u64> {
+        self.labels
+            .iter()
+            .find(|(l, _)| l == label)
+            .map(|(_, s)| *s)
+    }
+
+    /// Labels of a state, the newest first.
+    pub fn labels_of(&self, state: u64) -> Vec<String> {
+        self.labels
+            .iter()
+            .rev()
+            .filter(|(_, s)| *s == state)
+            .map(|(l, _)| l.clone())
+            .collect()
+    }
+
+    /// Notes a switch from what is now state `replaced` to state `target`.
+    pub fn switch(&mut self, kind: SwitchKind, replaced: u64, target: u64, head: u64) {
+        let back = Turn {
+            state: replaced,
+            head: self.head,
+        };
+        match kind {
+            SwitchKind::Rollback => {
+                self.undo.push(back);
+                self.redo.clear();
+                if let Some(s) = self.states.get_mut(&target) {
+                    s.info.asked = true;
+                }
+            }
+            SwitchKind::Undo => {
+                self.undo.pop();
+                self.redo.push(back);
+            }
+            SwitchKind::Redo => {
+                self.redo.pop();
+                self.undo.push(back);
+            }
+        }
+        self.head = head;
+    }
+
+    /// Where the next undo goes.
+    pub fn next_undo(&self) -> Result<Turn> {
+        self.undo.last().copied().ok_or(Error::NothingTo("undo"))
+    }
+
+    /// Where the next redo goes.
+    pub fn next_redo(&self) -> Result<Turn> {
+        self.redo.last().copied().ok_or(Error::NothingTo("redo"))
+    }
+
+    /// A state by number.
+    pub fn state(&self, number: u64) -> Result<&State> {
+        self.states
+            .get(&number)
+            .ok_or_else(|| Error::NoSuchRef(format!("state {number}")))
+    }
+
+    /// Commit id of a state, if known.
+    pub fn id_of(&self, number: u64) -> Option<CommitId> {
+        self.states.get(&number).and_then(|s| s.info.id)
+    }
+
+    /// First state whose objects are not all in the store.
+    pub fn first_pending(&self) -> Option<u64> {
+        self.states
+            .values()
+            .find(|s| !s.in_store)
+            .map(|s| s.info.number)
+    }
+
+    /// States of whose trees the base's lazy directories must be kept the same.
+    pub fn trees_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
+        self.states.values_mut().flat_map(|s| {
+            s.tree
+                .iter_mut()
+                .chain(s.stored.iter_mut().map(|r| &mut r.tree))
+        })
+    }
+
+    /// Lets go of the trees of all but the newest commits.
+    pub fn trim(&mut self) {
+        let kept: Vec<u64> = self
+            .states
+            .values()
+            .rev()
+            .filter(|s| s.stored.is_some())
+            .map(|s| s.info.number)
+            .collect();
+        for number in kept.into_iter().skip(KEPT_TREES_MAX) {
+            if number != self.head
+                && let Some(s) = self.states.get_mut(&number)
+            {
+                (s.tree, s.stored) = (None, None);
+            }
+        }
+    }
+
+    /// State that a reference names: a label, a commit id or prefix, `@`, `@~N`, or one of these after
+    /// `BRANCH:`.
+    pub fn resolve(&self, branch: &str, text: &str) -> Result<u64> {
+        let none = || Error::NoSuchRef(text.to_owned());
+        let local = match text.split_once(':') {
+            Some((b, rest)) if b == branch => rest,
+            Some((b, _)) => return Err(Error::NoSuchBranch(b.to_owned())),
+            None => text,
+        };
+        if let Some(state) = self.labelled(local) {
+            return Ok(state);
+        }
+        if let Some(rest) = local.strip_prefix('@') {
+            return self.ancestor(rest).ok_or_else(none);
+        }
+        let prefix = HexPrefix::parse(local).map_err(|_| none())?;
+        let matching = self
+            .states
+            .values()
+            .filter(|s| s.info.id.is_some_and(|id| prefix.matches(id.as_bytes())));
+        let found: BTreeMap<CommitId, u64> = matching
+            .filter_map(|s| Some((s.info.id?, s.info.number)))
+            .collect();
+        match found.len() {
+            0 => Err(none()),
+            1 => found.into_values().next().ok_or_else(none),
+            count => Err(Error::AmbiguousRef {
+                prefix: local.to_owned(),
+                count,
+            }),
+        }
+    }
+
+    /// `@` (empty text) or `@~N`: the N-th first parent of the head.
+    fn ancestor(&self, text: &str) -> Option<u64> {
+        let steps = match text.strip_prefix('~') {
+            None if text.is_empty() => 0,
+            None => return None,
+            Some("") => 1,
+            Some(n) => n.parse::<u64>().ok()?,
+        };
+        let mut at = self.head;
+        for _ in 0..steps {
+            at = *self.states.get(&at)?.info.parents.first()?;
+        }
+        Some(at)
+    }
+
+    /// Newest state from before `time`, automatic ones too.
+    pub fn before(&self, time: Time) -> Result<u64> {
+        let found = self.states.values().rev().find(|s| s.info.time < time);
+        found
+            .map(|s| s.info.number)
+            .ok_or_else(|| Error::NoCommit("is that old".into()))
+    }
+
+    /// Newest state with this metadata.
+    pub fn with_meta(&self, key: &str, value: &str) -> Result<u64> {
+        let has = |s: &&State| s.info.meta.iter().any(|(k, v)| k == key && v == value);
+        let found = self.states.values().rev().find(has);
+        found
+            .map(|s| s.info.number)
+            .ok_or_else(|| Error::NoCommit(format!("has {key}={value}")))
+    }
+}

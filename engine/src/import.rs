@@ -1,0 +1,214 @@
+//! Importing files of the base into the store.
+//!
+//! A file's content is found in the import table where this version was imported before, else it is
+//! read, chunked and stored. Versions whose change time is younger than [`SETTLED`] are read only
+//! once they have settled: a change within the same clock tick would not show in the times.
+
+use crate::base::BaseFile;
+use crate::data::Places;
+use crate::error::{Error, Result};
+use crate::tree::file::{Body, FileData, Src};
+use crate::tree::inode::Inode;
+use crate::types::{Nid, Time};
+use objstore::content::FileContent;
+use objstore::import_table::{ImportEntry, ImportTable};
+use objstore::{ObjectStore, Source};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Age of a file's last change from which on its times identify its content.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Least number of files for which threads are worth their start.
+const PARALLEL_FILES_MIN: usize = 8;
+
+/// Figures and state of the import of one workspace.
+#[derive(Debug)]
+pub struct Importer {
+    table: Arc<ImportTable>,
+    /// Files and bytes that were found, and that are in the store.
+    pub files_total: AtomicU64,
+    /// See `files_total`.
+    pub files_done: AtomicU64,
+    /// See `files_total`.
+    pub bytes_total: AtomicU64,
+    /// See `files_total`.
+    pub bytes_done: AtomicU64,
+    /// Set when stored content was put that no sync has covered yet.
+    pub unsynced: AtomicBool,
+    /// Set to stop at the next file.
+    pub stop: AtomicBool,
+}
+
+impl Importer {
+    /// An importer that looks up and fills `table`.
+    pub fn new(table: Arc<ImportTable>) -> Importer {
+        Importer {
+            table,
+            files_total: AtomicU64::new(0),
+            files_done: AtomicU64::new(0),
+            bytes_total: AtomicU64::new(0),
+            bytes_done: AtomicU64::new(0),
+            unsynced: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Imports the base files that these inodes refer to, on all cores.
+    pub fn import_bodies(&self, places: &Places, inodes: &[(Nid, Arc<Inode>)]) -> Result<()> {
+        let mut files: Vec<Arc<BaseFile>> = Vec::new();
+        for file in inodes.iter().filter_map(|(_, i)| i.file()) {
+            files.extend(
+                base_files(file)
+                    .into_iter()
+                    .filter(|f| f.stored().is_none()),
+            );
+        }
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            while let Some(f) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.import(places, f)?;
+            }
+            Ok(())
+        };
+        if files.len() < PARALLEL_FILES_MIN {
+            return work();
+        }
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..cores).map(|_| scope.spawn(work)).collect();
+            let mine = work();
+            let others = threads
+                .into_iter()
+                .map(|t| t.join().unwrap_or(Err(Error::Closing)));
+            others.fold(mine, |all, one| all.and(one))
+        })
+    }
+
+    /// Imports one version of a base file.
+    pub fn import(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
+        if let Some(c) = file.stored() {
+            return Ok(c);
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Closing);
+        }
+        let content = match self.known(places, file) {
+            Some(c) => c,
+            None => self.read_in(places, file)?,
+        };
+        file.set_stored(content);
+        self.files_done.fetch_add(1, Ordering::Relaxed);
+        self.bytes_done
+            .fetch_add(file.stamp.size, Ordering::Relaxed);
+        Ok(content)
+    }
+
+    fn known(&self, places: &Places, file: &BaseFile) -> Option<FileContent> {
+        let e = self.table.get(file.stamp.dev, file.stamp.ino).ok()??;
+        let s = &file.stamp;
+        let same = e.size == s.size
+            && (e.mtime_sec, e.mtime_nsec) == (s.mtime.sec, s.mtime.nsec)
+            && (e.ctime_sec, e.ctime_nsec) == (s.ctime.sec, s.ctime.nsec);
+        let there = same && e.content.len() == s.size && is_stored(&places.store, &e.content);
+        there.then_some(e.content)
+    }
+
+    fn read_in(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
+        self.wait_until_settled(file.stamp.ctime)?;
+        let reader = FileReader { places, file };
+        let data = places.base.data_ranges(file)?;
+        self.unsynced.store(true, Ordering::Relaxed);
+        let stored =
+            objstore::store_content(&places.store, None, &[], &data, file.stamp.size, &reader);
+        let content = match stored {
+            Ok(c) => c,
+            Err(e) => return Err(reader.why(e)),
+        };
+        let s = &file.stamp;
+        let entry = ImportEntry {
+            size: s.size,
+            mtime_sec: s.mtime.sec,
+            mtime_nsec: s.mtime.nsec,
+            ctime_sec: s.ctime.sec,
+            ctime_nsec: s.ctime.nsec,
+            content,
+        };
+        if let Err(e) = self.table.put(s.dev, s.ino, &entry) {
+            tracing::debug!("the import table took no entry: {e}");
+        }
+        Ok(content)
+    }
+
+    fn wait_until_settled(&self, ctime: Time) -> Result<()> {
+        loop {
+            let now = crate::clock::now();
+            let age = Duration::new((now.sec - ctime.sec).clamp(0, 60) as u64, 0);
+            if age > SETTLED || now < ctime {
+                return Ok(());
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Closing);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Base files that a file's content refers to.
+fn base_files(file: &FileData) -> Vec<Arc<BaseFile>> {
+    let mut out = Vec::new();
+    if let (Body::Base(f), 1..) = file.body() {
+        out.push(f.clone());
+    }
+    for piece in file.extents() {
+        if let Src::Shared { body, .. } = piece.src
+            && let Body::Base(f) = &*body
+        {
+            out.push(f.clone());
+        }
+    }
+    out
+}
+
+/// True where the content's first object is in the store.
+fn is_stored(store: &ObjectStore, content: &FileContent) -> bool {
+    use objstore::Kind;
+    match content {
+        FileContent::Empty => true,
+        FileContent::Chunk { id, .. } => store.contains(Kind::Chunk, id.as_bytes()),
+        FileContent::Manifest { id, .. } => store.contains(Kind::Manifest, id.as_bytes()),
+    }
+}
+
+struct FileReader<'a> {
+    places: &'a Places,
+    file: &'a BaseFile,
+}
+
+impl FileReader<'_> {
+    /// The error behind a failed read of the source.
+    fn why(&self, e: objstore::Error) -> Error {
+        let mut probe = [];
+        match self.places.base.read(self.file, 0, &mut probe, true) {
+            Ok(crate::base::ReadOutcome::Changed) => Error::BaseChanged(Arc::new(BaseFile::new(
+                self.file.dir().clone(),
+                self.file.name(),
+                self.file.stamp,
+                self.file.alloc,
+            ))),
+            Ok(_) => Error::Store(e),
+            Err(why) => why,
+        }
+    }
+}
+
+impl Source for FileReader<'_> {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        match self.places.base.read(self.file, offset, buf, true) {
+            Ok(crate::base::ReadOutcome::Done) => Ok(()),
+            Ok(_) => Err(std::io::Error::other("the base file changed")),
+            Err(e) => Err(std::io::Error::other(e.to_string())),
+        }
+    }
+}

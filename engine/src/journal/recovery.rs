@@ -1,0 +1,397 @@
+//! Bringing a journal back: which records are whole, what may be cut, what is damage.
+//!
+//! Records up to the mark were acknowledged: they must be there and whole, else it is damage. Behind
+//! it a power cut may leave any part of what was written, in any order. So the first bad record ends
+//! the journal, unless it is known to have been acknowledged or cannot be a power cut's doing:
+//!
+//! - each record names the last one that was on stable storage when it was written, so a valid
+//!   record behind the bad one may prove that the bad one had been acknowledged;
+//! - where the mark was written in this boot of the machine, there was no power cut: the kernel has
+//!   every byte that was handed to it, in order, and a valid record behind a bad one is damage.
+//!
+//! A bad payload of such a record costs its own bytes only; a bad header makes the journal damaged.
+//! Invariant: nothing on disk is changed before all records were replayed.
+
+use super::error::{JournalError, JournalResult, ReplayError};
+use super::format::{Mark, SEGMENT_HEADER_BYTES, SegmentHeader, segment_seed};
+use super::mark::{self, MarkFile};
+use super::scan::{self, Beyond, Found, Source, Walk};
+use super::segment::{self, Live};
+use super::{Journal, JournalConfig, PayloadRef};
+use objstore::io::Storage;
+use std::sync::Arc;
+
+/// A record as it comes back.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayRecord<'a> {
+    /// Its sequence number.
+    pub seq: u64,
+    /// Its metadata.
+    pub meta: &'a [u8],
+    /// Its payload, where it has one. A damaged one gives its error when it is read.
+    pub payload: Option<PayloadRef>,
+}
+
+/// What a recovery found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Records given to the caller.
+    pub records: u64,
+    /// Last record of the journal; 0 where there never was one.
+    pub last_seq: u64,
+    /// Bytes that were cut as torn.
+    pub torn_bytes: u64,
+    /// Whole records among them: a power cut kept them, but not one before them.
+    pub torn_records: u64,
+    /// Records whose payload was found damaged. Payloads up to the mark are not looked at.
+    pub bad_payloads: u64,
+    /// True where the journal was closed in order.
+    pub clean: bool,
+}
+
+/// Takes records in order.
+pub type Each<'a> = dyn FnMut(ReplayRecord<'_>) -> Result<(), ReplayError> + 'a;
+
+/// A segment found in the directory; no header where that is bad.
+struct Candidate {
+    live: Live,
+    header: Option<SegmentHeader>,
+}
+
+/// Where the journal ends early.
+#[derive(Clone, Copy)]
+struct Cut {
+    index: usize,
+    offset: u64,
+}
+
+struct Recovery<'a> {
+    storage: &'a dyn Storage,
+    dir: &'a str,
+    mark: Mark,
+    same_boot: bool,
+    from_seq: u64,
+    candidates: Vec<Candidate>,
+    next_seq: u64,
+    /// Records up to this one are known to have been acknowledged.
+    acknowledged: u64,
+    report: RecoveryReport,
+}
+
+impl Journal {
+    /// Opens the journal in `dir`: gives each record from `from_seq` on to `each`, in order, cuts
+    /// what a power cut tore, and leaves a journal that can be appended to, all of it on stable
+    /// storage. Fails with `Damaged` (and changes nothing) where an acknowledged record is not whole
+    /// or missing, with `Missing` where there is no journal.
+    pub fn recover(
+        storage: Arc<dyn Storage>,
+        dir: &str,
+        from_seq: u64,
+        cfg: JournalConfig,
+        each: &mut Each<'_>,
+    ) -> JournalResult<(Journal, RecoveryReport)> {
+        let mut mark = open_mark(&*storage, dir)?;
+        let mut recovery = Recovery::new(&*storage, dir, from_seq, &mark, &cfg)?;
+        recovery.check_acknowledged_segments()?;
+        let cut = recovery.replay(each)?;
+        recovery.check_end()?;
+        if let Some(cut) = cut {
+            recovery.cut(cut)?;
+        }
+        recovery.make_durable(&mut mark, cfg.boot)?;
+        let report = recovery.report;
+        let live = recovery.candidates.into_iter().map(|c| c.live).collect();
+        let journal = Journal::assemble(storage, dir, cfg, live, mark, report.last_seq + 1);
+        Ok((journal, report))
+    }
+}
+
+/// Opens the mark, or tells apart why there is none.
+fn open_mark(storage: &dyn Storage, dir: &str) -> JournalResult<MarkFile> {
+    if let Some(mark) = MarkFile::open(storage, dir)? {
+        return Ok(mark);
+    }
+    for number in segment::list(storage, dir)? {
+        // The mark is made last, so an unfinished creation leaves at most a header.
+        let live = Live::open(storage, dir, number)?;
+        if live.file.len() > SEGMENT_HEADER_BYTES as u64 {
+            return Err(JournalError::MarkDamaged {
+                path: mark::path(dir),
+                what: "the mark is missing",
+            });
+        }
+    }
+    Err(JournalError::Missing {
+        dir: dir.to_owned(),
+    })
+}
+
+impl<'a> Recovery<'a> {
+    fn new(
+        storage: &'a dyn Storage,
+        dir: &'a str,
+        from_seq: u64,
+        mark: &MarkFile,
+        cfg: &JournalConfig,
+    ) -> JournalResult<Recovery<'a>> {
+        let mark = *mark.last();
+        Ok(Recovery {
+            storage,
+            dir,
+            mark,
+            same_boot: cfg.boot != 0 && cfg.boot == mark.boot,
+            from_seq,
+            candidates: find_segments(storage, dir, &mark)?,
+            next_seq: 0,
+            acknowledged: mark.seq,
+            report: RecoveryReport::default(),
+        })
+    }
+
+    /// The segments that the mark vouches for must be there, with their headers.
+    fn check_acknowledged_segments(&self) -> JournalResult<()> {
+        let numbers = self.mark.first_segment..=self.mark.segment;
+        for (index, number) in numbers.enumerate() {
+            let candidate = self.candidates.get(index);
+            let what = match candidate.filter(|c| c.live.number == number) {
+                None => "the segment is missing",
+                Some(Candidate { header: None, .. }) => "the segment's header is damaged",
+                Some(_) => continue,
+            };
+            return Err(JournalError::Damaged {
+                segment: number,
+                offset: 0,
+                seq: self.mark.seq,
+                what,
+            });
+        }
+        Ok(())
+    }
+
+    /// Walks all segments that may hold a record from `from_seq` on.
+    fn replay(&mut self, each: &mut Each<'_>) -> JournalResult<Option<Cut>> {
+        let start = self.first_needed()?;
+        for index in start..self.candidates.len() {
+            if index > start && !self.continues(index) {
+                return self.end_at(index, 0, "the next segment is missing or damaged");
+            }
+            if let Some(cut) = self.replay_segment(index, each)? {
+                return Ok(Some(cut));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Index of the segment that holds `from_seq`; those before it need not be walked.
+    fn first_needed(&mut self) -> JournalResult<usize> {
+        let vouched = (self.mark.segment - self.mark.first_segment) as usize + 1;
+        let firsts = self.candidates[..vouched].iter();
+        let firsts: Vec<u64> = firsts.filter_map(|c| Some(c.header?.first_seq)).collect();
+        let found = firsts.iter().rposition(|first| *first <= self.from_seq);
+        self.next_seq = firsts[found.unwrap_or(0)];
+        found.ok_or(JournalError::Damaged {
+            segment: self.mark.first_segment,
+            offset: 0,
+            seq: self.from_seq,
+            what: "the journal begins behind the first record that is needed",
+        })
+    }
+
+    /// True where a segment goes on where the one before it ended.
+    fn continues(&self, index: usize) -> bool {
+        let numbers = [index - 1, index].map(|i| self.candidates[i].live.number);
+        let header = self.candidates[index].header;
+        numbers[0] + 1 == numbers[1] && header.is_some_and(|h| h.first_seq == self.next_seq)
+    }
+
+    fn replay_segment(&mut self, index: usize, each: &mut Each<'_>) -> JournalResult<Option<Cut>> {
+        let live = self.candidates[index].live.clone();
+        let source: &dyn Source = &&*live.file;
+        let mut walk = Walk::new(source, segment_seed(self.mark.journal, live.number));
+        let mut at = SEGMENT_HEADER_BYTES as u64;
+        loop {
+            let found = walk.record(at).map_err(JournalError::io(&live.path))?;
+            let record = match found {
+                Found::End => return Ok(None),
+                Found::Bad(what) => return self.end_at(index, at, what),
+                Found::Record(record) if record.header.seq == self.next_seq => record,
+                Found::Record(_) => return self.end_at(index, at, "the record is out of order"),
+            };
+            if !self.payload_stays(index, at, source, &record)? {
+                return Ok(Some(Cut { index, offset: at }));
+            }
+            at = record.end;
+            self.deliver(live.number, &record, each)?;
+        }
+    }
+
+    /// Looks at a payload that may be torn. False where the journal ends before this record.
+    fn payload_stays(
+        &mut self,
+        index: usize,
+        at: u64,
+        source: &dyn Source,
+        record: &scan::Record<'_>,
+    ) -> JournalResult<bool> {
+        if self.next_seq <= self.acknowledged {
+            return Ok(true);
+        }
+        let path = &self.candidates[index].live.path;
+        if scan::payload_is_good(source, record).map_err(JournalError::io(path))? {
+            return Ok(true);
+        }
+        if !self.same_boot {
+            let beyond = self.look_beyond(index, at)?;
+            if beyond.synced < self.next_seq {
+                self.report.torn_records = beyond.records;
+                return Ok(false);
+            }
+            self.acknowledged = beyond.synced;
+        }
+        self.report.bad_payloads += 1;
+        Ok(true)
+    }
+
+    fn deliver(
+        &mut self,
+        segment: u32,
+        record: &scan::Record<'_>,
+        each: &mut Each<'_>,
+    ) -> JournalResult<()> {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        if seq < self.from_seq {
+            return Ok(());
+        }
+        let payload = (record.header.payload_len > 0).then(|| PayloadRef {
+            segment,
+            offset: record.payload_at(),
+            len: record.header.payload_len,
+        });
+        let meta = record.meta();
+        each(ReplayRecord { seq, meta, payload })
+            .map_err(|source| JournalError::Replay { seq, source })?;
+        self.report.records += 1;
+        Ok(())
+    }
+
+    /// Decides about a bad record: cut here, or damage.
+    fn end_at(
+        &mut self,
+        index: usize,
+        offset: u64,
+        what: &'static str,
+    ) -> JournalResult<Option<Cut>> {
+        let seq = self.next_seq;
+        if seq > self.acknowledged {
+            let beyond = self.look_beyond(index, offset)?;
+            let proven = beyond.synced >= seq || (self.same_boot && beyond.records > 0);
+            if !proven {
+                self.report.torn_records = beyond.records;
+                return Ok(Some(Cut { index, offset }));
+            }
+        }
+        Err(JournalError::Damaged {
+            segment: self.candidates[index].live.number,
+            offset,
+            seq,
+            what,
+        })
+    }
+
+    /// Valid records behind the one that should be here.
+    fn look_beyond(&self, index: usize, offset: u64) -> JournalResult<Beyond> {
+        let mut sum = Beyond::default();
+        let mut from = offset;
+        for candidate in &self.candidates[index..] {
+            let live = &candidate.live;
+            let seed = segment_seed(self.mark.journal, live.number);
+            let found = scan::records_beyond(&&*live.file, seed, from, self.next_seq)
+                .map_err(JournalError::io(&live.path))?;
+            sum.records += found.records;
+            sum.synced = sum.synced.max(found.synced);
+            from = 0;
+        }
+        Ok(sum)
+    }
+
+    /// The journal must reach its mark and what the caller already has.
+    fn check_end(&mut self) -> JournalResult<()> {
+        let last_seq = self.next_seq - 1;
+        self.report.last_seq = last_seq;
+        self.report.clean = self.mark.clean && last_seq == self.mark.seq;
+        let needed = self.acknowledged.max(self.from_seq.saturating_sub(1));
+        if last_seq >= needed {
+            return Ok(());
+        }
+        let end = &self.candidates[self.candidates.len() - 1].live;
+        Err(JournalError::Damaged {
+            segment: end.number,
+            offset: end.file.len(),
+            seq: self.next_seq,
+            what: "the journal ends before the last record that was acknowledged",
+        })
+    }
+
+    /// Cuts the torn tail: later segments first, so that what is left stays one piece.
+    fn cut(&mut self, cut: Cut) -> JournalResult<()> {
+        let keep = cut.index + usize::from(cut.offset >= SEGMENT_HEADER_BYTES as u64);
+        assert!(keep > 0, "the first segment's header was checked");
+        for candidate in self.candidates.drain(keep..).rev() {
+            let live = candidate.live;
+            self.report.torn_bytes += live.file.len();
+            self.storage
+                .remove(&live.path)
+                .map_err(JournalError::io(&live.path))?;
+        }
+        if keep == cut.index {
+            return Ok(());
+        }
+        let live = &self.candidates[cut.index].live;
+        self.report.torn_bytes += live.file.len() - cut.offset;
+        live.file
+            .truncate(cut.offset)
+            .map_err(JournalError::io(&live.path))
+    }
+
+    /// Brings what was replayed to stable storage and says so in the mark: after the death of the
+    /// process that wrote it, it may be in the page cache only.
+    fn make_durable(&self, mark: &mut MarkFile, boot: u64) -> JournalResult<()> {
+        let vouched = self.mark.segment;
+        for candidate in &self.candidates {
+            if candidate.live.number >= vouched {
+                candidate.live.sync()?;
+            }
+        }
+        self.storage
+            .sync_dir(self.dir)
+            .map_err(JournalError::io(self.dir))?;
+        let newest = self.candidates[self.candidates.len() - 1].live.number;
+        mark.update(|mark| {
+            mark.seq = self.report.last_seq;
+            mark.segment = newest;
+            mark.boot = boot;
+            mark.clean = false;
+        })?;
+        mark.sync()
+    }
+}
+
+/// Opens all segments that belong to the journal, in order; removes those that were dropped before.
+fn find_segments(storage: &dyn Storage, dir: &str, mark: &Mark) -> JournalResult<Vec<Candidate>> {
+    let mut candidates = Vec::new();
+    for number in segment::list(storage, dir)? {
+        if number < mark.first_segment {
+            let path = segment::path(dir, number);
+            storage.remove(&path).map_err(JournalError::io(&path))?;
+            continue;
+        }
+        let live = Live::open(storage, dir, number)?;
+        let header = segment::read_header(&live, mark.journal)?;
+        if let Some(header) = header {
+            mark::refuse_newer(&live.path, header.version)?;
+        }
+        candidates.push(Candidate { live, header });
+    }
+    Ok(candidates)
+}

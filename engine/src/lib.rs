@@ -1,0 +1,43 @@
+//! Live trees of agentvfs: workspaces, branches, the in-memory copy-on-write tree, the journal, commits,
+//! rollback.
+//!
+//! Entry points: [`Engine`] (one for a store), [`Workspace`] (an open one: file operations for a
+//! front, control operations for people).
+//!
+//! Invariant: no FUSE, no printing, no environment, no `unsafe`. Everything here can be driven
+//! without a mount.
+#![forbid(unsafe_code)]
+
+mod acl;
+mod base;
+mod branch;
+mod clock;
+mod control;
+mod data;
+mod engine;
+mod error;
+mod history;
+mod import;
+pub mod journal;
+mod limits;
+mod lookups;
+pub mod names;
+mod ops;
+pub mod record;
+mod store_tree;
+mod transition;
+pub mod tree;
+pub mod types;
+mod workspace;
+
+pub use base::Stamp;
+pub use branch::state_file::StateFile;
+pub use control::{
+    Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
+    Progress, RolledBack, Status, Target,
+};
+pub use engine::{Engine, EngineConfig, WorkspaceConfig};
+pub use error::{Error, Result, errno};
+pub use objstore::CommitId;
+pub use types::*;
+pub use workspace::{CloseMode, Closed, Workspace};

@@ -1,0 +1,28 @@
+//! Every bound of the engine, by name.
+
+/// Longest name of a directory entry, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest target of a symbolic link, in bytes.
+pub const SYMLINK_BYTES_MAX: usize = 4095;
+/// Largest file, in bytes: what ext4 allows with 4 KiB blocks.
+pub const FILE_BYTES_MAX: u64 = (16 << 40) - 4096;
+/// Most names of one inode.
+pub const LINKS_MAX: u32 = 65_000;
+/// Longest value of an extended attribute, in bytes.
+pub const XATTR_BYTES_MAX: usize = 65_536;
+/// Free space that data may not use, in bytes: kept for deleting, rolling back and storing.
+pub const DISK_RESERVE_BYTES: u64 = 16 << 20;
+/// Written bytes after which free space is looked at again.
+pub const SPACE_CHECK_BYTES: u64 = 8 << 20;
+/// Journal size from which on background sealing begins at once, in bytes.
+pub const SEAL_BYTES: u64 = 256 << 20;
+/// Journal size that is sealed when nothing was written for a while, in bytes.
+pub const SEAL_IDLE_BYTES: u64 = 4 << 20;
+/// Smallest cap of the journal, in bytes.
+pub const JOURNAL_CAP_BYTES_MIN: u64 = 4 << 30;
+/// First inode number that is not a base file's: below it a file shows its number in the base.
+pub const FIRST_NEW_INO: u64 = 1 << 39;
+/// Names up to which they are invalidated one by one.
+pub const INVALIDATE_NAMES_MAX: usize = 10_000;
+/// Name in the root that belongs to agentvfs.
+pub const RESERVED_NAME: &[u8] = b".agentvfs";

@@ -1,0 +1,76 @@
+//! Attributes.
+
+use super::{target, without_set_id};
+use crate::acl;
+use crate::branch::Branch;
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::limits::FILE_BYTES_MAX;
+use crate::record::Mutation;
+use crate::tree::inode::Inode;
+use crate::types::{Attr, Caller, Kind, Nid, SetAttr, SetTime, Time, Wait};
+
+const CAPABILITY: &[u8] = b"security.capability";
+
+impl Branch {
+    /// What `stat` shows. A directory's link count and size need its entries.
+    pub fn getattr(&self, nid: Nid, _wait: Wait) -> Result<Attr> {
+        let inner = self.lock();
+        Ok(inner.live.inode(nid)?.attr(self.slot, nid))
+    }
+
+    /// Changes attributes; returns them all.
+    pub fn setattr(&self, who: &Caller, nid: Nid, set: &SetAttr, wait: Wait) -> Result<Attr> {
+        self.request(wait, |inner| {
+            let inode = target(inner, nid)?;
+            if let Some(size) = set.size {
+                check_size(inode, size)?;
+            }
+            let m = mutation(who, nid, inode, set, clock::now());
+            self.change(inner, m, &[])?;
+            Ok(inner.live.inode(nid)?.attr(self.slot, nid))
+        })
+    }
+}
+
+fn check_size(inode: &Inode, size: u64) -> Result<()> {
+    match inode.kind() {
+        Kind::File if size > FILE_BYTES_MAX => Err(Error::FileTooLarge),
+        Kind::File => Ok(()),
+        Kind::Dir => Err(Error::IsDir),
+        _ => Err(Error::Invalid),
+    }
+}
+
+fn mutation(who: &Caller, nid: Nid, inode: &Inode, set: &SetAttr, now: Time) -> Mutation {
+    let at = |t: SetTime| match t {
+        SetTime::Now => now,
+        SetTime::At(t) => t,
+    };
+    let owner_changes = set.uid.is_some() || set.gid.is_some();
+    let truncated_by_other = set.size.is_some() && who.uid != 0;
+    let mut perm = set.perm.map(|p| p & 0o7777);
+    let mut xattrs = Vec::new();
+    // A change of nothing is how the kernel asks for set-id bits to go before a write.
+    let asked = who.uid != 0 && *set == SetAttr::default();
+    if owner_changes || truncated_by_other || asked {
+        perm = perm.or_else(|| without_set_id(inode));
+        if inode.xattr(CAPABILITY).is_some() {
+            xattrs.push((CAPABILITY.to_vec(), None));
+        }
+    }
+    if let Some(acl) = perm.and_then(|p| acl::after_chmod(inode, p)) {
+        xattrs.push((acl::ACCESS.to_vec(), Some(acl)));
+    }
+    Mutation::SetAttr {
+        nid: nid.0,
+        perm,
+        uid: set.uid,
+        gid: set.gid,
+        size: set.size,
+        atime: set.atime.map(at),
+        mtime: set.mtime.map(at).or(set.size.map(|_| now)),
+        ctime: set.ctime.unwrap_or(now),
+        xattrs,
+    }
+}

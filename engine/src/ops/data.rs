@@ -1,0 +1,210 @@
+//! File data.
+
+use super::{target, without_set_id};
+use crate::branch::{Branch, Inner};
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::limits::FILE_BYTES_MAX;
+use crate::record::{Allocation, Event, Mutation};
+use crate::tree::file::FileData;
+use crate::tree::inode::Inode;
+use crate::types::{Fallocate, Kind, Nid, Seek, Wait, WriteFlags};
+use std::sync::Arc;
+
+impl Branch {
+    /// Reads up to `size` bytes; fewer at the end of the file.
+    pub fn read(&self, nid: Nid, offset: u64, size: u32, wait: Wait) -> Result<Vec<u8>> {
+        loop {
+            let inode = self.lock().live.inode(nid)?.clone();
+            let file = file_of(&inode)?;
+            let len = inode.size.saturating_sub(offset).min(u64::from(size));
+            let mut buf = vec![0; len as usize];
+            match self.places.read(file, offset, &mut buf, wait) {
+                Err(Error::BaseChanged(_)) if wait == Wait::Never => return Err(Error::WouldBlock),
+                Err(Error::BaseChanged(f)) => self.take_anew(&f)?,
+                // Folded into the store between the look and the read: look again.
+                Err(Error::Journal(crate::journal::JournalError::Dropped { .. })) => {}
+                other => return other.map(|()| buf),
+            }
+        }
+    }
+
+    /// Writes `data` at `offset`.
+    pub fn write(
+        &self,
+        nid: Nid,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+        wait: Wait,
+    ) -> Result<u32> {
+        let end = offset
+            .checked_add(data.len() as u64)
+            .filter(|e| *e <= FILE_BYTES_MAX)
+            .ok_or(Error::FileTooLarge)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        debug_assert!(end > offset);
+        self.check_space(data.len() as u64)?;
+        self.request(wait, |inner| {
+            if flags.from_cache
+                && let Some(state) = inner
+                    .fence
+                    .as_ref()
+                    .filter(|f| f.nids.contains(&nid))
+                    .map(|f| f.state)
+            {
+                return self.write_fenced(inner, state, nid, offset, data);
+            }
+            let inode = target(inner, nid)?;
+            file_of(inode)?;
+            let perm = if flags.kill_suidgid {
+                without_set_id(inode)
+            } else {
+                None
+            };
+            self.change(
+                inner,
+                Mutation::Write {
+                    nid: nid.0,
+                    offset,
+                    perm,
+                    now: clock::now(),
+                },
+                data,
+            )
+        })?;
+        Ok(data.len() as u32)
+    }
+
+    /// A page of a state that a rollback replaced: it belongs there.
+    fn write_fenced(
+        &self,
+        inner: &mut Inner,
+        state: u64,
+        nid: Nid,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
+        let now = clock::now();
+        let payload = self.record(
+            Event::Fenced {
+                state,
+                nid: nid.0,
+                offset,
+                now,
+            },
+            data,
+        )?;
+        let tree = inner
+            .history
+            .states
+            .get_mut(&state)
+            .and_then(|s| s.tree.as_mut());
+        if let (Some(tree), Some(payload)) = (tree, payload) {
+            tree.write(nid, offset, payload, None, now)
+                .map_err(|_| Error::Stale)?;
+        }
+        Ok(())
+    }
+
+    /// Allocates, punches or zeroes a range.
+    pub fn fallocate(
+        &self,
+        nid: Nid,
+        offset: u64,
+        len: u64,
+        mode: Fallocate,
+        wait: Wait,
+    ) -> Result<()> {
+        let end = offset
+            .checked_add(len)
+            .filter(|e| *e <= FILE_BYTES_MAX)
+            .ok_or(Error::FileTooLarge)?;
+        self.check_space(0)?;
+        self.request(wait, |inner| {
+            let inode = target(inner, nid)?;
+            file_of(inode)?;
+            let (how, keep) = match mode {
+                Fallocate::Allocate { keep_size } => (Allocation::Fill, keep_size),
+                Fallocate::PunchHole => (Allocation::Punch, true),
+                Fallocate::ZeroRange { keep_size } => (Allocation::Zero, keep_size),
+            };
+            let size = if keep {
+                inode.size
+            } else {
+                inode.size.max(end)
+            };
+            let perm = None;
+            self.change(
+                inner,
+                Mutation::Allocate {
+                    nid: nid.0,
+                    offset,
+                    len,
+                    how,
+                    size,
+                    perm,
+                    now: clock::now(),
+                },
+                &[],
+            )
+        })
+    }
+
+    /// Finds data or holes.
+    pub fn lseek(&self, nid: Nid, offset: u64, whence: Seek) -> Result<u64> {
+        let inode = self.lock().live.inode(nid)?.clone();
+        self.places
+            .seek(file_of(&inode)?, inode.size, offset, whence)
+    }
+
+    /// Shares a range of `src` with `dst`; returns the bytes that `src` had there.
+    pub fn copy_range(
+        &self,
+        src: (Nid, u64),
+        dst: (Nid, u64),
+        len: u64,
+        wait: Wait,
+    ) -> Result<u64> {
+        self.check_space(0)?;
+        self.request(wait, |inner| {
+            let from = inner.live.inode(src.0)?;
+            file_of(from)?;
+            let len = len.min(from.size.saturating_sub(src.1));
+            let to = target(inner, dst.0)?;
+            file_of(to)?;
+            if len == 0 {
+                return Ok(0);
+            }
+            let end = dst
+                .1
+                .checked_add(len)
+                .filter(|e| *e <= FILE_BYTES_MAX)
+                .ok_or(Error::FileTooLarge)?;
+            if src.0 == dst.0 && src.1 < end && dst.1 < src.1 + len {
+                return Err(Error::Invalid);
+            }
+            let m = Mutation::Copy {
+                src: src.0.0,
+                src_offset: src.1,
+                dst: dst.0.0,
+                dst_offset: dst.1,
+                len,
+                perm: None,
+                now: clock::now(),
+            };
+            self.change(inner, m, &[])?;
+            Ok(len)
+        })
+    }
+}
+
+fn file_of(inode: &Arc<Inode>) -> Result<&FileData> {
+    match inode.kind() {
+        Kind::File => inode.file().ok_or(Error::Invalid),
+        Kind::Dir => Err(Error::IsDir),
+        _ => Err(Error::Invalid),
+    }
+}

@@ -1,0 +1,75 @@
+//! File operations on a branch, one file for each kind.
+
+mod attr;
+mod data;
+mod list;
+mod names;
+mod xattr;
+
+use crate::branch::Inner;
+use crate::error::{Error, Result};
+use crate::limits::{NAME_BYTES_MAX, RESERVED_NAME};
+use crate::tree::dirmap::Entry;
+use crate::tree::inode::{Dir, Inode};
+use crate::types::{Kind, Nid, mode};
+use std::sync::Arc;
+
+/// A directory whose entries are known.
+fn dir_in(inner: &Inner, nid: Nid) -> Result<&Dir> {
+    let dir = inner.live.dir(nid)?;
+    if dir.lazy.is_some() {
+        return Err(Error::NeedsDir(nid));
+    }
+    if dir.unreadable {
+        Err(Error::Access)
+    } else {
+        Ok(dir)
+    }
+}
+
+/// An inode that may be changed: one of the base with several links only once all of them are known.
+fn target(inner: &Inner, nid: Nid) -> Result<&Arc<Inode>> {
+    let inode = inner.live.inode(nid)?;
+    if !inner.scan_done && inode.links.is_some() {
+        return Err(Error::NeedsScan);
+    }
+    Ok(inode)
+}
+
+fn check_name(parent: Nid, name: &[u8]) -> Result<()> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0)
+    {
+        return Err(Error::Invalid);
+    }
+    if is_reserved(parent, name) {
+        Err(Error::NotPermitted)
+    } else {
+        Ok(())
+    }
+}
+
+fn is_reserved(parent: Nid, name: &[u8]) -> bool {
+    parent == Nid::ROOT && name == RESERVED_NAME
+}
+
+/// Fails where `entry` is a directory that has entries.
+fn check_empty(inner: &Inner, entry: Entry) -> Result<()> {
+    if entry.kind == Kind::Dir && !dir_in(inner, entry.nid)?.map.is_empty() {
+        return Err(Error::NotEmpty);
+    }
+    Ok(())
+}
+
+/// Permission bits without set-id, where some go: set-user-id always, set-group-id where the group
+/// may execute (chown(2), write(2)).
+fn without_set_id(inode: &Inode) -> Option<u32> {
+    let bits = inode.mode & 0o7777;
+    let mut cleared = bits & !mode::SUID;
+    if bits & 0o010 != 0 {
+        cleared &= !mode::SGID;
+    }
+    (inode.kind() == Kind::File && cleared != bits).then_some(cleared)
+}

@@ -1,0 +1,116 @@
+//! Extended attributes (xattr(7)).
+
+use super::target;
+use crate::acl::{self, Acl};
+use crate::branch::Branch;
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::limits::{NAME_BYTES_MAX, XATTR_BYTES_MAX};
+use crate::record::Mutation;
+use crate::tree::inode::Inode;
+use crate::types::{Kind, Nid, Wait};
+
+const CREATE: u32 = 1;
+const REPLACE: u32 = 2;
+
+impl Branch {
+    /// Value of an attribute.
+    pub fn getxattr(&self, nid: Nid, name: &[u8]) -> Result<Vec<u8>> {
+        let inner = self.lock();
+        inner
+            .live
+            .inode(nid)?
+            .xattr(name)
+            .cloned()
+            .ok_or(Error::NoData)
+    }
+
+    /// Names of all attributes, each ended by NUL.
+    pub fn listxattr(&self, nid: Nid) -> Result<Vec<u8>> {
+        let inner = self.lock();
+        let inode = inner.live.inode(nid)?;
+        let names = inode.xattrs.iter().flat_map(|x| x.keys());
+        Ok(names.flat_map(|n| n.iter().copied().chain([0])).collect())
+    }
+
+    /// Sets an attribute.
+    pub fn setxattr(
+        &self,
+        nid: Nid,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        wait: Wait,
+    ) -> Result<()> {
+        if name.len() > NAME_BYTES_MAX || value.len() > XATTR_BYTES_MAX {
+            return Err(Error::TooBig);
+        }
+        self.check_space(value.len() as u64)?;
+        self.request(wait, |inner| {
+            let inode = target(inner, nid)?;
+            check_space_of(name)?;
+            match inode.xattr(name).is_some() {
+                true if flags & CREATE != 0 => return Err(Error::Exists),
+                false if flags & REPLACE != 0 => return Err(Error::NoData),
+                _ => {}
+            }
+            let (perm, value) = access_list(inode, name, value)?;
+            self.change(inner, set(nid, perm, name, value), &[])
+        })
+    }
+
+    /// Removes an attribute.
+    pub fn removexattr(&self, nid: Nid, name: &[u8], wait: Wait) -> Result<()> {
+        self.request(wait, |inner| {
+            let inode = target(inner, nid)?;
+            if inode.xattr(name).is_none() {
+                // Removing a list that is not there succeeds, as on other file systems.
+                let list = name == acl::ACCESS || name == acl::DEFAULT;
+                return if list { Ok(()) } else { Err(Error::NoData) };
+            }
+            self.change(inner, set(nid, None, name, None), &[])
+        })
+    }
+}
+
+fn set(nid: Nid, perm: Option<u32>, name: &[u8], value: Option<Vec<u8>>) -> Mutation {
+    Mutation::SetAttr {
+        nid: nid.0,
+        perm,
+        uid: None,
+        gid: None,
+        size: None,
+        atime: None,
+        mtime: None,
+        ctime: clock::now(),
+        xattrs: vec![(name.to_vec(), value)],
+    }
+}
+
+fn check_space_of(name: &[u8]) -> Result<()> {
+    let known = [&b"user."[..], b"trusted.", b"security."];
+    let prefixed = known
+        .iter()
+        .any(|p| name.starts_with(p) && name.len() > p.len());
+    if prefixed || name == acl::ACCESS || name == acl::DEFAULT {
+        Ok(())
+    } else {
+        Err(Error::NotSupported)
+    }
+}
+
+/// An access list sets the mode bits too; one that says no more than they do is not kept.
+fn access_list(inode: &Inode, name: &[u8], value: &[u8]) -> Result<(Option<u32>, Option<Vec<u8>>)> {
+    if name == acl::DEFAULT && inode.kind() != Kind::Dir {
+        return Err(Error::Access);
+    }
+    if name != acl::ACCESS && name != acl::DEFAULT {
+        return Ok((None, Some(value.to_vec())));
+    }
+    let list = Acl::parse(value).ok_or(Error::Invalid)?;
+    if name == acl::DEFAULT {
+        return Ok((None, Some(value.to_vec())));
+    }
+    let kept = (!list.is_minimal()).then(|| value.to_vec());
+    Ok((Some(acl::mode_with(inode, &list)), kept))
+}

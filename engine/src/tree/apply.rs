@@ -1,0 +1,435 @@
+//! Carrying out mutations.
+
+use super::Tree;
+use super::dirmap::{DirMap, Entry, name_hash};
+use super::file::{Body, FileData, Src};
+use super::inode::{Content, Dir, Inode, Xattrs};
+use crate::base::Stamp;
+use crate::journal::PayloadRef;
+use crate::record::{Allocation, Mutation};
+use crate::types::{Kind, Nid, Time, mode};
+use std::sync::Arc;
+
+/// A mutation that does not fit the tree: a damaged journal, or our bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the change does not fit the tree: {0}")]
+pub struct Broken(pub &'static str);
+
+/// Attributes of a version of a base file that was taken anew.
+#[derive(Debug, Clone, Copy)]
+pub struct NewVersion {
+    /// Length in bytes.
+    pub size: u64,
+    /// Allocated bytes.
+    pub alloc: u64,
+    /// Modification time.
+    pub mtime: Time,
+    /// Change time.
+    pub ctime: Time,
+}
+
+const NO_INODE: Broken = Broken("no such inode");
+const NOT_DIR: Broken = Broken("not a directory");
+const NOT_FILE: Broken = Broken("not a regular file");
+const NO_NAME: Broken = Broken("no such name");
+
+type Applied = Result<(), Broken>;
+
+impl Tree {
+    /// Carries out a mutation. `payload` is the record's, for [`Mutation::Write`].
+    pub fn apply(&mut self, m: &Mutation, payload: Option<PayloadRef>) -> Applied {
+        match m {
+            Mutation::Create { .. } => self.create(m),
+            Mutation::Link {
+                nid,
+                parent,
+                name,
+                group,
+                now,
+            } => {
+                let hash = self.add_entry(Nid(*parent), name, Nid(*nid), *now)?;
+                self.change(Nid(*nid), |i| {
+                    i.add_name(Nid(*parent), hash, *group);
+                    i.ctime = *now;
+                })
+            }
+            Mutation::Unlink { parent, name, now } => self.unlink(Nid(*parent), name, *now),
+            Mutation::Rename {
+                parent,
+                name,
+                new_parent,
+                new_name,
+                exchange,
+                now,
+            } => {
+                let (from, to) = ((Nid(*parent), &name[..]), (Nid(*new_parent), &new_name[..]));
+                if *exchange {
+                    self.exchange(from, to, *now)
+                } else {
+                    self.rename(from, to, *now)
+                }
+            }
+            Mutation::SetAttr { .. } => self.set_attr(m),
+            Mutation::Write {
+                nid,
+                offset,
+                perm,
+                now,
+            } => {
+                let payload = payload.ok_or(Broken("a write without data"))?;
+                self.write(Nid(*nid), *offset, payload, *perm, *now)
+            }
+            Mutation::Allocate {
+                nid,
+                offset,
+                len,
+                how,
+                size,
+                perm,
+                now,
+            } => {
+                let range = *offset..offset.saturating_add(*len);
+                self.allocate(Nid(*nid), range, *how, *size)?;
+                self.touch(Nid(*nid), *perm, *now)
+            }
+            Mutation::Copy {
+                src,
+                src_offset,
+                dst,
+                dst_offset,
+                len,
+                perm,
+                now,
+            } => {
+                self.copy((Nid(*src), *src_offset), (Nid(*dst), *dst_offset), *len)?;
+                self.touch(Nid(*dst), *perm, *now)
+            }
+        }
+    }
+
+    /// Lays a payload into a file and sets its times.
+    pub fn write(
+        &mut self,
+        nid: Nid,
+        offset: u64,
+        payload: PayloadRef,
+        perm: Option<u32>,
+        now: Time,
+    ) -> Applied {
+        let end = offset
+            .checked_add(u64::from(payload.len))
+            .ok_or(Broken("a write beyond all sizes"))?;
+        self.change_file(nid, |i, f| {
+            f.set(offset..end, Src::Journal { payload, from: 0 });
+            i.size = i.size.max(end);
+        })?;
+        self.touch(nid, perm, now)
+    }
+
+    /// Replaces the body of a file where it is the base version `old`: by `body`, `size` bytes long.
+    /// True where it was.
+    pub fn take_anew(&mut self, nid: Nid, old: &Stamp, body: Body, new: NewVersion) -> bool {
+        let is_old = |f: &FileData| matches!(f.body().0, Body::Base(b) if b.stamp == *old);
+        if !self.get(nid).and_then(|i| i.file()).is_some_and(is_old) {
+            return false;
+        }
+        self.change_file(nid, |i, f| {
+            // What was written over the old version stays over the new one.
+            let written: Vec<_> = f.extents().collect();
+            let plain = f.is_plain();
+            *f = FileData::new(body, new.size, new.alloc);
+            written.into_iter().for_each(|p| f.set(p.range, p.src));
+            let end = f.extents().last().map_or(0, |p| p.range.end);
+            i.size = new.size.max(end);
+            if plain {
+                (i.mtime, i.ctime) = (new.mtime, new.ctime);
+            }
+        })
+        .is_ok()
+    }
+
+    fn change<R>(&mut self, nid: Nid, f: impl FnOnce(&mut Inode) -> R) -> Result<R, Broken> {
+        self.update(nid, f).ok_or(NO_INODE)
+    }
+
+    fn change_dir<R>(
+        &mut self,
+        nid: Nid,
+        f: impl FnOnce(&mut Inode, &mut Dir) -> R,
+    ) -> Result<R, Broken> {
+        self.change(nid, |i| {
+            let placeholder = Content::Special;
+            let Content::Dir(mut dir) = std::mem::replace(&mut i.content, placeholder) else {
+                return Err(NOT_DIR);
+            };
+            let r = f(i, &mut dir);
+            i.content = Content::Dir(dir);
+            Ok(r)
+        })?
+    }
+
+    fn change_file<R>(
+        &mut self,
+        nid: Nid,
+        f: impl FnOnce(&mut Inode, &mut FileData) -> R,
+    ) -> Result<R, Broken> {
+        if self.get(nid).ok_or(NO_INODE)?.file().is_none() {
+            return Err(NOT_FILE);
+        }
+        self.change(nid, |i| {
+            let Content::File(mut file) = std::mem::replace(&mut i.content, Content::Special)
+            else {
+                return Err(NOT_FILE);
+            };
+            let r = f(i, &mut file);
+            i.content = Content::File(file);
+            Ok(r)
+        })?
+    }
+
+    /// Content changed: times, and set-id bits where they go.
+    fn touch(&mut self, nid: Nid, perm: Option<u32>, now: Time) -> Applied {
+        self.change(nid, |i| {
+            (i.mtime, i.ctime) = (now, now);
+            if let Some(p) = perm {
+                i.mode = (i.mode & mode::FMT) | p;
+            }
+        })
+    }
+
+    /// Adds a name to a directory; returns its hash.
+    fn add_entry(&mut self, parent: Nid, name: &[u8], nid: Nid, now: Time) -> Result<u64, Broken> {
+        let kind = self.get(nid).ok_or(NO_INODE)?.kind();
+        if self
+            .get(parent)
+            .and_then(|p| p.dir())
+            .ok_or(NOT_DIR)?
+            .map
+            .get(name)
+            .is_some()
+        {
+            return Err(Broken("the name exists"));
+        }
+        self.change_dir(parent, |i, d| {
+            d.map.insert(name, Entry { nid, kind });
+            d.subdirs += u32::from(kind == Kind::Dir);
+            (i.mtime, i.ctime) = (now, now);
+        })?;
+        Ok(name_hash(name))
+    }
+
+    /// Takes a name from a directory; returns what it named.
+    fn take_entry(&mut self, parent: Nid, name: &[u8], now: Time) -> Result<Entry, Broken> {
+        self.change_dir(parent, |i, d| {
+            let entry = d.map.remove(name).ok_or(NO_NAME)?;
+            d.subdirs = d.subdirs.saturating_sub(u32::from(entry.kind == Kind::Dir));
+            (i.mtime, i.ctime) = (now, now);
+            Ok(entry)
+        })?
+    }
+
+    fn create(&mut self, m: &Mutation) -> Applied {
+        let Mutation::Create {
+            parent,
+            name,
+            nid,
+            ino,
+            mode,
+            uid,
+            gid,
+            rdev,
+            target,
+            xattrs,
+            now,
+        } = m
+        else {
+            return Err(Broken("not a creation"));
+        };
+        let kind = Kind::of_mode(*mode).ok_or(Broken("no such type"))?;
+        let content = match kind {
+            Kind::File => Content::File(FileData::default()),
+            Kind::Dir => Content::Dir(Box::new(Dir::new(DirMap::default(), 0))),
+            Kind::Symlink => Content::Symlink(target.as_slice().into()),
+            _ => Content::Special,
+        };
+        let xattrs: Xattrs = xattrs.iter().cloned().collect();
+        let inode = Inode {
+            mode: *mode,
+            uid: *uid,
+            gid: *gid,
+            nlink: 1,
+            rdev: *rdev,
+            ino: *ino,
+            size: 0,
+            atime: *now,
+            mtime: *now,
+            ctime: *now,
+            parent: Nid(*parent),
+            hash: name_hash(name),
+            links: None,
+            xattrs: (!xattrs.is_empty()).then(|| Arc::new(xattrs)),
+            content,
+        };
+        if self.get(Nid(*nid)).is_some() {
+            return Err(Broken("the inode number is taken"));
+        }
+        self.set(Nid(*nid), Arc::new(inode));
+        self.add_entry(Nid(*parent), name, Nid(*nid), *now)
+            .map(|_| ())
+    }
+
+    fn unlink(&mut self, parent: Nid, name: &[u8], now: Time) -> Applied {
+        let entry = self.take_entry(parent, name, now)?;
+        self.drop_link(entry.nid, (parent, name_hash(name)), now)
+    }
+
+    fn drop_link(&mut self, nid: Nid, name: (Nid, u64), now: Time) -> Applied {
+        self.change(nid, |i| {
+            i.drop_name(name.0, name.1);
+            i.ctime = now;
+        })
+    }
+
+    fn rename(&mut self, from: (Nid, &[u8]), to: (Nid, &[u8]), now: Time) -> Applied {
+        let moved = self
+            .get(from.0)
+            .and_then(|p| p.dir())
+            .and_then(|d| d.map.get(from.1))
+            .ok_or(NO_NAME)?;
+        let replaced = self
+            .get(to.0)
+            .and_then(|p| p.dir())
+            .ok_or(NOT_DIR)?
+            .map
+            .get(to.1);
+        if replaced.is_some() {
+            self.unlink(to.0, to.1, now)?;
+        }
+        self.take_entry(from.0, from.1, now)?;
+        let hash = self.add_entry(to.0, to.1, moved.nid, now)?;
+        self.change(moved.nid, |i| {
+            i.move_name((from.0, name_hash(from.1)), (to.0, hash));
+            i.ctime = now;
+        })
+    }
+
+    fn exchange(&mut self, a: (Nid, &[u8]), b: (Nid, &[u8]), now: Time) -> Applied {
+        let x = self.take_entry(a.0, a.1, now)?;
+        let y = self.take_entry(b.0, b.1, now)?;
+        let (ha, hb) = (name_hash(a.1), name_hash(b.1));
+        self.add_entry(a.0, a.1, y.nid, now)?;
+        self.add_entry(b.0, b.1, x.nid, now)?;
+        if x.nid == y.nid {
+            return Ok(());
+        }
+        for (nid, old, new) in [(x.nid, (a.0, ha), (b.0, hb)), (y.nid, (b.0, hb), (a.0, ha))] {
+            self.change(nid, |i| {
+                i.move_name(old, new);
+                i.ctime = now;
+            })?;
+        }
+        Ok(())
+    }
+
+    fn set_attr(&mut self, m: &Mutation) -> Applied {
+        let Mutation::SetAttr {
+            nid,
+            perm,
+            uid,
+            gid,
+            size,
+            atime,
+            mtime,
+            ctime,
+            xattrs,
+        } = m
+        else {
+            return Err(Broken("not an attribute change"));
+        };
+        if let Some(size) = size {
+            self.change_file(Nid(*nid), |i, f| {
+                if *size < i.size {
+                    f.truncate(*size);
+                }
+                i.size = *size;
+            })?;
+        }
+        self.change(Nid(*nid), |i| {
+            if let Some(p) = perm {
+                i.mode = (i.mode & mode::FMT) | (p & 0o7777);
+            }
+            i.uid = uid.unwrap_or(i.uid);
+            i.gid = gid.unwrap_or(i.gid);
+            i.atime = atime.unwrap_or(i.atime);
+            i.mtime = mtime.unwrap_or(i.mtime);
+            i.ctime = *ctime;
+            for (name, value) in xattrs {
+                i.set_xattr(name, value.clone());
+            }
+        })
+    }
+
+    fn allocate(
+        &mut self,
+        nid: Nid,
+        range: std::ops::Range<u64>,
+        how: Allocation,
+        size: u64,
+    ) -> Applied {
+        self.change_file(nid, |i, f| {
+            i.size = size;
+            let inside = range.start..range.end.min(size);
+            match how {
+                Allocation::Punch => f.punch(inside),
+                Allocation::Zero => f.set(inside, Src::Zero),
+                Allocation::Fill => {
+                    for piece in f.pieces(inside) {
+                        if piece.src == Src::Hole {
+                            f.set(piece.range, Src::Zero);
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    fn copy(&mut self, src: (Nid, u64), dst: (Nid, u64), len: u64) -> Applied {
+        let from = self.get(src.0).ok_or(NO_INODE)?.file().ok_or(NOT_FILE)?;
+        let end = dst
+            .1
+            .checked_add(len)
+            .ok_or(Broken("a copy beyond all sizes"))?;
+        let pieces = from.pieces(src.1..src.1.saturating_add(len));
+        self.change_file(dst.0, |i, f| {
+            for p in pieces {
+                let start = dst.1 + (p.range.start - src.1);
+                let range = start..start + (p.range.end - p.range.start);
+                match p.src {
+                    Src::Hole => f.punch(range),
+                    src => f.set(range, src),
+                }
+            }
+            i.size = i.size.max(end);
+        })
+    }
+}
+
+impl Inode {
+    /// Sets (or with `None` removes) an extended attribute.
+    pub fn set_xattr(&mut self, name: &[u8], value: Option<Vec<u8>>) {
+        let mut all = self
+            .xattrs
+            .take()
+            .map(Arc::unwrap_or_clone)
+            .unwrap_or_default();
+        match value {
+            Some(v) => {
+                all.insert(name.to_vec(), v);
+            }
+            None => {
+                all.remove(name);
+            }
+        }
+        self.xattrs = (!all.is_empty()).then(|| Arc::new(all));
+    }
+}

@@ -1,0 +1,308 @@
+//! One inode of a live tree.
+
+use crate::base::BaseDir;
+use crate::tree::dirmap::DirMap;
+use crate::tree::file::FileData;
+use crate::types::{Attr, Kind, Nid, NodeId, SLOT_SHIFT, Time, mode};
+use objstore::TreeId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Extended attributes, sorted by name.
+pub type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A directory.
+#[derive(Clone, Debug)]
+pub struct Dir {
+    /// Entries; empty while `lazy`.
+    pub map: DirMap,
+    /// Entries that are directories.
+    pub subdirs: u32,
+    /// The directory of the base whose entries were not read yet.
+    pub lazy: Option<Arc<BaseDir>>,
+    /// Object of this directory in the state that was last stored. The truth only for directories
+    /// that are unchanged since, with all below.
+    pub stored: Option<TreeId>,
+    /// A directory of the base that this process may not read.
+    pub unreadable: bool,
+}
+
+impl Dir {
+    /// A directory with these entries.
+    pub fn new(map: DirMap, subdirs: u32) -> Dir {
+        Dir {
+            map,
+            subdirs,
+            lazy: None,
+            stored: None,
+            unreadable: false,
+        }
+    }
+}
+
+/// What an inode holds.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Regular file.
+    File(FileData),
+    /// Directory.
+    Dir(Box<Dir>),
+    /// Symbolic link's target.
+    Symlink(Arc<[u8]>),
+    /// Fifo, socket or device.
+    Special,
+}
+
+/// The further names of an inode with several.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Links {
+    /// Number of the hard-link group in commits; not 0.
+    pub group: u64,
+    /// Names beside the first: (parent, name hash) → how many.
+    pub more: BTreeMap<(u64, u64), u32>,
+}
+
+/// An inode. Its number is the key under which the tree holds it.
+#[derive(Clone, Debug)]
+pub struct Inode {
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names; for directories 1 (0 once removed).
+    pub nlink: u32,
+    /// Device number.
+    pub rdev: u32,
+    /// `st_ino` without the view slot.
+    pub ino: u64,
+    /// Length of a regular file.
+    pub size: u64,
+    /// Last access.
+    pub atime: Time,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change.
+    pub ctime: Time,
+    /// Directory of the first name.
+    pub parent: Nid,
+    /// Hash of the first name in it.
+    pub hash: u64,
+    /// Set once the inode had more than one name.
+    pub links: Option<Arc<Links>>,
+    /// Extended attributes.
+    pub xattrs: Option<Arc<Xattrs>>,
+    /// What it holds.
+    pub content: Content,
+}
+
+impl Inode {
+    /// Type.
+    pub fn kind(&self) -> Kind {
+        match &self.content {
+            Content::File(_) => Kind::File,
+            Content::Dir(_) => Kind::Dir,
+            Content::Symlink(_) => Kind::Symlink,
+            Content::Special => Kind::of_mode(self.mode).unwrap_or(Kind::Fifo),
+        }
+    }
+
+    /// The directory, if it is one.
+    pub fn dir(&self) -> Option<&Dir> {
+        match &self.content {
+            Content::Dir(d) => Some(d),
+            _ => None,
+        }
+    }
+
+    /// The directory, to change it.
+    pub fn dir_mut(&mut self) -> Option<&mut Dir> {
+        match &mut self.content {
+            Content::Dir(d) => Some(d),
+            _ => None,
+        }
+    }
+
+    /// The file content, if it is a regular file.
+    pub fn file(&self) -> Option<&FileData> {
+        match &self.content {
+            Content::File(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// The file content, to change it.
+    pub fn file_mut(&mut self) -> Option<&mut FileData> {
+        match &mut self.content {
+            Content::File(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// Value of an extended attribute.
+    pub fn xattr(&self, name: &[u8]) -> Option<&Vec<u8>> {
+        self.xattrs.as_ref()?.get(name)
+    }
+
+    /// Every name: (parent, name hash), each as often as it has names with that hash there.
+    pub fn names(&self) -> Vec<(Nid, u64)> {
+        if self.nlink == 0 {
+            return Vec::new();
+        }
+        let more = self.links.iter().flat_map(|l| l.more.iter());
+        let more = more.flat_map(|(&(p, h), &n)| std::iter::repeat_n((Nid(p), h), n as usize));
+        std::iter::once((self.parent, self.hash))
+            .chain(more)
+            .collect()
+    }
+
+    /// Number of the hard-link group in a commit, 0 for an inode with one name.
+    pub fn group(&self) -> u64 {
+        match &self.links {
+            Some(l) if self.nlink > 1 => l.group,
+            _ => 0,
+        }
+    }
+
+    /// Adds a name. `group` is used where the inode has none yet.
+    pub fn add_name(&mut self, parent: Nid, hash: u64, group: u64) {
+        if self.nlink == 0 {
+            (self.parent, self.hash) = (parent, hash);
+        } else {
+            let links = Arc::make_mut(self.links.get_or_insert_with(|| {
+                Arc::new(Links {
+                    group,
+                    more: BTreeMap::new(),
+                })
+            }));
+            *links.more.entry((parent.0, hash)).or_default() += 1;
+        }
+        self.nlink += 1;
+    }
+
+    /// Takes a name away.
+    pub fn drop_name(&mut self, parent: Nid, hash: u64) {
+        self.nlink = self.nlink.saturating_sub(1);
+        let first = (self.parent, self.hash) == (parent, hash);
+        let Some(links) = self.links.as_mut().map(Arc::make_mut) else {
+            return;
+        };
+        let gone = if first {
+            links.more.first_key_value().map(|(k, _)| *k)
+        } else {
+            Some((parent.0, hash))
+        };
+        let Some(key) = gone else { return };
+        if let Some(n) = links.more.get_mut(&key) {
+            *n -= 1;
+            if *n == 0 {
+                links.more.remove(&key);
+            }
+            if first {
+                (self.parent, self.hash) = (Nid(key.0), key.1);
+            }
+        }
+    }
+
+    /// Replaces the name (`from` → `to`) without changing the count.
+    pub fn move_name(&mut self, from: (Nid, u64), to: (Nid, u64)) {
+        if (self.parent, self.hash) == from {
+            (self.parent, self.hash) = to;
+            return;
+        }
+        let group = self.links.as_ref().map_or(0, |l| l.group);
+        self.drop_name(from.0, from.1);
+        self.add_name(to.0, to.1, group);
+    }
+
+    /// Allocated 512-byte blocks.
+    pub fn blocks(&self) -> u64 {
+        match &self.content {
+            Content::File(f) => f.allocated(self.size).div_ceil(4096) * 8,
+            Content::Dir(_) => 8,
+            Content::Symlink(_) | Content::Special => 0,
+        }
+    }
+
+    /// What `stat` shows, in view `slot`.
+    pub fn attr(&self, slot: u16, nid: Nid) -> Attr {
+        let (size, nlink) = match &self.content {
+            Content::File(_) => (self.size, self.nlink),
+            Content::Symlink(t) => (t.len() as u64, self.nlink),
+            Content::Dir(d) if self.nlink > 0 => (4096.max(d.map.len() as u64 * 32), 2 + d.subdirs),
+            Content::Dir(_) => (4096, 0),
+            Content::Special => (0, self.nlink),
+        };
+        Attr {
+            node: NodeId::new(slot, nid),
+            ino: self.shown_ino(slot),
+            kind: self.kind(),
+            perm: (self.mode & 0o7777) as u16,
+            nlink,
+            uid: self.uid,
+            gid: self.gid,
+            rdev: self.rdev,
+            size,
+            blocks: self.blocks(),
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+        }
+    }
+
+    /// `st_ino` in view `slot`.
+    pub fn shown_ino(&self, slot: u16) -> u64 {
+        (u64::from(slot) << SLOT_SHIFT) | self.ino
+    }
+
+    /// True where a commit of both would record the same of this inode alone (not of what lies below
+    /// a directory): ctime, atime and numbers do not count.
+    pub fn commits_alike(&self, other: &Inode) -> bool {
+        self.mode == other.mode
+            && (self.uid, self.gid) == (other.uid, other.gid)
+            && self.mtime == other.mtime
+            && self.rdev == other.rdev
+            && self.group() == other.group()
+            && self.xattrs_alike(other)
+            && self.content_alike(other)
+    }
+
+    fn xattrs_alike(&self, other: &Inode) -> bool {
+        let none = Xattrs::new();
+        let of = |i: &Inode| i.xattrs.clone().unwrap_or_default();
+        match (&self.xattrs, &other.xattrs) {
+            (None, None) => true,
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) => true,
+            _ => *of(self) == *of(other) || (of(self).is_empty() && *of(other) == none),
+        }
+    }
+
+    /// True where the content is the same by its sources; false may also mean "not known".
+    pub fn content_alike(&self, other: &Inode) -> bool {
+        match (&self.content, &other.content) {
+            (Content::File(a), Content::File(b)) => self.size == other.size && a == b,
+            (Content::Dir(a), Content::Dir(b)) => {
+                a.map.same(&b.map)
+                    && a.lazy.is_some() == b.lazy.is_some()
+                    && a.unreadable == b.unreadable
+            }
+            (Content::Symlink(a), Content::Symlink(b)) => a == b,
+            (Content::Special, Content::Special) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Permission bits with which a new file starts, before umask or default ACL.
+pub fn new_mode(kind: Kind, requested: u32, parent: &Inode) -> (u32, Option<u32>) {
+    let mut bits = kind.mode_bits() | (requested & 0o7777);
+    let mut gid = None;
+    if parent.mode & mode::SGID != 0 {
+        gid = Some(parent.gid);
+        if kind == Kind::Dir {
+            bits |= mode::SGID;
+        }
+    }
+    (bits, gid)
+}

@@ -1,0 +1,40 @@
+//! FUSE front of agentvfs: the kernel's requests become engine calls, and the kernel's caches are
+//! kept exact.
+//!
+//! [`mount`] shows an [`engine::Workspace`] at a directory; [`Mounted`] is the handle to it. The
+//! kernel may cache names, attributes and pages for ever (the daemon is the only writer), so most
+//! reads never come here; what changes behind the kernel's back (a rollback) is invalidated through
+//! [`engine::types::KernelCache`].
+//!
+//! Invariant: this crate takes no decision about file semantics. It decodes, calls, encodes; which
+//! errno a failure has is decided in `errno.rs` alone. Notifications to the kernel are sent by
+//! control threads only, never by a thread that handles requests.
+
+#![forbid(unsafe_code)]
+
+mod attr;
+mod decode;
+mod device;
+mod dirstream;
+mod drain;
+mod end;
+mod errno;
+mod holders;
+mod invalidate;
+mod latency;
+mod limits;
+mod mount;
+mod ops;
+mod pool;
+mod probe;
+mod serve;
+mod session;
+mod stale;
+mod stats;
+mod table;
+
+pub use holders::{Holder, holders};
+pub use latency::Latency;
+pub use mount::{MountError, MountOptions, Mounted, mount};
+pub use stale::{detach_dead, is_dead_mount};
+pub use stats::Stats;

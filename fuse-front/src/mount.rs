@@ -1,0 +1,343 @@
+//! A mount's life: mounting, noticing its end, unmounting, and aborting it.
+//!
+//! [`mount`] returns when the mount answers. [`Mounted`] is the handle; dropping it aborts the mount,
+//! so that no dead one stays behind. Invariant: no descriptor of a file inside the mount is kept
+//! open (it would be busy for ever).
+
+use crate::drain::Drain;
+use crate::end::End;
+use crate::invalidate::MountCache;
+use crate::latency::{Latency, WakeUp};
+use crate::pool::Pool;
+use crate::probe::Probe;
+use crate::serve::{Front, Shared, WorkspaceRef};
+use crate::stats::Stats;
+use crate::{device, session, stale, table};
+use engine::Workspace;
+use engine::types::NoKernelCache;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::fs::{File, OpenOptions};
+use std::io::{Error, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an unmounted session may take to end.
+const END_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Where the kernel shows FUSE connections, by the minor number of the mount's device.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// An existing directory.
+    pub mountpoint: PathBuf,
+    /// What `df` and `/proc/mounts` show as the source.
+    pub fs_name: String,
+    /// Other users (also root, where the daemon is not) may use the mount.
+    pub allow_other: bool,
+    /// The kernel checks mode bits and ACLs. Without it nobody does.
+    pub default_permissions: bool,
+    /// Set-id bits have no effect.
+    pub nosuid: bool,
+    /// Device nodes cannot be opened.
+    pub nodev: bool,
+    /// See [`Latency`].
+    pub latency: Latency,
+    /// Threads that read requests. One is fastest for metadata; more help where they meet a slow disk.
+    pub threads: usize,
+}
+
+impl MountOptions {
+    /// The defaults, for `mountpoint`.
+    pub fn new(mountpoint: impl Into<PathBuf>) -> MountOptions {
+        MountOptions {
+            mountpoint: mountpoint.into(),
+            fs_name: "agentvfs".to_owned(),
+            allow_other: false,
+            default_permissions: true,
+            nosuid: true,
+            nodev: true,
+            latency: Latency::Low,
+            threads: 1,
+        }
+    }
+}
+
+/// Why mounting or unmounting failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The mount point cannot be used.
+    #[error("{mountpoint}: {source}", mountpoint = mountpoint.display())]
+    BadMountpoint {
+        /// The directory.
+        mountpoint: PathBuf,
+        /// What is wrong with it.
+        source: std::io::Error,
+    },
+    /// FUSE is not there.
+    #[error("/dev/fuse: {0}")]
+    NoDevice(std::io::Error),
+    /// The kernel or fusermount3 refused to mount.
+    #[error("cannot mount at {mountpoint}: {why}", mountpoint = mountpoint.display())]
+    Refused {
+        /// The directory.
+        mountpoint: PathBuf,
+        /// What they said.
+        why: String,
+    },
+    /// It was mounted, but does not work.
+    #[error("the mount at {mountpoint} does not answer: {source}", mountpoint = mountpoint.display())]
+    NoAnswer {
+        /// The directory.
+        mountpoint: PathBuf,
+        /// What happened.
+        source: std::io::Error,
+    },
+    /// Programs use the mount. It goes on working.
+    #[error("{mountpoint} is in use", mountpoint = .0.mountpoint.display())]
+    Busy(Box<Mounted>),
+    /// Unmounting failed otherwise. The mount goes on working.
+    #[error("cannot unmount {mountpoint}: {source}", mountpoint = mounted.mountpoint.display())]
+    Unmount {
+        /// The mount.
+        mounted: Box<Mounted>,
+        /// What happened.
+        source: std::io::Error,
+    },
+}
+
+/// A mounted workspace. Dropping it takes the mount away, whoever uses it.
+pub struct Mounted {
+    mountpoint: PathBuf,
+    dev: (u32, u32),
+    stats: Arc<Stats>,
+    end: Arc<End>,
+    /// The connection's abort file, opened early: later it may not be reachable.
+    abort: Option<File>,
+}
+
+impl std::fmt::Debug for Mounted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mounted")
+            .field("mountpoint", &self.mountpoint)
+            .field("dev", &self.dev)
+            .finish()
+    }
+}
+
+/// Shows `ws` at a directory. Returns when the mount answers.
+///
+/// # Errors
+/// [`MountError`]; nothing is mounted then.
+pub fn mount(ws: Arc<Workspace>, opts: MountOptions) -> Result<Mounted, MountError> {
+    let mountpoint = usable(&opts.mountpoint)?;
+    let device = device::mount(&mountpoint, &opts)?;
+    let shared = Arc::new(Shared {
+        ws: WorkspaceRef(ws),
+        stats: Arc::default(),
+        drain: Arc::new(Drain::default()),
+        probe: Arc::new(Probe::default()),
+        wake_up: WakeUp::start(opts.latency),
+        pool: Pool::new(),
+        permissions: opts.default_permissions,
+    });
+    let started = start(&shared, &mountpoint, device, opts.threads);
+    started.map_err(|source| {
+        shared.wake_up.end();
+        shared.ws.0.set_kernel_cache(Arc::new(NoKernelCache));
+        if let Err(error) = stale::unmount(&mountpoint, UnmountFlags::DETACH) {
+            tracing::warn!(%error, "cannot take away a mount that does not answer");
+        }
+        MountError::NoAnswer { mountpoint, source }
+    })
+}
+
+/// The directory as an absolute path without symbolic links.
+fn usable(mountpoint: &Path) -> Result<PathBuf, MountError> {
+    let checked = std::fs::canonicalize(mountpoint).and_then(|path| {
+        match std::fs::metadata(&path)?.is_dir() {
+            true => Ok(path),
+            false => Err(Errno::NOTDIR.into()),
+        }
+    });
+    let mountpoint = mountpoint.to_owned();
+    checked.map_err(|source| MountError::BadMountpoint { mountpoint, source })
+}
+
+/// Starts answering requests, and asks the first ones itself.
+fn start(
+    shared: &Arc<Shared>,
+    mountpoint: &Path,
+    device: std::os::fd::OwnedFd,
+    threads: usize,
+) -> std::io::Result<Mounted> {
+    let session = session::open(Front(shared.clone()), device, threads)?;
+    let entry = table::top_at(mountpoint)?;
+    let entry = entry.ok_or_else(|| Error::other("mounted, and gone again"))?;
+    let (mountpoint, dev) = (mountpoint.to_owned(), entry.dev);
+    let cache = MountCache {
+        mountpoint: mountpoint.clone(),
+        dev,
+        notifier: session.notifier(),
+        device: session.as_fd().try_clone_to_owned()?,
+        drain: shared.drain.clone(),
+    };
+    let end = Arc::new(End::default());
+    run(session, shared.clone(), end.clone())?;
+    let stats = shared.stats.clone();
+    let mounted = Mounted {
+        mountpoint,
+        dev,
+        stats,
+        end,
+        abort: abort_file(dev.1),
+    };
+    shared.ws.0.set_kernel_cache(Arc::new(cache));
+    shared.probe.prime(&mounted.mountpoint)?;
+    Ok(mounted)
+}
+
+/// Answers requests on threads of its own until the mount is gone, then tells so.
+fn run(session: fuser::Session<Front>, shared: Arc<Shared>, end: Arc<End>) -> std::io::Result<()> {
+    let answer = move || {
+        if let Err(error) = session.run() {
+            tracing::error!(%error, "the mount's session ended with an error");
+        }
+        shared.wake_up.end();
+        // It holds the device open.
+        shared.ws.0.set_kernel_cache(Arc::new(NoKernelCache));
+        drop(shared);
+        end.reach();
+    };
+    std::thread::Builder::new()
+        .name("fuse-session".to_owned())
+        .spawn(answer)
+        .map(drop)
+}
+
+/// Opens the abort file of connection `minor`, if the kernel shows it; mounts where it shows it, if
+/// that is allowed.
+fn abort_file(minor: u32) -> Option<File> {
+    let path = Path::new(CONNECTIONS).join(minor.to_string()).join("abort");
+    let open = || OpenOptions::new().write(true).open(&path);
+    open()
+        .or_else(|error| {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+            rustix::mount::mount("fusectl", CONNECTIONS, "fusectl", flags, None)
+                .map_err(|_| error)?;
+            open()
+        })
+        .ok()
+}
+
+impl Mounted {
+    /// Where it is mounted: absolute, without symbolic links.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Requests that it has answered.
+    pub fn stats(&self) -> Arc<Stats> {
+        self.stats.clone()
+    }
+
+    /// False once it was unmounted, by whomever.
+    pub fn is_alive(&self) -> bool {
+        !self.end.is_reached() && table::is_mounted(&self.mountpoint, self.dev)
+    }
+
+    /// Has `callback` called, on a thread of the mount's, when the mount has ended; at once, if it
+    /// has already.
+    pub fn on_unmounted(&self, callback: impl FnOnce() + Send + 'static) {
+        self.end.when_reached(Box::new(callback));
+    }
+
+    /// Unmounts, if no program uses it, and waits until the last request is answered.
+    ///
+    /// # Errors
+    /// [`MountError::Busy`] or [`MountError::Unmount`], with the mount, which goes on working.
+    pub fn unmount(self) -> Result<(), MountError> {
+        if !table::is_mounted(&self.mountpoint, self.dev) {
+            self.end.wait(END_WAIT_MAX);
+            return Ok(());
+        }
+        match self.unmount_own() {
+            Ok(()) => {
+                self.end.wait(END_WAIT_MAX);
+                Ok(())
+            }
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                Err(MountError::Busy(Box::new(self)))
+            }
+            Err(source) => Err(MountError::Unmount {
+                mounted: Box::new(self),
+                source,
+            }),
+        }
+    }
+
+    /// Unmounts what is at the mount point, provided that it is this mount.
+    fn unmount_own(&self) -> std::io::Result<()> {
+        let covered = table::top_at(&self.mountpoint)?.is_none_or(|top| top.dev != self.dev);
+        if covered {
+            return Err(Error::other("another mount lies over it"));
+        }
+        // What no longer answers is useless, and "busy" would be no reason to keep it.
+        let flags = match self.end.is_reached() {
+            true => UnmountFlags::DETACH,
+            false => UnmountFlags::empty(),
+        };
+        stale::unmount(&self.mountpoint, flags)
+    }
+
+    /// Takes the mount away, whoever uses it: programs get errors from files they have open. Works
+    /// also where requests hang.
+    pub fn abort(self) {
+        drop(self);
+    }
+
+    /// Ends the connection, then detaches the mount.
+    fn take_away(&mut self) {
+        let aborted = self.abort.as_mut().map(|file| file.write_all(b"1"));
+        if !matches!(aborted, Some(Ok(()))) {
+            // Without the abort file: a forced unmount ends the connection, though it is busy.
+            let _ = stale::unmount(&self.mountpoint, UnmountFlags::FORCE);
+        }
+        while table::top_at(&self.mountpoint)
+            .is_ok_and(|top| top.is_some_and(|t| t.dev == self.dev))
+        {
+            if let Err(error) = stale::unmount(&self.mountpoint, UnmountFlags::DETACH) {
+                tracing::warn!(%error, "cannot detach {}", self.mountpoint.display());
+                return;
+            }
+        }
+        self.end.wait(END_WAIT_MAX);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if table::is_mounted(&self.mountpoint, self.dev) {
+            self.take_away();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_no_mount_point() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(matches!(
+            usable(file.path()),
+            Err(MountError::BadMountpoint { .. })
+        ));
+    }
+}

@@ -1,0 +1,67 @@
+//! The file that teaches the kernel what it need not ask.
+//!
+//! The kernel stops sending OPEN, OPENDIR and FLUSH once it got ENOSYS to one of each. To have that
+//! settled before any program comes (files created earlier would send RELEASE), the front opens one
+//! file itself right after mounting. A tree may have no file, so one is made up: a name that exists
+//! only while [`Probe`] is armed, is not listed, and that the kernel may not cache.
+
+use crate::attr::blank_attr;
+use fuser::{FileAttr, FileType, INodeNo, ReplyEntry};
+use rustix::fs::{Mode, OFlags, open};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+/// Name of the probe in the root directory.
+const NAME: &str = ".agentvfs-probe";
+
+/// Address of the probe: in a view slot that is never given out.
+const NODE: INodeNo = INodeNo((1 << 62) | 1);
+
+/// Whether the probe's name exists.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    armed: AtomicBool,
+}
+
+impl Probe {
+    /// True if this LOOKUP is for the probe.
+    pub(crate) fn wanted(&self, parent: INodeNo, name: &std::ffi::OsStr) -> bool {
+        self.armed.load(SeqCst) && parent == INodeNo::ROOT && name == NAME
+    }
+
+    /// Opens the root directory and the probe below `mountpoint`, and closes them.
+    pub(crate) fn prime(&self, mountpoint: &Path) -> rustix::io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        open(mountpoint, flags | OFlags::DIRECTORY, Mode::empty())?;
+        self.armed.store(true, SeqCst);
+        let opened = open(mountpoint.join(NAME), flags, Mode::empty());
+        self.armed.store(false, SeqCst);
+        opened.map(drop)
+    }
+}
+
+/// True for the probe's address, which the engine does not know.
+pub(crate) fn is_probe(node: INodeNo) -> bool {
+    node == NODE
+}
+
+/// Answers a LOOKUP of the probe: it exists, but the name must be asked for again.
+pub(crate) fn answer_lookup(reply: ReplyEntry) {
+    reply.entry_with_nodeid(
+        NODE,
+        &Duration::ZERO,
+        &probe_attr(),
+        crate::serve::GENERATION,
+    );
+}
+
+/// An empty file of the daemon's own user, so that opening it needs no permission check by ACL.
+pub(crate) fn probe_attr() -> FileAttr {
+    FileAttr {
+        perm: 0o400,
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        ..blank_attr(NODE, FileType::RegularFile)
+    }
+}

@@ -1,0 +1,134 @@
+//! The kernel's table of mounts, `/proc/self/mountinfo` (proc(5)): reading it never touches a mount,
+//! so it works also where a mount is dead or hangs.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// Device: major and minor number, as `stat` gives them for files in it.
+    pub(crate) dev: (u32, u32),
+    /// Where it is mounted.
+    pub(crate) mountpoint: PathBuf,
+}
+
+/// The mount that shows at `mountpoint`: the last one of those mounted there.
+pub(crate) fn top_at(mountpoint: &Path) -> std::io::Result<Option<Entry>> {
+    Ok(read()?
+        .into_iter()
+        .rfind(|entry| entry.mountpoint == mountpoint))
+}
+
+/// The mount point that `path` names, absolute and without symbolic links on the way to it. The mount
+/// itself is not touched.
+pub(crate) fn resolve(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let resolved = absolute.parent().zip(absolute.file_name());
+    let resolved = resolved.and_then(|(dir, name)| Some(dir.canonicalize().ok()?.join(name)));
+    resolved.unwrap_or(absolute)
+}
+
+/// True if device `dev` is mounted at `mountpoint`, be it under another mount.
+pub(crate) fn is_mounted(mountpoint: &Path, dev: (u32, u32)) -> bool {
+    let entries = read().unwrap_or_default();
+    entries
+        .iter()
+        .any(|entry| entry.dev == dev && entry.mountpoint == mountpoint)
+}
+
+/// All mounts of this process's namespace.
+fn read() -> std::io::Result<Vec<Entry>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(table
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse)
+        .collect())
+}
+
+/// One line: id, parent, major:minor, root, mount point, …
+fn parse(line: &[u8]) -> Option<Entry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let dev = parse_dev(fields.nth(2)?, 10)?;
+    let mountpoint = OsString::from_vec(unescape(fields.nth(1)?));
+    Some(Entry {
+        dev,
+        mountpoint: PathBuf::from(mountpoint),
+    })
+}
+
+/// `major:minor` in base `radix`.
+pub(crate) fn parse_dev(text: &[u8], radix: u32) -> Option<(u32, u32)> {
+    let (major, minor) = std::str::from_utf8(text).ok()?.split_once(':')?;
+    Some((
+        u32::from_str_radix(major, radix).ok()?,
+        u32::from_str_radix(minor, radix).ok()?,
+    ))
+}
+
+/// Undoes the kernel's `\ooo` for space, tab, newline and backslash.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, tail)) = rest.split_first() {
+        match octal(rest) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &rest[4..];
+            }
+            None => {
+                plain.push(first);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+/// The byte that `text` begins with in the form `\ooo`.
+fn octal(text: &[u8]) -> Option<u8> {
+    let digits = text.strip_prefix(b"\\")?.get(..3)?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_parsed() {
+        let line = br"36 35 0:51 / /mnt/a\040b rw,nosuid - fuse.agentvfs demo rw";
+        let entry = parse(line).unwrap();
+        assert_eq!(
+            entry,
+            Entry {
+                dev: (0, 51),
+                mountpoint: PathBuf::from("/mnt/a b")
+            }
+        );
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"1 2 x"), None);
+    }
+
+    #[test]
+    fn escapes_are_undone() {
+        assert_eq!(unescape(br"a\134b\0"), br"a\b\0");
+    }
+
+    #[test]
+    fn links_on_the_way_are_resolved() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&real, dir.path().join("link")).unwrap();
+        assert_eq!(resolve(&dir.path().join("link/mnt")), real.join("mnt"));
+        assert_eq!(resolve(Path::new("/")), Path::new("/"));
+    }
+
+    #[test]
+    fn the_root_is_mounted() {
+        let root = top_at(Path::new("/")).unwrap().unwrap();
+        assert!(is_mounted(Path::new("/"), root.dev));
+        assert_eq!(parse_dev(b"fe:01", 16), Some((0xfe, 1)));
+    }
+}

@@ -1,0 +1,215 @@
+//! The front over a real mount: what the kernel is told, and what it then no longer asks.
+//!
+//! Needs /dev/fuse and the right to mount; without them each test says so and passes.
+#![allow(clippy::unwrap_used)]
+
+use engine::{Engine, EngineConfig, Workspace};
+use fuse_front::{MountError, MountOptions, Mounted, holders, is_dead_mount, mount};
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// A workspace over a small base, mounted; taken away when dropped.
+struct Fixture {
+    mounted: Option<Mounted>,
+    dir: tempfile::TempDir,
+    _ws: Arc<Workspace>,
+}
+
+impl Fixture {
+    /// Mounts; `None` where that is not possible here.
+    fn new() -> Option<Fixture> {
+        if fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .is_err()
+        {
+            eprintln!("skipped: /dev/fuse cannot be opened");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let [base, store, mnt] = ["base", "store", "mnt"].map(|name| dir.path().join(name));
+        fs::create_dir_all(base.join("sub")).unwrap();
+        fs::create_dir(&mnt).unwrap();
+        fs::write(base.join("sub/file"), b"from the base").unwrap();
+        let engine = Engine::open(EngineConfig { root: store }).unwrap();
+        engine
+            .create("w", &base.canonicalize().unwrap(), None)
+            .unwrap();
+        let ws = engine.open_workspace("w").unwrap();
+        let mounted = match mount(ws.clone(), MountOptions::new(&mnt)) {
+            Ok(mounted) => mounted,
+            Err(error @ (MountError::Refused { .. } | MountError::NoDevice(_))) => {
+                eprintln!("skipped: {error}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        Some(Fixture {
+            mounted: Some(mounted),
+            dir,
+            _ws: ws,
+        })
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    fn mounted(&self) -> &Mounted {
+        self.mounted.as_ref().unwrap()
+    }
+
+    /// Requests answered so far, but FORGETs, which come at any time.
+    fn requests(&self) -> u64 {
+        let stats = self.mounted().stats().snapshot();
+        stats
+            .iter()
+            .filter(|(op, _, _)| *op != "forget")
+            .map(|(_, count, _)| count)
+            .sum()
+    }
+}
+
+#[test]
+fn what_was_read_once_needs_no_request_again() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let file = fixture.root().join("sub/file");
+    let look = || {
+        assert_eq!(fs::read(&file).unwrap(), b"from the base");
+        assert!(fs::metadata(fixture.root().join("missing")).is_err());
+        assert_eq!(fs::read_dir(fixture.root().join("sub")).unwrap().count(), 1);
+        fs::metadata(&file).unwrap()
+    };
+    // The first read of a page makes the kernel ask for the access time once more.
+    let inode = look().ino();
+    look();
+    look();
+    let before = fixture.requests();
+    assert_eq!(look().ino(), inode);
+    assert_eq!(fixture.requests(), before);
+}
+
+#[test]
+fn base_files_show_their_own_inode_number() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let shown = fs::metadata(fixture.root().join("sub/file")).unwrap();
+    let base = fs::metadata(fixture.dir.path().join("base/sub/file")).unwrap();
+    assert_eq!(shown.ino() & ((1 << 40) - 1), base.ino());
+    let listed = fs::read_dir(fixture.root().join("sub"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    assert_eq!(std::os::unix::fs::DirEntryExt::ino(&listed), shown.ino());
+}
+
+#[test]
+fn changes_are_seen_and_the_base_is_left_alone() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let root = fixture.root();
+    fs::write(root.join("sub/file"), b"new").unwrap();
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/a"), vec![7; 300_000]).unwrap();
+    fs::hard_link(root.join("d/a"), root.join("b")).unwrap();
+    symlink("d/a", root.join("l")).unwrap();
+    fs::rename(root.join("d/a"), root.join("d/c")).unwrap();
+    let open = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(root.join("b"))
+        .unwrap();
+    fs::remove_file(root.join("b")).unwrap();
+    open.write_all_at(b"xy", 299_999).unwrap();
+    open.sync_all().unwrap();
+    assert_eq!(open.metadata().unwrap().nlink(), 1);
+    assert_eq!(fs::read(root.join("d/c")).unwrap().len(), 300_001);
+    assert_eq!(fs::read_link(root.join("l")).unwrap(), Path::new("d/a"));
+    assert!(fs::remove_dir(root.join("d")).is_err());
+    assert_eq!(
+        fs::read(fixture.dir.path().join("base/sub/file")).unwrap(),
+        b"from the base"
+    );
+}
+
+#[test]
+fn an_unlinked_open_file_stays_readable() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let path = fixture.root().join("t");
+    fs::write(&path, b"kept").unwrap();
+    let open = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    fs::remove_file(&path).unwrap();
+    open.write_all_at(b"!", 4).unwrap();
+    let mut read = [0; 5];
+    open.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!((&read, open.metadata().unwrap().nlink()), (b"kept!", 0));
+}
+
+#[test]
+fn a_mount_in_use_is_not_unmounted() {
+    let Some(mut fixture) = Fixture::new() else {
+        return;
+    };
+    let file = fs::File::open(fixture.root().join("sub/file")).unwrap();
+    let child = std::process::Command::new("sleep")
+        .arg("60")
+        .current_dir(fixture.root())
+        .spawn()
+        .unwrap();
+    assert!(
+        holders(&fixture.root())
+            .iter()
+            .any(|holder| holder.pid == child.id())
+    );
+    let mounted = match fixture.mounted.take().unwrap().unmount() {
+        Err(MountError::Busy(mounted)) => *mounted,
+        other => panic!("{other:?}"),
+    };
+    assert!(mounted.is_alive());
+    assert_eq!(
+        fs::read(fixture.root().join("sub/file")).unwrap(),
+        b"from the base"
+    );
+    end(child);
+    drop(file);
+    mounted.unmount().unwrap();
+    assert_eq!(fs::read_dir(fixture.root()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_aborted_mount_is_gone_though_in_use() {
+    let Some(mut fixture) = Fixture::new() else {
+        return;
+    };
+    let file = fs::File::open(fixture.root().join("sub/file")).unwrap();
+    let (ended, told) = channel();
+    fixture
+        .mounted()
+        .on_unmounted(move || ended.send(()).unwrap());
+    fixture.mounted.take().unwrap().abort();
+    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(!is_dead_mount(&fixture.root()));
+    assert_eq!(fs::read_dir(fixture.root()).unwrap().count(), 0);
+    assert!(file.sync_all().is_err());
+}
+
+fn end(mut child: std::process::Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,44 @@
+//! Every bound of the store in one place, each with its reason.
+
+/// Smallest chunk but for the last of a data segment.
+pub const CHUNK_BYTES_MIN: usize = 16 * 1024;
+/// Chunk size that the boundaries aim at.
+pub const CHUNK_BYTES_AVG: usize = 64 * 1024;
+/// Largest chunk.
+pub const CHUNK_BYTES_MAX: usize = 256 * 1024;
+
+/// Holes are kept in whole blocks of this size; what is smaller is stored as zeros.
+pub const HOLE_BLOCK_BYTES: u64 = 4096;
+
+/// Largest encoded object: a tree leaf whose 64 entries carry many large extended attributes.
+pub const OBJECT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A pack is closed and the next one begun when a record would take it beyond this.
+pub const PACK_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// The index beside a growing pack is rewritten at a sync once this much of the pack is not covered:
+/// it bounds what has to be read again at open after a crash.
+pub const UNINDEXED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// Bytes of decoded chunks kept in memory.
+pub const CHUNK_CACHE_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of decoded manifest nodes kept in memory.
+pub const MANIFEST_CACHE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Entries of one manifest node.
+pub const MANIFEST_ENTRIES_MAX: usize = 1024;
+/// Levels of a manifest: 1024^6 entries are beyond any file.
+pub const MANIFEST_LEVELS_MAX: u8 = 6;
+
+/// Entries of a tree leaf; one more and it is split.
+pub const TREE_LEAF_ENTRIES_MAX: usize = 64;
+/// Depth at which a tree node is always a leaf: the hash has no four bits left to split by.
+pub const TREE_DEPTH_MAX: u32 = 15;
+/// Longest name of a directory entry in bytes.
+pub const NAME_BYTES_MAX: usize = 1024;
+
+/// Bytes read from a source at a time while chunking; at least one largest chunk.
+pub const CHUNK_WINDOW_BYTES: usize = 2 * CHUNK_BYTES_MAX;
+
+/// Page cache of the import table.
+pub const IMPORT_CACHE_BYTES: u64 = 32 * 1024 * 1024;

@@ -1,0 +1,177 @@
+//! Reading a pack record by record: recovery at open, and verification.
+//!
+//! A record counts only if its content matches its id: after a power cut a header may be whole and its
+//! data not. Where there is no valid header the next one is searched byte by byte, so damage costs the
+//! records that it hit and no others.
+
+use crate::error::{AtPath, Result};
+use crate::io::Segment;
+use crate::pack::record::{RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader};
+use crate::pack::{Key, Location, unpack_data};
+
+/// Bytes read at a time.
+const WINDOW_BYTES: usize = 1024 * 1024;
+
+/// What stands at some place of a pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A whole record.
+    Record { key: Key, at: Location },
+    /// A record whose header is whole and whose data is not what it says.
+    BadContent {
+        key: Key,
+        at: Location,
+        what: &'static str,
+    },
+    /// Bytes without any record.
+    Garbage { offset: u64, end: u64 },
+}
+
+impl Found {
+    /// Where it ends.
+    pub fn end(&self) -> u64 {
+        match self {
+            Found::Record { at, .. } | Found::BadContent { at, .. } => {
+                u64::from(at.offset) + RECORD_HEADER_BYTES as u64 + u64::from(at.stored_len)
+            }
+            Found::Garbage { end, .. } => *end,
+        }
+    }
+}
+
+/// Goes through the records of a pack from an offset to its end.
+pub(crate) struct Scanner<'a> {
+    segment: &'a dyn Segment,
+    path: &'a str,
+    /// Salt of the records; `None` takes that of the first one found.
+    salt: Option<u32>,
+    pos: u64,
+    end: u64,
+    window: Vec<u8>,
+    window_start: u64,
+}
+
+impl<'a> Scanner<'a> {
+    pub fn new(segment: &'a dyn Segment, path: &'a str, salt: Option<u32>, pos: u64) -> Self {
+        let end = segment.len();
+        Scanner {
+            segment,
+            path,
+            salt,
+            pos,
+            end,
+            window: Vec::new(),
+            window_start: 0,
+        }
+    }
+
+    /// The salt that the records carry, once one was found.
+    pub fn salt(&self) -> Option<u32> {
+        self.salt
+    }
+
+    /// What stands next; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<Found>> {
+        if self.pos >= self.end {
+            return Ok(None);
+        }
+        let found = match self.header_at(self.pos)? {
+            Some(header) => self.check_content(header)?,
+            None => self.skip_garbage()?,
+        };
+        self.pos = found.end();
+        Ok(Some(found))
+    }
+
+    /// The header at `pos` if it is whole, of this pack, and its record ends within it.
+    fn header_at(&mut self, pos: u64) -> Result<Option<RecordHeader>> {
+        let Some(bytes) = self.bytes(pos, RECORD_HEADER_BYTES)? else {
+            return Ok(None);
+        };
+        let Some(header) = RecordHeader::decode(bytes) else {
+            return Ok(None);
+        };
+        let record_end = pos + RECORD_HEADER_BYTES as u64 + u64::from(header.stored_len);
+        let salt = *self.salt.get_or_insert(header.salt);
+        Ok((record_end <= self.end && header.salt == salt).then_some(header))
+    }
+
+    fn check_content(&mut self, header: RecordHeader) -> Result<Found> {
+        let mut data = vec![0; header.stored_len as usize];
+        let start = self.pos + RECORD_HEADER_BYTES as u64;
+        self.copy(start, &mut data)?;
+        let key = (header.kind, header.id);
+        let at = Location {
+            offset: self.pos as u32,
+            stored_len: header.stored_len,
+        };
+        Ok(match unpack_data(&header, data, 0) {
+            Ok(_) => Found::Record { key, at },
+            Err(what) => Found::BadContent { key, at, what },
+        })
+    }
+
+    fn skip_garbage(&mut self) -> Result<Found> {
+        let offset = self.pos;
+        let mut pos = offset + 1;
+        while let Some(next) = self.find_magic(pos)? {
+            if self.header_at(next)?.is_some() {
+                return Ok(Found::Garbage { offset, end: next });
+            }
+            pos = next + 1;
+        }
+        Ok(Found::Garbage {
+            offset,
+            end: self.end,
+        })
+    }
+
+    /// Where the bytes that begin a record stand next.
+    fn find_magic(&mut self, mut pos: u64) -> Result<Option<u64>> {
+        while let Some(window) = self.rest_of_window(pos)? {
+            let hit = window
+                .windows(RECORD_MAGIC.len())
+                .position(|four| four == RECORD_MAGIC);
+            if let Some(i) = hit {
+                return Ok(Some(pos + i as u64));
+            }
+            // The magic may lie across the window's end.
+            pos += (window.len() - (RECORD_MAGIC.len() - 1)) as u64;
+        }
+        Ok(None)
+    }
+
+    /// What is buffered from `pos` on, at least four bytes.
+    fn rest_of_window(&mut self, pos: u64) -> Result<Option<&[u8]>> {
+        if self.bytes(pos, RECORD_MAGIC.len())?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(&self.window[(pos - self.window_start) as usize..]))
+    }
+
+    /// `len` bytes at `pos`, buffered; `None` where the pack is shorter.
+    fn bytes(&mut self, pos: u64, len: usize) -> Result<Option<&[u8]>> {
+        if pos + len as u64 > self.end {
+            return Ok(None);
+        }
+        let window_end = self.window_start + self.window.len() as u64;
+        if pos < self.window_start || pos + len as u64 > window_end {
+            let take = (self.end - pos).min(WINDOW_BYTES.max(len) as u64);
+            self.window.resize(take as usize, 0);
+            self.window_start = pos;
+            self.segment.read_at(pos, &mut self.window).at(self.path)?;
+        }
+        let start = (pos - self.window_start) as usize;
+        Ok(Some(&self.window[start..start + len]))
+    }
+
+    fn copy(&mut self, pos: u64, out: &mut [u8]) -> Result<()> {
+        if out.len() > WINDOW_BYTES {
+            return self.segment.read_at(pos, out).at(self.path);
+        }
+        if let Some(bytes) = self.bytes(pos, out.len())? {
+            out.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+}

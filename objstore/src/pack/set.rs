@@ -1,0 +1,293 @@
+//! All packs of a store: finding and reading records, appending, syncing, recovery at open.
+//!
+//! Locks, in order: `sync`, `writer`, `packs`, one pack's `records`, `bad`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::error::{AtPath, Error, Result};
+use crate::id::{HexPrefix, ID_BYTES, Kind, hex};
+use crate::io::Storage;
+use crate::limits::UNINDEXED_BYTES_MAX;
+use crate::pack::index::{Covered, PackIndex};
+use crate::pack::open::{create_pack, open_pack, record_end};
+use crate::pack::record::{Codec, RECORD_HEADER_BYTES, RecordHeader};
+use crate::pack::{Key, Location, PACK_DIR, Pack, index_path, pack_number};
+
+/// The packs.
+#[derive(Debug)]
+pub(crate) struct PackSet {
+    storage: Arc<dyn Storage>,
+    pack_bytes_max: u64,
+    /// Sorted by number.
+    packs: RwLock<Vec<Arc<Pack>>>,
+    writer: Mutex<Writer>,
+    sync: Mutex<()>,
+    poisoned: AtomicBool,
+    /// Records that were found damaged, so that the same content is stored anew.
+    bad: RwLock<HashMap<(u32, u32), &'static str>>,
+}
+
+#[derive(Debug)]
+struct Writer {
+    current: Option<Arc<Pack>>,
+    next_number: u32,
+}
+
+impl PackSet {
+    /// Opens all packs, cuts torn tails, and brings what a killed process left unsynced to the disk.
+    pub fn open(storage: Arc<dyn Storage>, pack_bytes_max: u64, rebuild: bool) -> Result<PackSet> {
+        storage.create_dir_all(PACK_DIR).at(PACK_DIR)?;
+        let names = storage.list(PACK_DIR).at(PACK_DIR)?;
+        let mut packs = Vec::new();
+        let mut next_number = 1;
+        let mut current = None;
+        for number in names.iter().filter_map(|name| pack_number(name)) {
+            next_number = next_number.max(number.saturating_add(1));
+            current = None;
+            if let Some((pack, appendable)) = open_pack(&*storage, number, rebuild)? {
+                let pack = Arc::new(pack);
+                current = appendable.then(|| pack.clone());
+                packs.push(pack);
+            }
+        }
+        let set = PackSet {
+            storage,
+            pack_bytes_max,
+            packs: RwLock::new(packs),
+            writer: Mutex::new(Writer {
+                current,
+                next_number,
+            }),
+            sync: Mutex::new(()),
+            poisoned: AtomicBool::new(false),
+            bad: RwLock::default(),
+        };
+        if let Err(error) = set.sync() {
+            // Reading goes on; the store is poisoned for puts.
+            tracing::error!(%error, "packs cannot be synced");
+        }
+        Ok(set)
+    }
+
+    /// True where an undamaged record with this key is known.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.locate(key, false).is_some()
+    }
+
+    /// The verified content of a record; with `may_wait` false `None` where the disk would be waited
+    /// for.
+    pub fn read(&self, key: &Key, may_wait: bool) -> Result<Option<Vec<u8>>> {
+        while let Some((pack, at)) = self.locate(key, false) {
+            match pack.read(key, at, may_wait) {
+                Err(Error::Corrupt { what, path, offset }) => {
+                    tracing::error!(what, path, offset, "damaged record");
+                    self.bad.write().insert((pack.number, at.offset), what);
+                }
+                other => return other,
+            }
+        }
+        Err(self.missing(key))
+    }
+
+    /// Why nothing can be read under this key: damage, or nothing was ever there.
+    fn missing(&self, key: &Key) -> Error {
+        match self.locate(key, true) {
+            Some((pack, at)) => {
+                let known = self.bad.read().get(&(pack.number, at.offset)).copied();
+                let what = known.unwrap_or("record");
+                Error::Corrupt {
+                    what,
+                    path: pack.path.clone(),
+                    offset: at.offset.into(),
+                }
+            }
+            None => Error::ObjectMissing {
+                kind: key.0,
+                id: hex(&key.1),
+            },
+        }
+    }
+
+    /// The newest record with this key; damaged ones only with `bad_too`.
+    fn locate(&self, key: &Key, bad_too: bool) -> Option<(Arc<Pack>, Location)> {
+        let packs = self.packs.read();
+        let hits = packs.iter().rev().filter_map(|pack| {
+            let at = pack.records.read().find(key)?;
+            Some((pack, at))
+        });
+        let mut usable = hits.filter(|(pack, at)| bad_too || !self.is_bad(pack.number, at.offset));
+        usable.next().map(|(pack, at)| (pack.clone(), at))
+    }
+
+    fn is_bad(&self, number: u32, offset: u32) -> bool {
+        let bad = self.bad.read();
+        !bad.is_empty() && bad.contains_key(&(number, offset))
+    }
+
+    /// Appends a record unless there is one with its key by now.
+    pub fn append(&self, key: Key, codec: Codec, raw_len: usize, data: &[u8]) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.check_usable()?;
+        if self.contains(&key) {
+            return Ok(());
+        }
+        let record_len = (RECORD_HEADER_BYTES + data.len()) as u64;
+        let pack = self.pack_with_room(&mut writer, record_len)?;
+        let header = RecordHeader {
+            salt: pack.salt,
+            kind: key.0,
+            codec,
+            stored_len: data.len() as u32,
+            raw_len: raw_len as u32,
+            id: key.1,
+        };
+        let offset = pack
+            .segment
+            .append(&[&header.encode(), data])
+            .at(&pack.path)?;
+        let at = Location {
+            offset: offset as u32,
+            stored_len: data.len() as u32,
+        };
+        pack.records.write().tail.insert(key, at);
+        Ok(())
+    }
+
+    /// True once a sync failed.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.is_poisoned() {
+            Err(Error::Poisoned)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The pack to append to: the current one, or a new one where it is full.
+    fn pack_with_room(&self, writer: &mut Writer, record_len: u64) -> Result<Arc<Pack>> {
+        if let Some(pack) = &writer.current
+            && (pack.segment.len() + record_len <= self.pack_bytes_max
+                || pack.records.read().len() == 0)
+        {
+            return Ok(pack.clone());
+        }
+        let number = writer.next_number;
+        writer.next_number += 1;
+        let pack = Arc::new(create_pack(&*self.storage, number)?);
+        self.packs.write().push(pack.clone());
+        writer.current = Some(pack.clone());
+        Ok(pack)
+    }
+
+    /// Brings all records appended before the call to stable storage.
+    pub fn sync(&self) -> Result<()> {
+        self.check_usable()?;
+        if self.unsynced().is_empty() {
+            return Ok(());
+        }
+        let _alone = self.sync.lock();
+        self.check_usable()?;
+        for pack in self.unsynced() {
+            let len = pack.segment.len();
+            if let Err(source) = pack.segment.sync() {
+                self.poisoned.store(true, Ordering::Release);
+                return Err(Error::io(&pack.path, source));
+            }
+            pack.synced.store(len, Ordering::Release);
+        }
+        self.write_indexes(UNINDEXED_BYTES_MAX);
+        Ok(())
+    }
+
+    fn unsynced(&self) -> Vec<Arc<Pack>> {
+        let packs = self.packs.read();
+        let unsynced = packs
+            .iter()
+            .filter(|p| p.synced.load(Ordering::Acquire) < p.segment.len());
+        unsynced.cloned().collect()
+    }
+
+    /// Syncs and writes all indexes, so that the next open reads no pack.
+    pub fn close(&self) -> Result<()> {
+        self.sync()?;
+        let _alone = self.sync.lock();
+        self.write_indexes(0);
+        Ok(())
+    }
+
+    /// Writes the index of each full pack, and of the current one where more than `slack` bytes are
+    /// not covered. An index that cannot be written costs time at the next open, nothing else.
+    fn write_indexes(&self, slack: u64) {
+        let current = self.writer.lock().current.as_ref().map(|pack| pack.number);
+        let packs = self.packs.read().clone();
+        for pack in packs {
+            let synced = pack.synced.load(Ordering::Acquire);
+            let uncovered = synced.saturating_sub(pack.records.read().index.covered_bytes());
+            let due = if current == Some(pack.number) {
+                uncovered > slack
+            } else {
+                uncovered > 0
+            };
+            if due && let Err(error) = self.write_index(&pack, synced) {
+                tracing::warn!(%error, "index not written");
+            }
+        }
+    }
+
+    fn write_index(&self, pack: &Pack, synced: u64) -> Result<()> {
+        let is_synced = |at: &Location| record_end(at) <= synced;
+        let index = {
+            let records = pack.records.read();
+            let tail = records.tail.iter().map(|(key, at)| (*key, *at));
+            // The tail first: where a damaged record was stored anew, the later one counts.
+            let entries = tail
+                .filter(|(_, at)| is_synced(at))
+                .chain(records.index.entries());
+            let mut by_key = HashMap::new();
+            entries.for_each(|(key, at)| {
+                by_key.entry(key).or_insert(at);
+            });
+            let covered = Covered {
+                number: pack.number,
+                salt: pack.salt,
+                bytes: synced,
+            };
+            PackIndex::build(covered, by_key.into_iter().collect())
+        };
+        let path = index_path(pack.number);
+        self.storage.replace(&path, &index.encode()).at(&path)?;
+        let mut records = pack.records.write();
+        records.index = index;
+        records.tail.retain(|_, at| !is_synced(at));
+        Ok(())
+    }
+
+    /// Ids of one kind that begin with `prefix`, sorted.
+    pub fn with_prefix(&self, kind: Kind, prefix: HexPrefix) -> Vec<[u8; ID_BYTES]> {
+        let mut ids = Vec::new();
+        for pack in self.packs.read().iter() {
+            let records = pack.records.read();
+            ids.extend(records.index.with_prefix(kind, prefix));
+            let tail = records
+                .tail
+                .keys()
+                .filter(|(of, id)| *of == kind && prefix.matches(id));
+            ids.extend(tail.map(|(_, id)| *id));
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// The packs as they are now.
+    pub fn packs(&self) -> Vec<Arc<Pack>> {
+        self.packs.read().clone()
+    }
+}

@@ -1,0 +1,352 @@
+//! [`ObjectStore`]: put and get by content, durability on request.
+
+use std::sync::Arc;
+
+use crate::cache::Cache;
+use crate::codec;
+use crate::compress;
+use crate::error::{AtPath, Error, Result};
+use crate::id::{ChunkId, CommitId, HexPrefix, ID_BYTES, Kind, ManifestId, ObjectId};
+use crate::io::Storage;
+use crate::limits;
+use crate::object::Object;
+use crate::object::manifest::Node;
+use crate::pack::index::PackIndex;
+use crate::pack::open::read_header;
+use crate::pack::record::{Codec, PACK_HEADER_BYTES, bytes_max};
+use crate::pack::scan::{Found, Scanner};
+use crate::pack::set::PackSet;
+use crate::pack::{Pack, index_path};
+
+/// Newest version of the store as a whole.
+const STORE_VERSION: u32 = 1;
+
+const FORMAT_FILE: &str = "format";
+const FORMAT_NAME: &str = "agentvfs store ";
+
+/// Settings of a store; [`Default`] is what programs use, tests choose smaller packs.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Size at which a pack is closed and the next begun.
+    pub pack_bytes_max: u64,
+    /// Decoded chunks kept in memory.
+    pub chunk_cache_bytes: usize,
+    /// Decoded manifest nodes kept in memory.
+    pub manifest_cache_bytes: usize,
+    /// Read all packs at open in place of their indexes, and write the indexes anew.
+    pub rebuild_index: bool,
+}
+
+impl Default for StoreConfig {
+    fn default() -> StoreConfig {
+        StoreConfig {
+            pack_bytes_max: limits::PACK_BYTES_MAX,
+            chunk_cache_bytes: limits::CHUNK_CACHE_BYTES,
+            manifest_cache_bytes: limits::MANIFEST_CACHE_BYTES,
+            rebuild_index: false,
+        }
+    }
+}
+
+/// How much a store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Number of packs.
+    pub packs: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Objects in them.
+    pub objects: usize,
+}
+
+/// One damaged place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// File, relative to the store.
+    pub path: String,
+    /// First damaged byte.
+    pub offset: u64,
+    /// End of the damage.
+    pub end: u64,
+    /// What is wrong.
+    pub what: &'static str,
+    /// Kind and id of the object that is lost, where its header could be read.
+    pub object: Option<(Kind, String)>,
+}
+
+/// What a verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Whole records.
+    pub records: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Damaged places.
+    pub damage: Vec<Damage>,
+}
+
+/// The store of chunks and objects. All methods may be called from several threads.
+#[derive(Debug)]
+pub struct ObjectStore {
+    storage: Arc<dyn Storage>,
+    packs: PackSet,
+    chunks: Cache<ChunkId, Vec<u8>>,
+    nodes: Cache<ManifestId, Node>,
+}
+
+impl ObjectStore {
+    /// Opens the store in `storage`, or makes one. The caller holds its [`crate::lock::StoreLock`].
+    pub fn open(storage: Arc<dyn Storage>, cfg: StoreConfig) -> Result<ObjectStore> {
+        check_format(&*storage)?;
+        let packs = PackSet::open(storage.clone(), cfg.pack_bytes_max, cfg.rebuild_index)?;
+        Ok(ObjectStore {
+            storage,
+            packs,
+            chunks: Cache::new(cfg.chunk_cache_bytes),
+            nodes: Cache::new(cfg.manifest_cache_bytes),
+        })
+    }
+
+    /// Stores a chunk unless it is there already. Durable after the next [`ObjectStore::sync`].
+    pub fn put_chunk(&self, bytes: &[u8]) -> Result<ChunkId> {
+        let hash = *blake3::hash(bytes).as_bytes();
+        self.put(Kind::Chunk, hash, bytes)?;
+        Ok(ChunkId::from_bytes(hash))
+    }
+
+    /// The bytes of a chunk, verified.
+    pub fn get_chunk(&self, id: &ChunkId) -> Result<Arc<Vec<u8>>> {
+        if let Some(bytes) = self.chunks.get(id) {
+            return Ok(bytes);
+        }
+        let bytes = self.get(Kind::Chunk, id.as_bytes())?;
+        Ok(self.keep_chunk(*id, bytes))
+    }
+
+    /// As [`ObjectStore::get_chunk`], but `None` where the disk would have to be waited for.
+    pub fn try_get_chunk(&self, id: &ChunkId) -> Result<Option<Arc<Vec<u8>>>> {
+        if let Some(bytes) = self.chunks.get(id) {
+            return Ok(Some(bytes));
+        }
+        let bytes = self.packs.read(&(Kind::Chunk, *id.as_bytes()), false)?;
+        Ok(bytes.map(|bytes| self.keep_chunk(*id, bytes)))
+    }
+
+    fn keep_chunk(&self, id: ChunkId, bytes: Vec<u8>) -> Arc<Vec<u8>> {
+        let bytes = Arc::new(bytes);
+        self.chunks.put(id, bytes.clone(), bytes.len());
+        bytes
+    }
+
+    /// Stores an object unless it is there already. Durable after the next [`ObjectStore::sync`].
+    pub fn put_object<T: Object>(&self, object: &T) -> Result<T::Id> {
+        let bytes = codec::encode_object(T::KIND, T::VERSION, object);
+        let hash = *blake3::hash(&bytes).as_bytes();
+        let id = T::Id::from_bytes(hash);
+        object
+            .check()
+            .map_err(|what| bad_object(T::KIND, &id, what))?;
+        self.put(T::KIND, hash, &bytes)?;
+        Ok(id)
+    }
+
+    /// Reads an object back.
+    pub fn get_object<T: Object>(&self, id: &T::Id) -> Result<T> {
+        let bytes = self.get(T::KIND, id.as_bytes())?;
+        decode_checked(id, &bytes)
+    }
+
+    /// A manifest node, from memory where it was used lately; with `may_wait` false `None` where the
+    /// disk would have to be waited for.
+    pub(crate) fn manifest_node(
+        &self,
+        id: &ManifestId,
+        may_wait: bool,
+    ) -> Result<Option<Arc<Node>>> {
+        if let Some(node) = self.nodes.get(id) {
+            return Ok(Some(node));
+        }
+        let Some(bytes) = self
+            .packs
+            .read(&(Kind::Manifest, *id.as_bytes()), may_wait)?
+        else {
+            return Ok(None);
+        };
+        let node = Arc::new(Node::new(decode_checked(id, &bytes)?));
+        self.nodes.put(*id, node.clone(), node.memory_bytes());
+        Ok(Some(node))
+    }
+
+    /// True where an object of this kind with this hash is stored.
+    pub fn contains(&self, kind: Kind, hash: &[u8; ID_BYTES]) -> bool {
+        self.packs.contains(&(kind, *hash))
+    }
+
+    /// Brings everything put before the call to stable storage: it survives a power cut after `Ok`.
+    ///
+    /// After an error the store takes no more puts until it is opened again; reads go on.
+    pub fn sync(&self) -> Result<()> {
+        self.packs.sync()
+    }
+
+    /// True once a sync failed.
+    pub fn is_poisoned(&self) -> bool {
+        self.packs.is_poisoned()
+    }
+
+    /// Syncs and writes the indexes, so that the next open is fast. Without it nothing is lost.
+    pub fn close(&self) -> Result<()> {
+        self.packs.close()
+    }
+
+    /// Ids of stored commits that begin with these hex digits (at least four), sorted.
+    pub fn commits_with_prefix(&self, hex_prefix: &str) -> Vec<CommitId> {
+        let Ok(prefix) = HexPrefix::parse(hex_prefix) else {
+            return Vec::new();
+        };
+        let ids = self.packs.with_prefix(Kind::Commit, prefix);
+        ids.into_iter().map(CommitId::from_bytes).collect()
+    }
+
+    /// How much is stored.
+    pub fn stats(&self) -> StoreStats {
+        let packs = self.packs.packs();
+        StoreStats {
+            packs: packs.len(),
+            bytes: packs.iter().map(|pack| pack.segment.len()).sum(),
+            objects: packs.iter().map(|pack| pack.records.read().len()).sum(),
+        }
+    }
+
+    /// Reads every record of every pack and checks all checksums.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        for pack in self.packs.packs() {
+            verify_pack(&pack, &mut report)?;
+            self.verify_index(&pack, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    fn verify_index(&self, pack: &Pack, report: &mut VerifyReport) -> Result<()> {
+        let path = index_path(pack.number);
+        let Some(file) = self.storage.read(&path).at(&path)? else {
+            return Ok(());
+        };
+        let end = file.len() as u64;
+        report.bytes += end;
+        if PackIndex::decode(file, pack.number, pack.salt).is_none() {
+            report.damage.push(Damage {
+                path,
+                offset: 0,
+                end,
+                what: "index",
+                object: None,
+            });
+        }
+        Ok(())
+    }
+
+    fn put(&self, kind: Kind, hash: [u8; ID_BYTES], bytes: &[u8]) -> Result<()> {
+        let max = bytes_max(kind);
+        if bytes.len() > max {
+            return Err(Error::TooLarge {
+                kind,
+                len: bytes.len() as u64,
+                max: max as u64,
+            });
+        }
+        let key = (kind, hash);
+        if self.packs.is_poisoned() {
+            return Err(Error::Poisoned);
+        }
+        if self.packs.contains(&key) {
+            return Ok(());
+        }
+        match compress::compress(bytes) {
+            Some(stored) => self.packs.append(key, Codec::Zstd, bytes.len(), &stored),
+            None => self.packs.append(key, Codec::Raw, bytes.len(), bytes),
+        }
+    }
+
+    fn get(&self, kind: Kind, hash: &[u8; ID_BYTES]) -> Result<Vec<u8>> {
+        let bytes = self.packs.read(&(kind, *hash), true)?;
+        bytes.ok_or_else(|| Error::ObjectMissing {
+            kind,
+            id: crate::id::hex(hash),
+        })
+    }
+}
+
+fn bad_object<I: ObjectId>(kind: Kind, id: &I, what: &'static str) -> Error {
+    Error::BadObject {
+        kind,
+        id: id.to_string(),
+        what,
+    }
+}
+
+fn decode_checked<T: Object>(id: &T::Id, bytes: &[u8]) -> Result<T> {
+    let decoded = codec::decode_object::<T>(T::KIND, T::VERSION, bytes);
+    let object = decoded.map_err(|error| bad_object(T::KIND, id, error.0))?;
+    object
+        .check()
+        .map_err(|what| bad_object(T::KIND, id, what))?;
+    Ok(object)
+}
+
+/// Checks the file that says what this is, or writes it in a new store.
+fn check_format(storage: &dyn Storage) -> Result<()> {
+    let Some(bytes) = storage.read(FORMAT_FILE).at(FORMAT_FILE)? else {
+        let text = format!("{FORMAT_NAME}{STORE_VERSION}\n");
+        return storage
+            .replace(FORMAT_FILE, text.as_bytes())
+            .at(FORMAT_FILE);
+    };
+    let text = std::str::from_utf8(&bytes).ok();
+    let number = text.and_then(|text| text.strip_prefix(FORMAT_NAME)?.trim_end().parse().ok());
+    match number {
+        Some(STORE_VERSION) => Ok(()),
+        Some(found) if found > STORE_VERSION => Err(Error::NewerVersion {
+            found,
+            supported: STORE_VERSION,
+        }),
+        _ => Err(Error::Corrupt {
+            what: "format file",
+            path: FORMAT_FILE.into(),
+            offset: 0,
+        }),
+    }
+}
+
+fn verify_pack(pack: &Pack, report: &mut VerifyReport) -> Result<()> {
+    let damage = |offset, end, what, object| Damage {
+        path: pack.path.clone(),
+        offset,
+        end,
+        what,
+        object,
+    };
+    let start = PACK_HEADER_BYTES as u64;
+    if read_header(&*pack.segment, &pack.path)?.is_none() {
+        report.damage.push(damage(0, start, "pack header", None));
+    }
+    let mut scanner = Scanner::new(&*pack.segment, &pack.path, Some(pack.salt), start);
+    while let Some(found) = scanner.next()? {
+        let end = found.end();
+        match found {
+            Found::Record { .. } => report.records += 1,
+            Found::BadContent { key, at, what } => {
+                let object = Some((key.0, crate::id::hex(&key.1)));
+                report
+                    .damage
+                    .push(damage(at.offset.into(), end, what, object));
+            }
+            Found::Garbage { offset, end } => {
+                report.damage.push(damage(offset, end, "no record", None));
+            }
+        }
+    }
+    report.bytes += pack.segment.len();
+    Ok(())
+}
