@@ -236,9 +236,6 @@ pub struct RollbackArgs {
     /// The newest commit with this metadata
     #[arg(long, value_name = "KEY=VALUE")]
     pub meta: Option<String>,
-    /// Restore this path alone; may be given often
-    #[arg(long, value_name = "PATH")]
-    pub path: Vec<PathBuf>,
     /// Change nothing; list what would change, and who holds those files open
     #[arg(long)]
     pub dry_run: bool,
@@ -270,6 +267,9 @@ pub struct DiffArgs {
     /// Compare with the project's directory as it was at the start
     #[arg(long)]
     pub base: bool,
+    /// Compare only what lies at or below this path; may be given often
+    #[arg(long, value_name = "PATH")]
+    pub path: Vec<PathBuf>,
     /// Print A, M, D, R or T and the path (the default)
     #[arg(long)]
     pub name_status: bool,
@@ -380,7 +380,7 @@ mod tests {
             "agentvfs workspace checkpoint before-refactor",
             "agentvfs workspace checkpoint my-task before-refactor --meta a=b --meta c=d",
             "agentvfs workspace rollback",
-            "agentvfs workspace rollback --before 5m my-task --path a --path b",
+            "agentvfs workspace rollback --before 5m my-task --dry-run",
             "agentvfs workspace start my-task --allow-other=false --json",
             "agentvfs --root /x -w my-task workspace log --all -z",
             "agentvfs workspace diff a @~1 --branch main",

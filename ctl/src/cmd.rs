@@ -22,7 +22,8 @@ use crate::home::{Home, process_env};
 use crate::infer::{Surroundings, branch};
 use crate::launch::{connect_or_start, failed};
 use crate::output::{Bar, Facts};
-use crate::protocol::{Call, Info, ListAnswer, Nothing};
+use crate::patharg::{PathError, Places, inside};
+use crate::protocol::{Bytes, Call, Info, ListAnswer, Nothing};
 use serde::de::DeserializeOwned;
 use std::cell::OnceCell;
 use std::os::unix::ffi::OsStrExt;
@@ -185,6 +186,41 @@ fn text_variable(name: &str) -> Result<Option<String>, Failure> {
         None => Ok(None),
         Some(Ok(text)) => Ok(Some(text)),
         Some(Err(_)) => Err(Failure::usage(format!("${name} is not UTF-8"))),
+    }
+}
+
+/// The paths, relative to the workspace's root.
+/// Wrong usage where one leads out of the workspace or is its root.
+fn paths(given: &[PathBuf], workspace: &str, context: &mut Context) -> Result<Vec<Bytes>, Failure> {
+    if given.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(info) = context.info(workspace)? else {
+        // The daemon's own answer about a workspace that does not exist is the better one.
+        return Ok(given
+            .iter()
+            .map(|path| Bytes::from(path.as_path()))
+            .collect());
+    };
+    let cwd = context.surroundings().cwd.clone();
+    let places = Places {
+        mount: info.mount.path(),
+        base: info.base.path(),
+        cwd: cwd.as_deref(),
+    };
+    given
+        .iter()
+        .map(|path| inside(path, places).map(Bytes).map_err(bad_path))
+        .collect()
+}
+
+fn bad_path(error: PathError) -> Failure {
+    let failure = Failure::usage(error.to_string());
+    match error {
+        PathError::Root(_) => failure.hint("leave out --path to mean all of it"),
+        PathError::Outside(..) => {
+            failure.hint("paths count from the workspace's root, or from here in the mount")
+        }
     }
 }
 

@@ -17,7 +17,7 @@ mod record;
 mod server;
 
 use crate::exit::NO_DAEMON;
-use crate::home::Home;
+use crate::home::{Home, process_env};
 use crate::launch::Startup;
 use crate::protocol::Fault;
 use crate::sys;
@@ -110,16 +110,25 @@ fn open(home: &Home) -> Result<(Arc<Engine>, UnixListener), Fault> {
 
 fn open_engine(home: &Home) -> Result<Arc<Engine>, engine::Error> {
     let deadline = Instant::now() + LOCK_WAIT;
+    let config = EngineConfig {
+        root: home.root().to_owned(),
+        author: author(),
+    };
     loop {
-        match Engine::open(EngineConfig {
-            root: home.root().to_owned(),
-        }) {
+        match Engine::open(config.clone()) {
             Err(engine::Error::StoreLocked { .. }) if Instant::now() < deadline => {
                 std::thread::sleep(LOCK_PAUSE);
             }
             result => return result,
         }
     }
+}
+
+/// Who makes commits: the user whose daemon this is.
+fn author() -> String {
+    let name = ["USER", "LOGNAME"].into_iter().find_map(process_env);
+    let name = name.and_then(|name| name.into_string().ok());
+    name.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
 }
 
 /// Binds the socket. What lies at its path was left by a daemon that died: the store's lock is ours.
@@ -137,7 +146,7 @@ fn listen(home: &Home) -> io::Result<UnixListener> {
 fn serve(home: Home, engine: Arc<Engine>, listener: UnixListener) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), home = %home.root().display(), "ready");
     let gate = Arc::new(Gate::new());
-    let mounts = Arc::new(Mounts::new(engine, home.clone(), gate.clone()));
+    let mounts = Arc::new(Mounts::new(engine.clone(), home.clone(), gate.clone()));
     spawn_signal_thread(gate.clone());
     let daemon = Daemon {
         mounts: mounts.clone(),
@@ -148,6 +157,9 @@ fn serve(home: Home, engine: Arc<Engine>, listener: UnixListener) {
     // New clients start a new daemon, which waits for the store's lock.
     let _ = std::fs::remove_file(home.socket());
     lifecycle::finish(&gate, &mounts);
+    if let Err(error) = engine.shut_down() {
+        tracing::error!(%error, "the store cannot be closed in order; the next start checks it");
+    }
     tracing::info!("ended");
 }
 

@@ -429,10 +429,10 @@ impl Base {
     pub fn data_ranges(&self, file: &BaseFile) -> Result<Vec<std::ops::Range<u64>>> {
         let size = file.stamp.size;
         if file.alloc >= size {
-            return Ok(if size > 0 { vec![0..size] } else { Vec::new() });
+            return Ok(whole(size));
         }
         let Some(fd) = self.open_file(file)? else {
-            return Ok(vec![0..size]);
+            return Ok(whole(size));
         };
         let mut out = Vec::new();
         let mut at = 0;
@@ -451,6 +451,11 @@ impl Base {
         }
         Ok(out)
     }
+}
+
+/// All of a file as data.
+fn whole(size: u64) -> Vec<std::ops::Range<u64>> {
+    std::iter::once(0..size).filter(|r| !r.is_empty()).collect()
 }
 
 fn read_some(

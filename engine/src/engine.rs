@@ -113,7 +113,7 @@ impl Engine {
 
     /// All workspaces, by name.
     pub fn list(&self) -> Result<Vec<WorkspaceConfig>> {
-        let names = self.refs.list("workspaces/")?;
+        let names = self.refs.list("workspaces")?;
         names
             .iter()
             .map(|n| self.get(n.trim_start_matches("workspaces/")))

@@ -1,6 +1,6 @@
 //! `agentvfs workspace diff`.
 
-use super::Context;
+use super::{Context, paths};
 use crate::cli::DiffArgs;
 use crate::exit::Failure;
 use crate::output::{Rows, insert_bytes, print_json};
@@ -12,11 +12,13 @@ pub fn run(args: &DiffArgs, context: &mut Context) -> Result<u8, Failure> {
     let (word, refs) = word_and_refs(args, context)?;
     let workspace = context.workspace(word)?;
     let (from, to) = sides(args.base, refs);
+    let paths = paths(&args.path, &workspace, context)?;
     let call = Call::Diff(Diff {
         workspace: workspace.clone(),
         branch: context.branch()?,
         from,
         to,
+        paths,
     });
     let answer: DiffAnswer = context.ask(&format!("cannot compare in {workspace}"), &call)?;
     if context.json() {

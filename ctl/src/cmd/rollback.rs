@@ -5,13 +5,11 @@ use super::{Context, id_or_pending, key_value, split_two};
 use crate::cli::RollbackArgs;
 use crate::exit::Failure;
 use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
-use crate::patharg::{PathError, Places, inside};
-use crate::protocol::{Bytes, Call, Holder, Moment, PlanAnswer, Rollback, RollbackAnswer, Target};
+use crate::protocol::{Call, Holder, Moment, PlanAnswer, Rollback, RollbackAnswer, Target};
 use crate::quote::quoted;
 use crate::when::parse_before;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Goes back and prints the commit now shown; with `--dry-run` prints what would change.
@@ -22,7 +20,6 @@ pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
         workspace: workspace.clone(),
         branch: context.branch()?,
         target,
-        paths: paths(&args.path, &workspace, context)?,
     };
     let what = format!("cannot roll back {workspace}");
     let json = context.json();
@@ -74,40 +71,6 @@ fn moment(text: &str) -> Result<Moment, Failure> {
                 "durations are 90s, 5m, 2h, 1d; times are RFC 3339 such as 2026-11-21T15:04:05Z",
             )
         })
-}
-
-/// The paths, relative to the workspace's root.
-fn paths(given: &[PathBuf], workspace: &str, context: &mut Context) -> Result<Vec<Bytes>, Failure> {
-    if given.is_empty() {
-        return Ok(Vec::new());
-    }
-    let Some(info) = context.info(workspace)? else {
-        // The daemon's own answer about a workspace that does not exist is the better one.
-        return Ok(given
-            .iter()
-            .map(|path| Bytes::from(path.as_path()))
-            .collect());
-    };
-    let cwd = context.surroundings().cwd.clone();
-    let places = Places {
-        mount: info.mount.path(),
-        base: info.base.path(),
-        cwd: cwd.as_deref(),
-    };
-    given
-        .iter()
-        .map(|path| inside(path, places).map(Bytes).map_err(bad_path))
-        .collect()
-}
-
-fn bad_path(error: PathError) -> Failure {
-    let failure = Failure::usage(error.to_string());
-    match error {
-        PathError::Root(_) => failure.hint("leave out --path to go back with the whole tree"),
-        PathError::Outside(..) => {
-            failure.hint("paths count from the workspace's root, or from here in the mount")
-        }
-    }
 }
 
 /// Prints what a rollback, undo or redo shows now.
@@ -179,7 +142,6 @@ mod tests {
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             before: before.map(str::to_owned),
             meta: meta.map(str::to_owned),
-            path: Vec::new(),
             dry_run: false,
             nul: false,
         }

@@ -120,16 +120,14 @@ fn bare(paths: &[Bytes]) -> Vec<Vec<u8>> {
 
 fn rollback(mounts: &Mounts, ask: &Rollback) -> Result<RollbackAnswer, Fault> {
     let to = target(&ask.target);
-    let back = on(mounts, &ask.workspace, |w| {
-        w.rollback(&ask.branch, &to, &bare(&ask.paths))
-    })?;
+    let back = on(mounts, &ask.workspace, |w| w.rollback(&ask.branch, &to))?;
     Ok(of_rollback(&back))
 }
 
 fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     let to = target(&ask.target);
     let changes = on(mounts, &ask.workspace, |w| {
-        w.rollback_plan(&ask.branch, &to, &bare(&ask.paths))
+        w.rollback_plan(&ask.branch, &to)
     })?;
     let changes = changes.into_iter().map(of_change).collect::<Vec<_>>();
     let place = mounts.mounted_at(&ask.workspace);
@@ -164,7 +162,7 @@ fn of_entry(entry: engine::LogEntry) -> LogRow {
         automatic: entry.automatic,
         head: entry.is_head,
         parents: entry.parents.iter().map(ToString::to_string).collect(),
-        kind: entry.kind,
+        kind: entry.kind.to_owned(),
     }
 }
 
@@ -179,7 +177,7 @@ fn side(side: &Side) -> DiffSide {
 fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
     let (from, to) = (side(&ask.from), side(&ask.to));
     let changes = on(mounts, &ask.workspace, |w| {
-        w.diff(&ask.branch, from, to, &[])
+        w.diff(&ask.branch, &from, &to, &bare(&ask.paths))
     })?;
     Ok(DiffAnswer {
         changes: changes.into_iter().map(of_change).collect(),
@@ -188,10 +186,9 @@ fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
 
 /// A ref names something where it can be compared with itself.
 fn has_ref(mounts: &Mounts, ask: &HasRef) -> Result<HasRefAnswer, Fault> {
-    let itself = || DiffSide::Ref(ask.name.clone());
-    let compared = mounts
-        .workspace(&ask.workspace)?
-        .diff(&ask.branch, itself(), itself(), &[]);
+    let itself = DiffSide::Ref(ask.name.clone());
+    let workspace = mounts.workspace(&ask.workspace)?;
+    let compared = workspace.diff(&ask.branch, &itself, &itself, &[]);
     Ok(HasRefAnswer {
         exists: compared.is_ok(),
     })

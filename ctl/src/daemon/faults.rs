@@ -44,7 +44,6 @@ fn kind(error: &Error) -> &'static str {
         Error::Closing => "stopping",
         error if is_no_space(error) => "no-space",
         Error::Damaged { .. } => "damaged",
-        Error::BaseGone { .. } => "base-gone",
         Error::Io { .. } => "io",
         _ => "failed",
     }
@@ -81,10 +80,10 @@ fn hint(error: &Error, name: &str) -> String {
             "make room on the disk that holds the agentvfs home, then try again".to_owned()
         }
         Error::Damaged { .. } => "keep a copy of the agentvfs home before anything else".to_owned(),
-        Error::BaseGone { .. } => {
-            "restore the file in the project's directory, then try again".to_owned()
+        _ if name.is_empty() => "daemon.log in the agentvfs home tells more".to_owned(),
+        _ => {
+            format!("agentvfs workspace status {name}; daemon.log in the agentvfs home tells more")
         }
-        _ => format!("agentvfs workspace status {name} tells more, and daemon.log in the agentvfs home"),
     }
 }
 

@@ -16,7 +16,7 @@ use super::record::{Record, Records};
 use super::{faults, mountpoint};
 use crate::home::Home;
 use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Start, StartAnswer, State};
-use engine::{Engine, Workspace, WorkspaceConfig};
+use engine::{CloseMode, Engine, Workspace, WorkspaceConfig};
 use parking_lot::Mutex;
 use running::Running;
 use std::collections::HashMap;
@@ -108,7 +108,7 @@ impl Mounts {
         match works {
             Some(true) => State::Started,
             Some(false) => State::Stopped,
-            None if config.mounted => State::Stale,
+            None if config.running.is_some() => State::Stale,
             None if self.records.was_started(&config.name) => State::Stopped,
             None => State::Initialized,
         }
@@ -290,7 +290,7 @@ impl Mounts {
             return Ok(workspace);
         }
         let config = self.config(name)?;
-        if !config.mounted {
+        if config.running.is_none() {
             return Err(faults::not_running(name));
         }
         self.bring_back(&config, &slot)
@@ -375,7 +375,7 @@ impl Mounts {
 
     /// After a failed start: stopped again, or as stale as it was.
     fn note_failure(&self, config: &WorkspaceConfig) {
-        let undone = if config.mounted {
+        let undone = if config.running.is_some() {
             Ok(())
         } else {
             self.note(config, None)
@@ -396,7 +396,12 @@ impl Mounts {
             .open_workspace(name)
             .map_err(|e| faults::of_engine(&e, name))?;
         let gate = self.gate.clone();
-        Running::mount(workspace, record, move || gate.wake())
-            .map_err(|e| faults::of_mount(&e, name))
+        let mounted = Running::mount(workspace, record, move || gate.wake());
+        mounted.map_err(|error| {
+            if let Err(fault) = self.close_engine(name, CloseMode::NoCheckpoint, &|_, _| {}) {
+                tracing::error!(workspace = name, "cannot close it again: {}", fault.message);
+            }
+            faults::of_mount(&error, name)
+        })
     }
 }

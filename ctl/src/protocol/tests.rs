@@ -9,20 +9,23 @@ fn refused(line: &[u8]) -> (RequestId, i32) {
 
 #[test]
 fn request_survives_the_wire() {
-    let call = Call::Rollback(Rollback {
+    let rollback = Call::Rollback(Rollback {
         workspace: "w".into(),
         branch: "main".into(),
         target: Target::Before(Moment { sec: -5, nsec: 7 }),
+    });
+    let diff = Call::Diff(Diff {
+        workspace: "w".into(),
+        branch: "main".into(),
+        from: Side::Base,
+        to: Side::Ref("x".into()),
         paths: vec![Bytes(b"a".to_vec()), Bytes(b"\xff".to_vec())],
     });
-    let request = parse_request(&encode_request(7, &call)).unwrap();
-    assert_eq!(
-        request,
-        Request {
-            id: RequestId::Number(7),
-            call
-        }
-    );
+    for call in [rollback, diff] {
+        let request = parse_request(&encode_request(7, &call)).unwrap();
+        let id = RequestId::Number(7);
+        assert_eq!(request, Request { id, call });
+    }
 }
 
 #[test]

@@ -293,9 +293,6 @@ wire! {
         pub branch: String,
         /// What to go back to.
         pub target: Target,
-        /// Only these paths, relative to the workspace's root; empty: the whole tree.
-        #[serde(default)]
-        pub paths: Vec<Bytes>,
     }
 
     /// Answer of `workspace.rollback`, `workspace.undo` and `workspace.redo`.
@@ -396,6 +393,9 @@ wire! {
         pub from: Side,
         /// What to compare it with.
         pub to: Side,
+        /// Only what lies at or below these paths, relative to the workspace's root; empty: all.
+        #[serde(default)]
+        pub paths: Vec<Bytes>,
     }
 
     /// Answer of `workspace.diff`.

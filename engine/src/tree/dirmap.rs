@@ -28,6 +28,9 @@ pub struct Entry {
     pub kind: Kind,
 }
 
+/// Takes a name with its entries on both sides of a comparison.
+pub type EachChange<'a> = dyn FnMut(&[u8], Option<Entry>, Option<Entry>) + 'a;
+
 /// One entry with its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Named<'a> {
@@ -356,7 +359,7 @@ impl DirMap {
     }
 
     /// Calls `each` for every name whose entry differs, with both entries. Skips shared nodes.
-    pub fn diff(a: &DirMap, b: &DirMap, each: &mut dyn FnMut(&[u8], Option<Entry>, Option<Entry>)) {
+    pub fn diff(a: &DirMap, b: &DirMap, each: &mut EachChange<'_>) {
         diff_nodes(a.root.as_ref(), b.root.as_ref(), each);
     }
 }
@@ -382,11 +385,7 @@ fn scan_node(node: &Node, from: u64, level: u32, each: &mut dyn FnMut(&Named<'_>
     }
 }
 
-fn diff_nodes(
-    a: Option<&Arc<Node>>,
-    b: Option<&Arc<Node>>,
-    each: &mut dyn FnMut(&[u8], Option<Entry>, Option<Entry>),
-) {
+fn diff_nodes(a: Option<&Arc<Node>>, b: Option<&Arc<Node>>, each: &mut EachChange<'_>) {
     match (a, b) {
         (Some(x), Some(y)) if Arc::ptr_eq(x, y) => return,
         (Some(x), Some(y)) => {
@@ -409,11 +408,7 @@ fn diff_nodes(
     diff_sorted(&x, &y, each);
 }
 
-fn diff_sorted(
-    x: &[Named<'_>],
-    y: &[Named<'_>],
-    each: &mut dyn FnMut(&[u8], Option<Entry>, Option<Entry>),
-) {
+fn diff_sorted(x: &[Named<'_>], y: &[Named<'_>], each: &mut EachChange<'_>) {
     let (mut i, mut j) = (0, 0);
     while i < x.len() || j < y.len() {
         let which = match (x.get(i), y.get(j)) {
@@ -449,7 +444,11 @@ mod tests {
     fn entry(n: u64) -> Entry {
         Entry {
             nid: Nid(n),
-            kind: if n % 5 == 0 { Kind::Dir } else { Kind::File },
+            kind: if n.is_multiple_of(5) {
+                Kind::Dir
+            } else {
+                Kind::File
+            },
         }
     }
 

@@ -170,11 +170,11 @@ impl<T> Radix<T> {
     /// Calls `each` for every entry in ascending order of keys.
     pub fn for_each(&self, each: &mut dyn FnMut(u64, &Arc<T>)) {
         if let Some(root) = &self.root {
-            Self::walk(root, self.levels - 1, 0, each);
+            Self::walk(root, 0, each);
         }
     }
 
-    fn walk(node: &Node<T>, level: u32, prefix: u64, each: &mut dyn FnMut(u64, &Arc<T>)) {
+    fn walk(node: &Node<T>, prefix: u64, each: &mut dyn FnMut(u64, &Arc<T>)) {
         match node {
             Node::Leaf(values) => {
                 for (i, v) in values.iter().enumerate() {
@@ -186,7 +186,7 @@ impl<T> Radix<T> {
             Node::Inner(children) => {
                 for (i, c) in children.iter().enumerate() {
                     if let Some(c) = c {
-                        Self::walk(c, level - 1, (prefix << BITS) | i as u64, each);
+                        Self::walk(c, (prefix << BITS) | i as u64, each);
                     }
                 }
             }
@@ -363,7 +363,7 @@ mod tests {
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
             let key = (x >> 33) % [10, 300, 70_000, u64::MAX][(i % 4) as usize];
-            if x % 3 == 0 {
+            if x.is_multiple_of(3) {
                 assert_eq!(r.remove(key).map(|v| *v), model.remove(&key));
             } else {
                 assert_eq!(r.insert(key, Arc::new(i)).map(|v| *v), model.insert(key, i));

@@ -2,7 +2,7 @@
 
 use crate::daemon::record::Record;
 use crate::protocol::{Import, Latency, MountChoice};
-use engine::{CloseMode, ImportState, Workspace};
+use engine::{ImportState, Workspace};
 use fuse_front::{MountError, MountOptions, Mounted};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,31 +20,21 @@ pub struct Running {
 }
 
 impl Running {
-    /// Mounts `workspace` as `record` says; `ended` is called when the mount has ended. Where that
-    /// fails the workspace is closed again.
+    /// Mounts `workspace` as `record` says; `ended` is called when the mount has ended.
     pub fn mount(
         workspace: Arc<Workspace>,
         record: &Record,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Running, MountError> {
         let options = options(record.place(), workspace.name(), &record.options);
-        match fuse_front::mount(workspace.clone(), options) {
-            Ok(mounted) => {
-                mounted.on_unmounted(ended);
-                Ok(Running {
-                    workspace,
-                    mounted: Some(mounted),
-                    place: record.place().to_owned(),
-                    gone: false,
-                })
-            }
-            Err(error) => {
-                if let Err(error) = workspace.close(CloseMode::NoCheckpoint, &|_, _| {}) {
-                    tracing::error!(%error, workspace = workspace.name(), "cannot close it again");
-                }
-                Err(error)
-            }
-        }
+        let mounted = fuse_front::mount(workspace.clone(), options)?;
+        mounted.on_unmounted(ended);
+        Ok(Running {
+            workspace,
+            mounted: Some(mounted),
+            place: record.place().to_owned(),
+            gone: false,
+        })
     }
 
     /// False once somebody else has taken the mount away.

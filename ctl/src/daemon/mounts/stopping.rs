@@ -3,10 +3,10 @@
 use super::{Mounts, Slot};
 use crate::daemon::{faults, mountpoint};
 use crate::protocol::{Bytes, Fault, Named, Stop, StopAnswer};
-use engine::{CloseMode, Workspace, WorkspaceConfig};
+use engine::{CloseMode, Closed, WorkspaceConfig};
 use fuse_front::{Holder, MountError, Mounted};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// How long a forced stop flushes dirty pages.
@@ -24,19 +24,17 @@ impl Mounts {
         let _lifecycle = slot.lifecycle.lock();
         self.reap(name, &slot);
         let mount = self.get(name)?.mount;
-        let workspace = match slot.live() {
-            Some(workspace) => {
-                self.unmount(name, &slot, ask.force)?;
-                workspace
-            }
-            None => self.open_stale(&config)?,
-        };
+        if slot.live().is_some() {
+            self.unmount(name, &slot, ask.force)?;
+        } else {
+            self.open_stale(&config)?;
+        }
         let mode = if ask.checkpoint {
             CloseMode::Checkpoint
         } else {
             CloseMode::NoCheckpoint
         };
-        let commit = self.close(&config, &slot, &workspace, mode, progress)?;
+        let commit = self.close(&config, &slot, mode, progress)?;
         Ok(StopAnswer {
             name: name.clone(),
             mount,
@@ -44,9 +42,9 @@ impl Mounts {
         })
     }
 
-    /// A workspace whose daemon died, opened without a mount, to be closed in good order.
-    fn open_stale(&self, config: &WorkspaceConfig) -> Result<Arc<Workspace>, Fault> {
-        if !self.config(&config.name)?.mounted {
+    /// Opens a workspace whose daemon died without mounting it, so that it can be closed in order.
+    fn open_stale(&self, config: &WorkspaceConfig) -> Result<(), Fault> {
+        if self.config(&config.name)?.running.is_none() {
             return Err(faults::not_running(&config.name));
         }
         if let Some(record) = self.records.running(&config.name) {
@@ -54,6 +52,7 @@ impl Mounts {
         }
         self.engine
             .open_workspace(&config.name)
+            .map(drop)
             .map_err(|e| faults::of_engine(&e, &config.name))
     }
 
@@ -86,13 +85,10 @@ impl Mounts {
         &self,
         config: &WorkspaceConfig,
         slot: &Slot,
-        workspace: &Workspace,
         mode: CloseMode,
         progress: Progress<'_>,
     ) -> Result<Option<String>, Fault> {
-        let closed = workspace
-            .close(mode, progress)
-            .map_err(|e| faults::of_engine(&e, &config.name));
+        let closed = self.close_engine(&config.name, mode, progress);
         let noted = closed.and_then(|closed| self.note_stopped(config).map(|()| closed));
         // Ending a mount may take a while; nobody who asks for the state waits for that.
         let ended = slot.running.lock().take();
@@ -100,6 +96,18 @@ impl Mounts {
         let closed = noted?;
         tracing::info!(workspace = config.name, "stopped");
         Ok(closed.commit.map(|id| id.to_string()))
+    }
+
+    /// Closes what the engine has open, which nothing has mounted any more.
+    pub(super) fn close_engine(
+        &self,
+        name: &str,
+        mode: CloseMode,
+        progress: Progress<'_>,
+    ) -> Result<Closed, Fault> {
+        self.engine
+            .close_workspace(name, mode, progress)
+            .map_err(|e| faults::of_engine(&e, name))
     }
 
     fn note_stopped(&self, config: &WorkspaceConfig) -> Result<(), Fault> {
@@ -152,25 +160,33 @@ impl Mounts {
     /// One that was unmounted is stopped then. One whose connection was cut is stale: its mount is
     /// still there and answers nothing, and the next command brings it back.
     pub(super) fn reap(&self, name: &str, slot: &Slot) {
-        let Some((workspace, place)) = lost(slot) else {
+        let Some(place) = lost(slot) else {
             return;
         };
         tracing::warn!(workspace = name, "somebody else has taken the mount away");
         let cut = fuse_front::is_dead_mount(&place);
         let closed = if cut {
-            close_cut(slot, &workspace)
+            self.close_cut(name, slot)
         } else {
-            self.close_lost(name, slot, &workspace)
+            self.close_lost(name, slot)
         };
         if let Err(fault) = closed {
             tracing::error!(workspace = name, "cannot close it: {}", fault.message);
         }
     }
 
-    fn close_lost(&self, name: &str, slot: &Slot, workspace: &Workspace) -> Result<(), Fault> {
+    fn close_lost(&self, name: &str, slot: &Slot) -> Result<(), Fault> {
         let config = self.config(name)?;
-        self.close(&config, slot, workspace, CloseMode::Checkpoint, &|_, _| {})
+        self.close(&config, slot, CloseMode::Checkpoint, &|_, _| {})
             .map(drop)
+    }
+
+    /// Closes a workspace whose connection was cut, leaving it marked as running.
+    fn close_cut(&self, name: &str, slot: &Slot) -> Result<(), Fault> {
+        let closed = self.close_engine(name, CloseMode::NoCheckpoint, &|_, _| {});
+        let ended = slot.running.lock().take();
+        drop(ended);
+        closed.map(drop)
     }
 
     /// Stops everything, because the daemon ends; whoever still uses a mount loses it.
@@ -196,21 +212,13 @@ impl Mounts {
     }
 }
 
-/// A workspace whose mount is gone, marked so that nobody begins anything with it.
-fn lost(slot: &Slot) -> Option<(Arc<Workspace>, PathBuf)> {
+/// Where the workspace was mounted, if its mount is gone; it is marked then, so that nobody begins
+/// anything with it.
+fn lost(slot: &Slot) -> Option<PathBuf> {
     let mut running = slot.running.lock();
     let running = running.as_mut().filter(|running| !running.works())?;
     running.gone = true;
-    Some((running.workspace.clone(), running.place.clone()))
-}
-
-/// Closes a workspace whose connection was cut, leaving it marked as running.
-fn close_cut(slot: &Slot, workspace: &Workspace) -> Result<(), Fault> {
-    let closed = workspace.close(CloseMode::NoCheckpoint, &|_, _| {});
-    *slot.running.lock() = None;
-    closed
-        .map(drop)
-        .map_err(|e| faults::of_engine(&e, workspace.name()))
+    Some(running.place.clone())
 }
 
 /// A failure, with the mount where it still works.

@@ -1,0 +1,437 @@
+//! Seeds: well-formed inputs of every kind, from which the fuzzer starts.
+//!
+//! They stand in `corpus/` under names that begin with `seed-`; a test keeps the files and these
+//! values the same, and writes the files where `FUZZ_WRITE_SEEDS` is set.
+
+use crate::{index, seal};
+use ctl::protocol::{
+    Call, Diff, METHODS, Moment, Nothing, Rollback, Side, Target, encode_request,
+};
+use engine::journal::{Journal, JournalConfig, PayloadRef};
+use engine::record::{
+    Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Record,
+    SrcRecord, StateInfo, SwitchKind, TreePatch, encode,
+};
+use engine::tree::Tree;
+use engine::tree::patch::BaseDirs;
+use engine::{Nid, Stamp, Time, mode};
+use objstore::codec::encode_object;
+use objstore::crash_storage::CrashStorage;
+use objstore::io::Storage;
+use objstore::object::manifest::{Child, Manifest, Part};
+use objstore::object::tree::{TreeChild, TreeNode};
+use objstore::{
+    Body, ChunkId, Commit, CommitId, CommitKind, FileContent, ManifestId, Meta, Object, TreeEntry,
+    TreeId,
+};
+use std::sync::Arc;
+
+/// (check, name, bytes).
+pub type Seed = (&'static str, String, Vec<u8>);
+
+/// All seeds.
+pub fn all() -> Vec<Seed> {
+    let groups = [
+        ("acl", acls()),
+        ("index", indexes()),
+        ("journal", journals()),
+        ("object", objects()),
+        ("pack", packs()),
+        ("record", records()),
+        ("reference", vec![b"a value".to_vec(), vec![]]),
+        ("request", requests()),
+        ("state", vec![state()]),
+    ];
+    let named = |(check, seeds): (&'static str, Vec<Vec<u8>>)| {
+        let seeds = seeds.into_iter().enumerate();
+        seeds.map(move |(i, bytes)| (check, format!("seed-{i:02}"), bytes))
+    };
+    groups.into_iter().flat_map(named).collect()
+}
+
+fn acls() -> Vec<Vec<u8>> {
+    let list = |tags: &[u16]| {
+        let mut b = 2u32.to_le_bytes().to_vec();
+        for tag in tags {
+            b.extend_from_slice(&tag.to_le_bytes());
+            b.extend_from_slice(&[7, 0, 0xe8, 3, 0, 0]);
+        }
+        b
+    };
+    vec![list(&[]), list(&[1, 4, 32]), list(&[1, 2, 4, 16, 32])]
+}
+
+fn chunk(byte: u8) -> FileContent {
+    FileContent::Chunk {
+        id: ChunkId::from_bytes([byte; 32]),
+        len: 3,
+    }
+}
+
+fn manifests() -> [Manifest; 2] {
+    let data = Part::Data {
+        len: 16384,
+        id: ChunkId::from_bytes([3; 32]),
+    };
+    let child = Child {
+        len: 20480,
+        id: ManifestId::from_bytes([4; 32]),
+    };
+    [
+        Manifest::Leaf(vec![data, Part::Hole { len: 4096 }]),
+        Manifest::Inner {
+            level: 1,
+            children: vec![child],
+        },
+    ]
+}
+
+fn tree_nodes() -> [TreeNode; 2] {
+    let entry = TreeEntry {
+        name: b"a".to_vec(),
+        meta: Meta {
+            mode: mode::REG | 0o644,
+            xattrs: vec![(b"user.a".to_vec(), b"1".to_vec())],
+            ..Meta::default()
+        },
+        body: Body::File(chunk(1)),
+    };
+    let child = TreeChild {
+        slot: 15,
+        count: 65,
+        id: TreeId::from_bytes([2; 32]),
+    };
+    [TreeNode::Leaf(vec![entry]), TreeNode::Inner(vec![child])]
+}
+
+fn commit() -> Commit {
+    Commit {
+        root_meta: Meta::default(),
+        root: Some(TreeId::from_bytes([5; 32])),
+        parents: vec![CommitId::from_bytes([6; 32])],
+        time_sec: 1_700_000_000,
+        time_nsec: 9,
+        author: "me".into(),
+        message: "first".into(),
+        meta: vec![("k".into(), "v".into())],
+        kind: CommitKind::Asked,
+    }
+}
+
+fn objects() -> Vec<Vec<u8>> {
+    fn bytes<T: Object>(object: &T) -> Vec<u8> {
+        encode_object(T::KIND, T::VERSION, object)
+    }
+    let manifests = manifests();
+    let nodes = tree_nodes();
+    let all = manifests.iter().map(bytes).chain(nodes.iter().map(bytes));
+    all.chain([bytes(&commit())]).collect()
+}
+
+fn packs() -> Vec<Vec<u8>> {
+    let one = index::pack();
+    let mut broken = one.clone();
+    broken.extend_from_slice(b"no record");
+    broken.extend_from_slice(&one[24..]);
+    vec![one, broken]
+}
+
+/// An index of [`index::pack`], without its checksum.
+fn indexes() -> Vec<Vec<u8>> {
+    let pack = index::pack();
+    let mut b = b"avfspidx\x01\0\0\0\x01\0\0\0".to_vec();
+    b.extend_from_slice(&(pack.len() as u64).to_le_bytes());
+    b.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    b.extend_from_slice(&pack[24 + 20..24 + 52]);
+    b.extend_from_slice(&24u32.to_le_bytes());
+    b.extend_from_slice(&pack[24 + 12..24 + 16]);
+    vec![b]
+}
+
+/// A segment with two records, made by the journal itself.
+fn journals() -> Vec<Vec<u8>> {
+    let disk: Arc<dyn Storage> = Arc::new(CrashStorage::without_log());
+    let made = Journal::create(disk.clone(), "j", JournalConfig::default()).and_then(|journal| {
+        journal.append(&encode(&record(write())), &[7; 5000])?;
+        journal.append(b"meta", &[])
+    });
+    let segment = disk.read("j/00000001.seg").ok().flatten();
+    let Some(segment) = segment.filter(|_| made.is_ok()) else {
+        return Vec::new();
+    };
+    let marked = |synced: u8| [&[synced][..], &seal::segment(&segment)].concat();
+    vec![marked(0), marked(2), marked(9)]
+}
+
+const NOW: Time = Time { sec: 5, nsec: 6 };
+
+fn record(m: Mutation) -> Record {
+    Record::Mutation(m)
+}
+
+fn write() -> Mutation {
+    Mutation::Write {
+        nid: 2,
+        offset: 3,
+        perm: None,
+        now: NOW,
+    }
+}
+
+fn mutations() -> Vec<Mutation> {
+    let name = b"name".to_vec();
+    vec![
+        create(1, 9),
+        Mutation::Link {
+            nid: 2,
+            parent: 1,
+            name: name.clone(),
+            group: 7,
+            now: NOW,
+        },
+        Mutation::Unlink {
+            parent: 1,
+            name: b"f".to_vec(),
+            now: NOW,
+        },
+        Mutation::Rename {
+            parent: 1,
+            name: b"f".to_vec(),
+            new_parent: 1,
+            new_name: name,
+            exchange: false,
+            now: NOW,
+        },
+        set_attr(),
+        write(),
+        Mutation::Allocate {
+            nid: 2,
+            offset: 0,
+            len: 4096,
+            how: Allocation::Zero,
+            size: 4096,
+            perm: Some(0o600),
+            now: NOW,
+        },
+        Mutation::Copy {
+            src: 2,
+            src_offset: 0,
+            dst: 2,
+            dst_offset: 8192,
+            len: 3,
+            perm: None,
+            now: NOW,
+        },
+    ]
+}
+
+fn create(parent: u64, nid: u64) -> Mutation {
+    Mutation::Create {
+        parent,
+        name: b"new".to_vec(),
+        nid,
+        ino: 1 << 39,
+        mode: mode::REG | 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        target: vec![],
+        xattrs: vec![(b"user.a".to_vec(), b"1".to_vec())],
+        now: NOW,
+    }
+}
+
+fn set_attr() -> Mutation {
+    Mutation::SetAttr {
+        nid: 2,
+        perm: Some(0o600),
+        uid: Some(1),
+        gid: None,
+        size: Some(1),
+        atime: None,
+        mtime: Some(NOW),
+        ctime: NOW,
+        xattrs: vec![(b"user.a".to_vec(), None)],
+    }
+}
+
+fn info() -> StateInfo {
+    StateInfo {
+        number: 2,
+        kind: OpKind::Checkpoint,
+        asked: false,
+        time: NOW,
+        author: "me".into(),
+        message: "m".into(),
+        meta: vec![("k".into(), "v".into())],
+        parents: vec![1],
+        id: None,
+    }
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        dev: 1,
+        ino: 2,
+        size: 3,
+        mtime: NOW,
+        ctime: NOW,
+    }
+}
+
+fn counters() -> Counters {
+    Counters {
+        nid: 3,
+        ino: 1 << 39,
+        state: 3,
+    }
+}
+
+fn events() -> Vec<Event> {
+    vec![
+        Event::Freeze {
+            info: info(),
+            head: true,
+            label: Some("l".into()),
+        },
+        Event::Label {
+            label: "l".into(),
+            state: 1,
+        },
+        Event::Switch {
+            kind: SwitchKind::Undo,
+            replaced: 2,
+            target: 1,
+            head: 1,
+            counters: counters(),
+        },
+        Event::Fenced {
+            state: 2,
+            nid: 2,
+            offset: 4096,
+            now: NOW,
+        },
+        Event::LoadDir {
+            dir: 1,
+            entries: vec![],
+            unreadable: true,
+            more: false,
+        },
+        Event::SwitchPart,
+        Event::TakeAnew {
+            nid: 2,
+            old: stamp(),
+            content: Some(chunk(8)),
+            size: 3,
+            alloc: 4096,
+            mtime: NOW,
+            ctime: NOW,
+        },
+        Event::Named {
+            state: 2,
+            id: CommitId::from_bytes([7; 32]),
+        },
+    ]
+}
+
+fn records() -> Vec<Vec<u8>> {
+    let mutations = mutations().into_iter().map(Record::Mutation);
+    let events = events().into_iter().map(Record::Event);
+    let records = mutations.chain(events).map(|r| encode(&r));
+    records.chain([encode(&patch())]).collect()
+}
+
+fn inode(mode: u32, parent: u64, content: ContentRecord) -> InodeRecord {
+    InodeRecord {
+        mode,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        rdev: 0,
+        ino: 5,
+        size: 9000,
+        atime: NOW,
+        mtime: NOW,
+        ctime: NOW,
+        parent,
+        hash: objstore::name_hash(b"f"),
+        links: None,
+        xattrs: vec![],
+        content,
+    }
+}
+
+/// A root with the file `f`, number 2, that has an extent of every kind.
+fn patch() -> TreePatch {
+    let body = BodyRecord::Stored(chunk(1));
+    let base = BodyRecord::Base(b"dir".to_vec(), b"f".to_vec(), stamp(), 4096);
+    let extents = vec![
+        (0, 5, SrcRecord::Journal(1, 96, 5, 0)),
+        (4096, 4096, SrcRecord::Hole),
+        (8192, 4, SrcRecord::Zero),
+        (8196, 4, SrcRecord::Shared(base, 7)),
+    ];
+    let file = ContentRecord::File(body, 9000, 9000, extents);
+    let names = vec![(b"f".to_vec(), 2, mode::REG)];
+    let root = ContentRecord::Dir(names, None, false);
+    let lazy = ContentRecord::LazyDir(b"a/b".to_vec());
+    TreePatch {
+        inodes: vec![
+            (1, Some(inode(mode::DIR | 0o755, 1, root))),
+            (2, Some(inode(mode::REG | 0o644, 1, file))),
+            (3, Some(inode(mode::DIR | 0o755, 1, lazy))),
+            (4, None),
+        ],
+    }
+}
+
+/// The tree that mutations are tried on: a root, a file `f` with the number 2.
+pub(crate) fn tree() -> Tree {
+    let mut tree = Tree::default();
+    let made = patch().apply(&mut tree, &mut BaseDirs::default());
+    assert!(made.is_ok(), "the seed of a tree is refused");
+    tree.remove(Nid(3));
+    tree
+}
+
+/// The body of a state file: what is before the tree, the tree, what is after it.
+fn state() -> Vec<u8> {
+    let history = (
+        vec![info()],
+        vec![("l".to_owned(), 2u64)],
+        2u64,
+        vec![(1u64, 1u64)],
+        Vec::<(u64, u64)>::new(),
+    );
+    let root = Some(Some(TreeId::from_bytes([9; 32])));
+    let lists = (vec![b"changed".to_vec()], Vec::<Vec<u8>>::new());
+    encode(&(7u64, counters(), history, patch(), root, lists))
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    let (workspace, branch) = ("w".to_owned(), "main".to_owned());
+    let rollback = Call::Rollback(Rollback {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        target: Target::Before(Moment { sec: -5, nsec: 7 }),
+    });
+    let diff = Call::Diff(Diff {
+        workspace,
+        branch,
+        from: Side::Base,
+        to: Side::Ref("@~1".into()),
+        paths: vec![ctl::protocol::Bytes(b"\xff".to_vec())],
+    });
+    let calls = [Call::List(Nothing {}), rollback, diff];
+    let lines = calls.iter().map(|call| encode_request(7, call));
+    let bare = METHODS.iter().map(|method| bare(method));
+    lines.chain(bare).collect()
+}
+
+/// A request with nothing but what most methods need.
+fn bare(method: &str) -> Vec<u8> {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"workspace":"w","branch":"main"}}}}"#
+    )
+    .into_bytes()
+}
