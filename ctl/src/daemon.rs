@@ -11,6 +11,7 @@ mod dispatch;
 mod faults;
 mod holders;
 mod lifecycle;
+mod memory;
 mod mountpoint;
 mod mounts;
 mod record;

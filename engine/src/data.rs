@@ -6,6 +6,7 @@ use crate::journal::{Journal, PayloadRef};
 use crate::tree::file::{Body, FileData, Src};
 use crate::types::{Seek, Wait};
 use objstore::content::FileContent;
+use objstore::limits::HOLE_BLOCK_BYTES;
 use objstore::{ObjectStore, Source};
 use std::ops::Range;
 use std::sync::Arc;
@@ -100,11 +101,18 @@ impl Places {
     }
 
     /// Ranges of the file that are data (not holes), sorted and disjoint, below `size`.
+    ///
+    /// They begin and end at whole blocks, as those of a stored file do: a file must not show other
+    /// holes once it has been sealed.
     pub fn data_ranges(&self, file: &FileData, size: u64) -> Result<Vec<Range<u64>>> {
         let mut out: Vec<Range<u64>> = Vec::new();
-        let mut push = |r: Range<u64>| match out.last_mut() {
-            Some(last) if last.end == r.start => last.end = r.end,
-            _ => out.push(r),
+        let mut push = |r: Range<u64>| {
+            let start = r.start - r.start % HOLE_BLOCK_BYTES;
+            let end = r.end.next_multiple_of(HOLE_BLOCK_BYTES).min(size);
+            match out.last_mut() {
+                Some(last) if start <= last.end => last.end = last.end.max(end),
+                _ => out.push(start..end),
+            }
         };
         for piece in file.pieces(0..size) {
             match &piece.src {

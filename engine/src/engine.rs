@@ -277,7 +277,7 @@ impl Engine {
         w.unmounted();
         let closed = w.close(mode, progress)?;
         self.open.lock().remove(name);
-        self.table.flush()?;
+        self.table.release()?;
         Ok(closed)
     }
 
@@ -294,7 +294,7 @@ impl Engine {
 
     /// Ends the engine in order: nothing must be open.
     pub fn shut_down(&self) -> Result<()> {
-        self.table.flush()?;
+        self.table.release()?;
         Ok(self.store.close()?)
     }
 }

@@ -61,6 +61,18 @@ pub struct History {
     pub head: u64,
     undo: Vec<Turn>,
     redo: Vec<Turn>,
+    /// What the last freeze changed, for taking it back.
+    before_freeze: Option<Box<BeforeFreeze>>,
+}
+
+/// Labels, head and redo as they were before a state was frozen.
+#[derive(Clone, Debug)]
+struct BeforeFreeze {
+    state: u64,
+    /// The label it got, and where in the list that stood before, for which state.
+    label: Option<(String, Option<(usize, u64)>)>,
+    head: u64,
+    redo: Vec<Turn>,
 }
 
 impl History {
@@ -83,6 +95,7 @@ impl History {
             head: r.head,
             undo: r.undo,
             redo: r.redo,
+            before_freeze: None,
         }
     }
 
@@ -100,6 +113,12 @@ impl History {
     /// Adds a frozen state.
     pub fn freeze(&mut self, info: StateInfo, tree: Tree, head: bool, label: Option<String>) {
         let number = info.number;
+        self.before_freeze = Some(Box::new(BeforeFreeze {
+            state: number,
+            label: label.as_ref().map(|l| (l.clone(), self.place_of(l))),
+            head: self.head,
+            redo: self.redo.clone(),
+        }));
         let checkpoint = info.kind == OpKind::Checkpoint;
         self.states.insert(
             number,
@@ -119,6 +138,31 @@ impl History {
         if let Some(label) = label {
             self.label(label, number);
         }
+    }
+
+    fn place_of(&self, label: &str) -> Option<(usize, u64)> {
+        let at = self.labels.iter().position(|(l, _)| l == label)?;
+        Some((at, self.labels[at].1))
+    }
+
+    /// Takes the state that was frozen last back, unless something was built on it or it is a commit
+    /// already; true where it was taken back.
+    pub fn withdraw(&mut self, state: u64) -> bool {
+        let Some(before) = self.before_freeze.take_if(|b| b.state == state) else {
+            return false;
+        };
+        if self.states.get(&state).is_none_or(|s| s.in_store) {
+            return false;
+        }
+        self.states.remove(&state);
+        (self.head, self.redo) = (before.head, before.redo);
+        if let Some((label, place)) = before.label {
+            self.labels.retain(|(l, _)| *l != label);
+            if let Some((at, state)) = place {
+                self.labels.insert(at, (label, state));
+            }
+        }
+        true
     }
 
     /// Lets a label name a state; it becomes the newest label.

@@ -85,6 +85,13 @@ impl Importer {
         })
     }
 
+    /// Lets go of the import table's memory: nothing is left to import.
+    pub fn release(&self) {
+        if let Err(e) = self.table.release() {
+            tracing::debug!("the import table was not flushed: {e}");
+        }
+    }
+
     /// Imports one version of a base file.
     pub fn import(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
         if let Some(c) = file.stored() {

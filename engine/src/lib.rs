@@ -8,7 +8,7 @@
 //! without a mount.
 #![forbid(unsafe_code)]
 
-mod acl;
+pub mod acl;
 mod base;
 mod branch;
 mod clock;
@@ -31,7 +31,7 @@ pub mod types;
 mod workspace;
 
 pub use base::Stamp;
-pub use branch::state_file::StateFile;
+pub use branch::state_file::check_state_bytes;
 pub use control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
     Progress, RolledBack, Status, Target,

@@ -255,6 +255,11 @@ pub enum Event {
         /// Label.
         label: Option<String>,
     },
+    /// The checkpoint that was frozen last could not be stored and is taken back.
+    Withdraw {
+        /// Its state.
+        state: u64,
+    },
     /// A label names a state.
     Label {
         /// Label.

@@ -89,10 +89,13 @@ impl Job<'_> {
         let Some(file) = inode.file() else {
             return Ok(());
         };
-        if file.is_plain()
-            && matches!(file.body().0, Body::Stored(_) | Body::Unreadable)
-            && file.body().1 == inode.size
-        {
+        // A stored file that was truncated has the longer content as its body still.
+        let whole = match file.body().0 {
+            Body::Stored(c) => c.len() == inode.size,
+            Body::Unreadable => true,
+            _ => false,
+        };
+        if file.is_plain() && whole && file.body().1 == inode.size {
             return Ok(());
         }
         if file.is_plain() && inode.size == 0 {
@@ -348,6 +351,7 @@ pub fn load_tree(
 ) -> Result<Reference> {
     let mut loader = Loader {
         store,
+        before: &reference.tree,
         tree: reference.tree.clone(),
         numbers,
         now,
@@ -370,6 +374,8 @@ pub fn load_tree(
 
 struct Loader<'a> {
     store: &'a ObjectStore,
+    /// The reference's tree as it was.
+    before: &'a Tree,
     tree: Tree,
     numbers: &'a mut dyn Numbers,
     now: Time,
@@ -453,10 +459,11 @@ impl Loader<'_> {
         if let Some(nid) = self.groups.get(&group) {
             return Some(*nid);
         }
-        let tree = &self.tree;
+        // Names go as the trees are compared, so a group is looked for as it was.
+        let before = self.before;
         let index = self.index.get_or_insert_with(|| {
             let mut index = HashMap::new();
-            tree.for_each(&mut |nid, i| {
+            before.for_each(&mut |nid, i| {
                 if i.group() != 0 {
                     index.insert(i.group(), nid);
                 }
@@ -464,7 +471,8 @@ impl Loader<'_> {
             index
         });
         let nid = *index.get(&group)?;
-        let inode = tree.get(nid)?;
+        self.tree.get(nid)?;
+        let inode = before.get(nid)?;
         let same_body = match (&inode.content, &e.body) {
             (Content::File(f), StoredBody::File(c)) => *f == self.file_data(c, None),
             (Content::Symlink(t), StoredBody::Symlink(u)) => t[..] == u[..],
@@ -597,7 +605,10 @@ impl Loader<'_> {
     }
 
     fn fill(&mut self, nid: Nid, old: Option<&TreeEntry>, e: &TreeEntry, work: &mut DirWork) {
-        self.set_meta(nid, &e.meta);
+        let same_meta = |i: &Arc<Inode>| meta_of(i) == e.meta;
+        if !self.tree.get(nid).is_some_and(same_meta) || !matches!(e.body, StoredBody::Dir(_)) {
+            self.set_meta(nid, &e.meta);
+        }
         let unreadable = e.meta.xattrs.iter().find(|(k, _)| k == UNREADABLE);
         let content = match &e.body {
             StoredBody::Dir(id) => {

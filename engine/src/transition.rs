@@ -251,9 +251,15 @@ impl<'a> Job<'a> {
             let Some(was) = self.live.get(nid) else {
                 continue;
             };
+            keep_unchanged(&mut tree, nid, was);
             match tree.get(nid) {
                 Some(now) if Arc::ptr_eq(was, now) => {}
-                Some(_) => out.inodes.push(nid),
+                Some(now) => {
+                    out.inodes.push(nid);
+                    if was.nlink == 0 {
+                        out.names.extend(names_in(nid, now));
+                    }
+                }
                 None if known(nid) => {
                     tree.set(nid, Arc::new(orphaned(was)));
                     out.orphans.push(nid);
@@ -328,6 +334,27 @@ fn both_lists(
             pairs.push((name_of(&e), None, Some(e.entry)));
         }
     }
+}
+
+/// An inode of which a commit would record the same as before keeps its times; where its names are the
+/// same too, it stays the same value.
+fn keep_unchanged(tree: &mut Tree, nid: Nid, was: &Arc<Inode>) {
+    let Some(now) = tree.get(nid) else { return };
+    if Arc::ptr_eq(was, now) || was.nlink == 0 || now.nlink == 0 || !was.commits_alike(now) {
+        return;
+    }
+    let named = |i: &Inode| (i.nlink, i.ino, i.parent, i.hash);
+    if named(was) == named(now) && was.links == now.links {
+        tree.set(nid, was.clone());
+    } else {
+        tree.update(nid, |i| (i.atime, i.ctime) = (was.atime, was.ctime));
+    }
+}
+
+/// All names in a directory that comes back while the kernel still knows it, perhaps as empty.
+fn names_in(nid: Nid, inode: &Inode) -> Vec<(Nid, Vec<u8>)> {
+    let entries = inode.dir().map_or_else(Vec::new, |d| d.map.entries());
+    entries.iter().map(|e| (nid, e.name.to_vec())).collect()
 }
 
 fn orphaned(was: &Inode) -> Inode {

@@ -1,7 +1,7 @@
 //! The index beside a pack.
 
 use crate::{disk, seal};
-use objstore::{ChunkId, ObjectId, ObjectStore, StoreConfig};
+use objstore::{ChunkId, ObjectStore, StoreConfig};
 
 const CHUNK: &[u8] = b"a chunk";
 const HEADER_BYTES: usize = 40;

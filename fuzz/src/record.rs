@@ -16,7 +16,9 @@ pub fn check(bytes: &[u8]) {
                 offset: 96,
                 len: 5,
             };
-            let _ = seeds::tree().apply(&m, Some(payload));
+            if m.check(Some(payload)).is_ok() {
+                let _ = seeds::tree().apply(&m, Some(payload));
+            }
         }
     }
     if let Ok(patch) = decode::<TreePatch>(bytes) {
@@ -26,7 +28,7 @@ pub fn check(bytes: &[u8]) {
 }
 
 /// A patch gives a tree, whose own patch gives an equal one, or an error.
-pub(crate) fn carry_out(patch: &TreePatch) {
+fn carry_out(patch: &TreePatch) {
     let mut tree = Tree::default();
     if patch.apply(&mut tree, &mut BaseDirs::default()).is_err() {
         return;

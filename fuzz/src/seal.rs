@@ -7,6 +7,8 @@ pub(crate) const JOURNAL: u64 = 0x0102_0304_0506_0708;
 
 const PACK_HEADER: usize = 24;
 const OBJECT_HEADER: usize = 56;
+const STATE_HEADER: usize = 12;
+const FRAME_HEADER: usize = 8;
 const SEGMENT_HEADER: usize = 64;
 const RECORD_HEADER: usize = 32;
 
@@ -69,11 +71,29 @@ pub(crate) fn reference(value: &[u8]) -> Vec<u8> {
     b
 }
 
-/// A state file with this body.
-pub(crate) fn state(body: &[u8]) -> Vec<u8> {
-    let mut b = b"AVFSTAT\0\x01\0\0\0".to_vec();
-    b.extend_from_slice(blake3::hash(body).as_bytes());
-    b.extend_from_slice(body);
+/// A state file: its header, and every frame that follows from it.
+pub(crate) fn state(bytes: &[u8]) -> Vec<u8> {
+    let mut b = bytes.to_vec();
+    put(&mut b, 0, b"AVFSTAT\0\x01\0\0\0");
+    let mut at = STATE_HEADER;
+    while at + FRAME_HEADER <= b.len() {
+        let body = at + FRAME_HEADER;
+        let end = body + u32_at(&b, at) as usize;
+        if end <= b.len() {
+            let crc = crc32fast::hash(&b[body..end]);
+            put(&mut b, at + 4, &crc.to_le_bytes());
+        }
+        at = end;
+    }
+    b
+}
+
+/// A pointer to the state file of this number.
+pub(crate) fn pointer(number: u32) -> Vec<u8> {
+    let mut b = b"AVFSPTR\0\x01\0\0\0".to_vec();
+    b.extend_from_slice(&number.to_le_bytes());
+    let crc = crc32fast::hash(&b);
+    b.extend_from_slice(&crc.to_le_bytes());
     b
 }
 

@@ -4,10 +4,8 @@
 //! values the same, and writes the files where `FUZZ_WRITE_SEEDS` is set.
 
 use crate::{index, seal};
-use ctl::protocol::{
-    Call, Diff, METHODS, Moment, Nothing, Rollback, Side, Target, encode_request,
-};
-use engine::journal::{Journal, JournalConfig, PayloadRef};
+use ctl::protocol::{Call, Diff, METHODS, Moment, Nothing, Rollback, Side, Target, encode_request};
+use engine::journal::{Journal, JournalConfig};
 use engine::record::{
     Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Record,
     SrcRecord, StateInfo, SwitchKind, TreePatch, encode,
@@ -40,7 +38,7 @@ pub fn all() -> Vec<Seed> {
         ("record", records()),
         ("reference", vec![b"a value".to_vec(), vec![]]),
         ("request", requests()),
-        ("state", vec![state()]),
+        ("state", states()),
     ];
     let named = |(check, seeds): (&'static str, Vec<Vec<u8>>)| {
         let seeds = seeds.into_iter().enumerate();
@@ -394,8 +392,8 @@ pub(crate) fn tree() -> Tree {
     tree
 }
 
-/// The body of a state file: what is before the tree, the tree, what is after it.
-fn state() -> Vec<u8> {
+/// A state file with the inodes of [`patch`] in two frames, and a pointer.
+fn states() -> Vec<Vec<u8>> {
     let history = (
         vec![info()],
         vec![("l".to_owned(), 2u64)],
@@ -405,7 +403,21 @@ fn state() -> Vec<u8> {
     );
     let root = Some(Some(TreeId::from_bytes([9; 32])));
     let lists = (vec![b"changed".to_vec()], Vec::<Vec<u8>>::new());
-    encode(&(7u64, counters(), history, patch(), root, lists))
+    let inodes = patch().inodes.into_iter();
+    let inodes: Vec<_> = inodes.filter_map(|(nid, i)| Some((nid, i?))).collect();
+    let head = (7u64, counters(), history, root, lists, inodes.len() as u64);
+    let (first, rest) = inodes.split_at(1);
+    let mut b = vec![0; 12];
+    for body in [
+        encode(&head),
+        encode(&first.to_vec()),
+        encode(&rest.to_vec()),
+    ] {
+        b.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        b.extend_from_slice(&[0; 4]);
+        b.extend_from_slice(&body);
+    }
+    vec![seal::state(&b), seal::pointer(7)]
 }
 
 fn requests() -> Vec<Vec<u8>> {

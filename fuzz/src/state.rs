@@ -1,12 +1,10 @@
-//! State files of branches.
+//! State files of branches, and the pointer to the one that counts.
 
-use crate::{record, seal};
-use engine::StateFile;
+use crate::seal;
+use engine::check_state_bytes;
 
-/// A state file is understood or refused; its tree can be built or is refused.
+/// A state file is understood or refused.
 pub fn check(bytes: &[u8]) {
-    let _ = StateFile::parse(bytes);
-    if let Ok(state) = StateFile::parse(&seal::state(bytes)) {
-        record::carry_out(&state.tree);
-    }
+    check_state_bytes(bytes);
+    check_state_bytes(&seal::state(bytes));
 }

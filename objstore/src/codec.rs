@@ -8,7 +8,7 @@ use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 use bincode::{Decode, Encode};
 
 use crate::id::Kind;
-use crate::limits::OBJECT_BYTES_MAX;
+use crate::limits::{DECODED_BYTES_MAX, OBJECT_BYTES_MAX};
 
 /// Bound of decoded bytes to encoded ones: what is claimed for a list is its size in memory, which
 /// for a directory entry is up to four times its smallest encoding.
@@ -67,6 +67,9 @@ pub fn decode_prefix<T: Decode<()>>(bytes: &[u8]) -> Result<(T, usize), DecodeEr
         65537..=1048576 => decode_with(bytes, config::<{ MIB * EXPANSION }>()),
         1048577..=OBJECT_BYTES_MAX => {
             decode_with(bytes, config::<{ OBJECT_BYTES_MAX * EXPANSION }>())
+        }
+        67108865..=DECODED_BYTES_MAX => {
+            decode_with(bytes, config::<{ DECODED_BYTES_MAX * EXPANSION }>())
         }
         _ => return Err(DecodeError("too long")),
     };

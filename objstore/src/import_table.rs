@@ -85,6 +85,15 @@ impl ImportTable {
         self.with(|db| db.flush()).map(|_| ())
     }
 
+    /// Brings what was put to the disk and lets go of the table's memory; the next use opens it again.
+    pub fn release(&self) -> Result<()> {
+        let Some(db) = self.db.lock().take() else {
+            return Ok(());
+        };
+        let flushed = caught(|| db.flush().map(|_| ()));
+        flushed.unwrap_or(Ok(())).map_err(Error::from)
+    }
+
     /// Runs `work` on the open table; one that turns out to be damaged is begun anew.
     fn with<T>(&self, work: impl Fn(&sled::Db) -> sled::Result<T>) -> Result<T> {
         let db = self.db()?;

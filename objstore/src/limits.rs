@@ -13,12 +13,15 @@ pub const HOLE_BLOCK_BYTES: u64 = 4096;
 /// Largest encoded object: a tree leaf whose 64 entries carry many large extended attributes.
 pub const OBJECT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Longest encoding that is decoded at all: a directory of some million entries in a state file.
+pub const DECODED_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// A pack is closed and the next one begun when a record would take it beyond this.
 pub const PACK_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// The index beside a growing pack is rewritten at a sync once this much of the pack is not covered:
 /// it bounds what has to be read again at open after a crash.
-pub const UNINDEXED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+pub const UNINDEXED_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Bytes of decoded chunks kept in memory.
 pub const CHUNK_CACHE_BYTES: usize = 16 * 1024 * 1024;
@@ -41,4 +44,4 @@ pub const NAME_BYTES_MAX: usize = 1024;
 pub const CHUNK_WINDOW_BYTES: usize = 2 * CHUNK_BYTES_MAX;
 
 /// Page cache of the import table.
-pub const IMPORT_CACHE_BYTES: u64 = 32 * 1024 * 1024;
+pub const IMPORT_CACHE_BYTES: u64 = 1024 * 1024;

@@ -1,7 +1,7 @@
 //! Opening a branch: made anew from the base, or recovered.
 
 use super::replay::Replay;
-use super::state_file::StateFile;
+use super::state_file::{StateFile, StateHead};
 use super::{Branch, CacheRef, Inner, drop_orphans};
 use crate::base::{Base, BaseDir};
 use crate::clock;
@@ -12,11 +12,11 @@ use crate::import::Importer;
 use crate::journal::{Journal, JournalConfig, RecoveryReport, this_boot};
 use crate::limits::{FIRST_NEW_INO, JOURNAL_CAP_BYTES_MIN};
 use crate::lookups::Lookups;
-use crate::record::{Counters, Event, OpKind, StateInfo, TreePatch};
+use crate::record::{Counters, Event, OpKind, StateInfo};
 use crate::store_tree::Reference;
 use crate::tree::Tree;
 use crate::tree::load::inode_of;
-use crate::tree::patch::BaseDirs;
+use crate::tree::patch::{self, BaseDirs};
 use crate::types::{Kind, Nid, NoKernelCache};
 use objstore::ObjectStore;
 use objstore::import_table::ImportTable;
@@ -43,10 +43,21 @@ pub(crate) struct OpenBranch {
 impl Branch {
     /// Opens the branch; makes it where it does not exist.
     pub fn open(o: OpenBranch) -> Result<Branch> {
-        let path = format!("{}/state", o.dir);
-        match StateFile::read(&*o.storage, &path)? {
-            Some(state) => recover(o, state),
-            None => create(o, &path),
+        let mut tree = Tree::default();
+        let mut dirs = BaseDirs::default();
+        let storage = o.storage.clone();
+        let file = StateFile {
+            storage: &*storage,
+            dir: &o.dir,
+        };
+        let head = file.read(&mut |(nid, record)| {
+            let inode = patch::inode_of(&record, &mut dirs).map_err(|e| e.to_string())?;
+            tree.set(Nid(nid), Arc::new(inode));
+            Ok(())
+        })?;
+        match head {
+            Some(head) => recover(o, head, tree, dirs),
+            None => create(o),
         }
     }
 }
@@ -65,7 +76,7 @@ fn journal_config(o: &OpenBranch) -> Result<JournalConfig> {
 }
 
 /// A new branch shows the base; its first state is the base as it is.
-fn create(o: OpenBranch, state_path: &str) -> Result<Branch> {
+fn create(o: OpenBranch) -> Result<Branch> {
     let dir = journal_dir(&o);
     o.storage.remove_dir_all(&dir).map_err(Error::io(&dir))?;
     let root = inode_of(&o.base.root_entry()?, &BaseDir::root(), Nid::ROOT, 1);
@@ -110,35 +121,30 @@ fn create(o: OpenBranch, state_path: &str) -> Result<Branch> {
     )?;
     inner.history.freeze(info, tree.clone(), true, None);
     journal.sync(journal.last_seq())?;
-    let file = StateFile {
+    let head = StateHead {
         next_seq: 1,
         counters,
         history,
-        tree: TreePatch::between(&Tree::default(), &tree),
         root: None,
         base_changed: vec![],
         unreadable: vec![],
+        inodes: 0,
     };
-    file.write(&*o.storage, state_path)?;
+    StateFile {
+        storage: &*o.storage,
+        dir: &o.dir,
+    }
+    .write(head, &tree)?;
     Ok(assemble(o, journal, inner, None, 1))
 }
 
-fn recover(o: OpenBranch, state: StateFile) -> Result<Branch> {
+fn recover(o: OpenBranch, state: StateHead, tree: Tree, dirs: BaseDirs) -> Result<Branch> {
     let damaged = |why: String| Error::Damaged {
-        what: format!("{}/state", o.dir),
+        what: o.dir.clone(),
         why,
     };
-    let mut dirs = BaseDirs::default();
-    let mut tree = Tree::default();
-    state
-        .tree
-        .apply(&mut tree, &mut dirs)
-        .map_err(|e| damaged(e.to_string()))?;
-    let mut inner = new_inner(
-        tree.clone(),
-        state.counters,
-        History::from_record(state.history),
-    );
+    let history = History::from_record(state.history);
+    let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.base_changed = state.base_changed.into_iter().collect();
     inner.unreadable = state.unreadable.into_iter().collect();
     inner.reference = state.root.map(|root| Reference { tree, root });

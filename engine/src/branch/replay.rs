@@ -61,6 +61,7 @@ impl Replay<'_> {
     ) -> Result<(), ReplayError> {
         match record {
             Record::Mutation(m) => {
+                m.check(payload)?;
                 self.note_numbers(&m);
                 self.inner.live.apply(&m, payload)?;
                 Ok(())
@@ -93,6 +94,9 @@ impl Replay<'_> {
                 inner.counters.state = inner.counters.state.max(info.number + 1);
                 let tree = inner.live.clone();
                 inner.history.freeze(info, tree, head, label);
+            }
+            Event::Withdraw { state } => {
+                inner.history.withdraw(state);
             }
             Event::Label { label, state } => inner.history.label(label, state),
             Event::Switch {

@@ -3,12 +3,13 @@
 //! Both run under the sealing lock, in the background or in a thread that waits for an id. Requests
 //! go on meanwhile: the branch lock is taken for short whiles only.
 
-use super::state_file::StateFile;
+use super::state_file::{StateFile, StateHead};
 use super::{Branch, Inner};
 use crate::error::{Error, Result};
 use crate::record::{Event, StateInfo};
 use crate::store_tree::{Reference, meta_of, store_tree};
 use crate::tree::Tree;
+use crate::tree::file::Body;
 use crate::tree::inode::{Content, Inode};
 use crate::types::Nid;
 use objstore::{Commit, CommitId, CommitKind};
@@ -160,7 +161,7 @@ impl Branch {
             let Some(frozen) = self.freeze_for_seal() else {
                 continue;
             };
-            let (mut file, tree, reference) = frozen;
+            let (mut head, tree, reference) = frozen;
             let stored = match store_tree(&self.places, &self.importer, reference.as_ref(), &tree) {
                 Err(Error::BaseChanged(f)) => {
                     self.take_anew(&f)?;
@@ -171,30 +172,30 @@ impl Branch {
             self.adopt(&tree, &stored.tree);
             self.places.store.sync()?;
             self.importer.unsynced.store(false, Ordering::Relaxed);
-            file.tree = crate::record::TreePatch::between(&Tree::default(), &stored.tree);
-            file.root = Some(stored.root);
-            file.write(&*self.storage, &self.state_path())?;
-            self.sealed_seq.store(file.next_seq, Ordering::Relaxed);
+            head.root = Some(stored.root);
+            let next_seq = head.next_seq;
+            self.state_file().write(head, &stored.tree)?;
+            self.sealed_seq.store(next_seq, Ordering::Relaxed);
             return self.drop_journal(segment, stored);
         }
     }
 
     /// The live tree and everything that the state file needs; `None` where a state is pending again.
-    fn freeze_for_seal(&self) -> Option<(StateFile, Tree, Option<Reference>)> {
+    fn freeze_for_seal(&self) -> Option<(StateHead, Tree, Option<Reference>)> {
         let inner = self.lock();
         if inner.history.first_pending().is_some() || inner.fence.is_some() {
             return None;
         }
-        let file = StateFile {
+        let head = StateHead {
             next_seq: self.places.journal.last_seq() + 1,
             counters: inner.counters,
             history: inner.history.to_record(),
-            tree: Default::default(),
             root: None,
             base_changed: inner.base_changed.iter().cloned().collect(),
             unreadable: inner.unreadable.iter().cloned().collect(),
+            inodes: 0,
         };
-        Some((file, inner.live.clone(), inner.reference.clone()))
+        Some((head, inner.live.clone(), inner.reference.clone()))
     }
 
     fn drop_journal(&self, segment: u32, stored: Reference) -> Result<()> {
@@ -211,9 +212,11 @@ impl Branch {
         Ok(())
     }
 
-    /// Path of the state file.
-    pub fn state_path(&self) -> String {
-        format!("{}/state", self.dir)
+    fn state_file(&self) -> StateFile<'_> {
+        StateFile {
+            storage: &*self.storage,
+            dir: &self.dir,
+        }
     }
 }
 
@@ -242,10 +245,11 @@ fn adopt_inode(tree: &mut Tree, nid: Nid, before: &Arc<Inode>, after: &Arc<Inode
     let (Some(file), Some(old), Some(new)) = (now.file(), before.file(), after.file()) else {
         return;
     };
-    let crate::tree::file::Body::Stored(content) = new.body().0 else {
+    let Body::Stored(content) = new.body().0 else {
         return;
     };
-    if file.is_plain() || (file.body().0 != old.body().0 && file.body().1 > 0) {
+    let needs_nothing = file.is_plain() && !matches!(file.body().0, Body::Base(_));
+    if needs_nothing || (file.body().0 != old.body().0 && file.body().1 > 0) {
         return;
     }
     let mut inode = (**now).clone();

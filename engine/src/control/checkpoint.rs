@@ -28,13 +28,38 @@ impl Branch {
         let before = self.tree_of(head)?;
         let wait = req.wait;
         let mut done = self.freeze_or_label(author, req, &before)?;
-        self.sync()?;
-        done.commit = if wait {
-            Some(self.wait_for_id(done.state, progress)?)
+        if wait {
+            let named = self.sync_and_name(done.state, progress);
+            let withdraw = done.new_commit && !matches!(named, Ok(_) | Err(Error::Closing));
+            if withdraw {
+                self.withdraw(done.state)?;
+            }
+            done.commit = Some(named?);
         } else {
-            self.lock().history.id_of(done.state)
-        };
+            self.sync()?;
+            done.commit = self.lock().history.id_of(done.state);
+        }
         Ok(done)
+    }
+
+    /// Makes a state durable and waits for its id, both at once.
+    fn sync_and_name(&self, state: u64, progress: Progress<'_>) -> Result<CommitId> {
+        std::thread::scope(|scope| {
+            let synced = scope.spawn(|| self.sync());
+            let stored = self.try_store_pending();
+            synced.join().unwrap_or(Err(Error::Closing))?;
+            stored?;
+            self.wait_for_id(state, progress)
+        })
+    }
+
+    /// Takes back a checkpoint that could not be stored: all is as it was before.
+    fn withdraw(&self, state: u64) -> Result<()> {
+        let mut inner = self.lock();
+        if inner.history.withdraw(state) {
+            self.record(Event::Withdraw { state }, &[])?;
+        }
+        Ok(())
     }
 
     fn freeze_or_label(

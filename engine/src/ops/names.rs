@@ -262,6 +262,10 @@ impl Branch {
             if flags.noreplace && replaced.is_some() {
                 return Err(Error::Exists);
             }
+            if replaced.is_some_and(|r| r.nid == moved.nid) {
+                // Two names of one inode: nothing is done (rename(2)).
+                return Ok(());
+            }
             if flags.exchange {
                 let other = replaced.ok_or(Error::NotFound)?;
                 target(inner, other.nid)?;
@@ -269,9 +273,6 @@ impl Branch {
                     return Err(Error::Invalid);
                 }
             } else if let Some(r) = replaced {
-                if r.nid == moved.nid {
-                    return Ok(());
-                }
                 check_replaceable(inner, moved, r)?;
             }
             target(inner, moved.nid)?;

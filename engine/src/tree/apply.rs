@@ -378,7 +378,9 @@ impl Tree {
     ) -> Applied {
         self.change_file(nid, |i, f| {
             i.size = size;
-            let inside = range.start..range.end.min(size);
+            // With KEEP_SIZE all of the range may lie beyond the end.
+            let end = range.end.min(size);
+            let inside = range.start.min(end)..end;
             match how {
                 Allocation::Punch => f.punch(inside),
                 Allocation::Zero => f.set(inside, Src::Zero),

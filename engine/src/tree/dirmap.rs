@@ -259,6 +259,15 @@ impl DirMap {
         }
     }
 
+    /// True when both have the same entries.
+    pub fn alike(&self, other: &DirMap) -> bool {
+        let mut alike = true;
+        if !self.same(other) {
+            DirMap::diff(self, other, &mut |_, _, _| alike = false);
+        }
+        alike
+    }
+
     /// Makes a map of many entries at once; of equal names the last counts.
     pub fn from_entries<'a>(entries: impl IntoIterator<Item = (&'a [u8], Entry)>) -> DirMap {
         let mut all: Vec<Named<'a>> = entries

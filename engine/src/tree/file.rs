@@ -10,6 +10,7 @@
 use crate::base::BaseFile;
 use crate::journal::PayloadRef;
 use objstore::content::FileContent;
+use objstore::limits::HOLE_BLOCK_BYTES;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ impl PartialEq for Body {
             (Body::None, Body::None) | (Body::Unreadable, Body::Unreadable) => true,
             (Body::Stored(a), Body::Stored(b)) => a == b,
             (Body::Base(a), Body::Base(b)) => Arc::ptr_eq(a, b) || a.same_version(b),
+            (Body::Base(f), Body::Stored(c)) | (Body::Stored(c), Body::Base(f)) => {
+                f.stored().as_ref() == Some(c)
+            }
             _ => false,
         }
     }
@@ -107,13 +111,21 @@ pub struct Piece {
 }
 
 /// Content of a regular file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct FileData {
     body: Body,
     body_len: u64,
     /// Allocated bytes of the body.
     body_alloc: u64,
     extents: Option<Arc<Extents>>,
+}
+
+/// Equal where the bytes have the same sources; how much of them is allocated is an estimate that
+/// depends on which source was asked.
+impl PartialEq for FileData {
+    fn eq(&self, other: &FileData) -> bool {
+        self.body == other.body && self.body_len == other.body_len && self.extents == other.extents
+    }
 }
 
 impl Default for FileData {
@@ -342,12 +354,27 @@ impl FileData {
                 let now = piece.src.skip(at - piece.range.start);
                 let then = o.src.skip(at - o.range.start);
                 if now != then {
+                    if now.is_hole() || now == Src::Zero {
+                        out.keep_holes_around(&(at..end), self, size);
+                    }
                     out.keep(at..end, now);
                 }
                 at = end;
             }
         }
         out
+    }
+
+    /// Keeps the holes of `live` in the blocks of `range`: the store widens data to whole blocks, so what
+    /// was a hole beside other data there is none in the stored content.
+    fn keep_holes_around(&mut self, range: &Range<u64>, live: &FileData, size: u64) {
+        let start = range.start - range.start % HOLE_BLOCK_BYTES;
+        let end = range.end.next_multiple_of(HOLE_BLOCK_BYTES).min(size);
+        for piece in live.pieces(start..end) {
+            if piece.src.is_hole() {
+                self.punch(piece.range);
+            }
+        }
     }
 
     fn keep(&mut self, range: Range<u64>, src: Src) {

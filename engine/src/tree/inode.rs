@@ -283,7 +283,7 @@ impl Inode {
         match (&self.content, &other.content) {
             (Content::File(a), Content::File(b)) => self.size == other.size && a == b,
             (Content::Dir(a), Content::Dir(b)) => {
-                a.map.same(&b.map)
+                a.map.alike(&b.map)
                     && a.lazy.is_some() == b.lazy.is_some()
                     && a.unreadable == b.unreadable
             }

@@ -11,6 +11,7 @@ pub mod inode;
 pub mod load;
 pub mod patch;
 pub mod radix;
+mod sane;
 
 use crate::error::{Error, Result};
 use crate::types::{Kind, Nid};

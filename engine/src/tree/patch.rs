@@ -217,6 +217,7 @@ pub fn record_of(i: &Inode) -> InodeRecord {
 
 /// The inode of a record.
 pub fn inode_of(r: &InodeRecord, dirs: &mut BaseDirs) -> Result<Inode, Broken> {
+    r.check()?;
     let links = r.links.as_ref().map(|(group, more)| {
         Arc::new(Links {
             group: *group,

@@ -1,0 +1,160 @@
+//! The model of a branch's history: commits, labels, head, undo and redo.
+
+use super::model::Tree;
+use crate::ensure;
+use engine::{CommitId, LogEntry, Target, Time};
+use std::collections::BTreeMap;
+
+/// A remembered state.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    pub tree: Tree,
+    pub parent: Option<usize>,
+    pub kind: &'static str,
+    pub automatic: bool,
+    /// Once known, it never changes.
+    pub id: Option<CommitId>,
+    pub time: Option<Time>,
+    pub message: String,
+    pub meta: BTreeMap<String, String>,
+}
+
+/// A state to show with the head to have.
+pub type Turn = (usize, usize);
+
+/// The history.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub commits: Vec<Commit>,
+    pub labels: Vec<(String, usize)>,
+    pub head: usize,
+    pub undo: Vec<Turn>,
+    pub redo: Vec<Turn>,
+}
+
+impl History {
+    /// Remembers a state; its parent is the head.
+    pub fn push(&mut self, tree: &Tree, kind: &'static str) -> usize {
+        let mut tree = tree.clone();
+        tree.drop_orphans();
+        self.commits.push(Commit {
+            tree,
+            parent: (!self.commits.is_empty()).then_some(self.head),
+            kind,
+            automatic: !["start", "checkpoint"].contains(&kind),
+            id: None,
+            time: None,
+            message: String::new(),
+            meta: BTreeMap::new(),
+        });
+        self.commits.len() - 1
+    }
+
+    /// Lets a label name a commit; returns the one that it named before.
+    pub fn label(&mut self, label: &str, commit: usize) -> Option<usize> {
+        let old = self.labels.iter().position(|(l, _)| l == label);
+        let old = old.map(|i| self.labels.remove(i).1);
+        self.labels.push((label.to_owned(), commit));
+        old
+    }
+
+    /// A target and what it means; `None` where it means nothing.
+    pub fn target(&self, how: u8, which: u32) -> (Target, Option<usize>) {
+        let pick = which as usize;
+        let ids: Vec<usize> = self.with(|c| c.id.is_some());
+        let times: Vec<usize> = self.with(|c| c.time.is_some());
+        match how % 8 {
+            0 => (Target::Head, Some(self.head)),
+            1..=2 if !self.labels.is_empty() => {
+                let (l, n) = &self.labels[pick % self.labels.len()];
+                let text = if pick % 2 == 0 {
+                    l.clone()
+                } else {
+                    format!("main:{l}")
+                };
+                (Target::Ref(text), Some(*n))
+            }
+            3..=4 if !ids.is_empty() => {
+                let n = ids[pick % ids.len()];
+                let text = self.commits[n]
+                    .id
+                    .map(|i| i.to_string())
+                    .unwrap_or_default();
+                (
+                    Target::Ref(text[..if pick % 2 == 0 { 64 } else { 24 }].to_owned()),
+                    Some(n),
+                )
+            }
+            5 => {
+                let n = which % 4;
+                (Target::Ref(format!("@~{n}")), self.ancestor(n))
+            }
+            6 if !times.is_empty() => {
+                let t = self.commits[times[pick % times.len()]]
+                    .time
+                    .unwrap_or_default();
+                let older = self.with(|c| c.time.is_some_and(|x| x < t));
+                (Target::Before(t), older.last().copied())
+            }
+            _ => {
+                let (key, value) = ("turn".to_owned(), format!("{}", which % 3));
+                let has = self.with(|c| c.meta.get(&key) == Some(&value));
+                (Target::Meta { key, value }, has.last().copied())
+            }
+        }
+    }
+
+    fn with(&self, wanted: impl Fn(&Commit) -> bool) -> Vec<usize> {
+        let all = self.commits.iter().enumerate();
+        all.filter(|(_, c)| wanted(c)).map(|(i, _)| i).collect()
+    }
+
+    fn ancestor(&self, n: u32) -> Option<usize> {
+        (0..n).try_fold(self.head, |at, _| self.commits[at].parent)
+    }
+
+    /// Compares with the whole log, the newest first, and learns ids and times.
+    pub fn compare(&mut self, log: &[LogEntry]) -> Result<(), String> {
+        ensure!(
+            log.len() == self.commits.len(),
+            "the log has {:?}, not {:?}",
+            log.iter().rev().map(|e| e.kind).collect::<Vec<_>>(),
+            self.commits.iter().map(|c| c.kind).collect::<Vec<_>>()
+        );
+        for (i, e) in log.iter().rev().enumerate() {
+            self.entry(i, e)
+                .map_err(|why| format!("commit {i} of the log: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, i: usize, e: &LogEntry) -> Result<(), String> {
+        let labels = self.labels.iter().rev().filter(|(_, n)| *n == i);
+        let labels: Vec<String> = labels.map(|(l, _)| l.clone()).collect();
+        ensure!(e.labels == labels, "labels {:?}, not {labels:?}", e.labels);
+        ensure!(e.is_head == (self.head == i), "head: {}", e.is_head);
+        let parent = self.commits[i].parent.and_then(|p| self.commits[p].id);
+        let c = &mut self.commits[i];
+        ensure!(
+            e.kind == c.kind && e.automatic == c.automatic,
+            "{} is a {}",
+            c.kind,
+            e.kind
+        );
+        if c.kind != "start" {
+            ensure!(e.message == c.message, "message {:?}", e.message);
+        }
+        let meta: BTreeMap<_, _> = e.meta.iter().cloned().collect();
+        ensure!(meta == c.meta, "metadata {meta:?}, not {:?}", c.meta);
+        ensure!(
+            e.parents.is_empty() || e.parents.first() == parent.as_ref(),
+            "another parent"
+        );
+        ensure!(*c.time.get_or_insert(e.time) == e.time, "another time");
+        if c.id.is_some() && e.commit.is_some() {
+            ensure!(c.id == e.commit, "id is {:?}, was {:?}", e.commit, c.id);
+        }
+        c.id = c.id.or(e.commit);
+        Ok(())
+    }
+}

@@ -1,0 +1,29 @@
+//! Helpers of the engine's tests: a plain model of a file system, a generator of operations, a runner
+//! that carries both out and compares, and a shrinker.
+//!
+//! Each test program uses a part of them, so what one leaves unused is no mistake.
+#![allow(dead_code, clippy::unwrap_used)]
+
+pub mod base_dir;
+pub mod check;
+pub mod content;
+pub mod control;
+pub mod files;
+pub mod history;
+pub mod model;
+pub mod names;
+pub mod op;
+pub mod rng;
+pub mod runner;
+pub mod shrink;
+pub mod world;
+
+/// Fails the surrounding function with a text where `$cond` does not hold.
+#[macro_export]
+macro_rules! ensure {
+    ($cond:expr, $($text:tt)+) => {
+        if !$cond {
+            return Err(format!($($text)+));
+        }
+    };
+}

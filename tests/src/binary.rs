@@ -1,0 +1,49 @@
+//! Where the programs under test are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The `agentvfs` that was built beside the test that runs; built now where that did not happen.
+pub fn agentvfs() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let path = build_directory().join("agentvfs");
+        if !path.exists() {
+            build(&path);
+        }
+        path
+    })
+}
+
+/// Test programs lie in `<target>/<profile>/deps`.
+fn build_directory() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let directory = test.parent().unwrap();
+    let directory = match directory.file_name() {
+        Some(name) if name == "deps" => directory.parent().unwrap(),
+        _ => directory,
+    };
+    directory.to_owned()
+}
+
+fn build(path: &Path) {
+    let directory = path.parent().unwrap();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo
+        .args(["build", "--package", "ctl", "--bin", "agentvfs"])
+        .arg("--target-dir")
+        .arg(directory.parent().unwrap());
+    if directory.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let done = cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .unwrap();
+    assert!(
+        done.success() && path.exists(),
+        "agentvfs cannot be built at {}",
+        path.display()
+    );
+}

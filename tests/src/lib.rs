@@ -1,0 +1,18 @@
+//! What the tests of agentvfs as a whole share: a private environment for the real binary, mounts
+//! that never outlive a test, exact pictures of trees, a model of what a process wrote.
+//!
+//! Invariant: nothing of the machine outside a test's own directory is read or changed, and whatever
+//! a test leaves running is ended with it. These helpers panic freely: they are tests.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+pub mod binary;
+pub mod env;
+pub mod model;
+pub mod mount;
+pub mod pages;
+pub mod rng;
+pub mod sys;
+pub mod tree;
+pub mod wait;
+pub mod worker;

@@ -1,0 +1,32 @@
+//! Reproducible pseudo-random numbers: the same seed gives the same test.
+
+/// A small generator (SplitMix64); good enough to choose test cases, nothing else.
+#[derive(Debug, Clone)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// The generator of a seed.
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    /// The next number.
+    pub fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`, which must not be 0.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.word() % end
+    }
+
+    /// `len` bytes that belong to this point of the sequence.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let words = std::iter::repeat_with(|| self.word().to_le_bytes());
+        words.flatten().take(len).collect()
+    }
+}

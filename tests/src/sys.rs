@@ -1,0 +1,78 @@
+//! Shared mappings of files: the one place with `unsafe` code.
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::fs::File;
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// A shared, writable mapping of a whole number of pages of a file.
+pub struct Mapping {
+    start: *mut AtomicU64,
+    pages: usize,
+}
+
+// SAFETY: the mapping belongs to the value and is only reached through atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; atomics may be used by several threads.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `pages` pages of `file`, which must be that long and opened for both.
+    pub fn new(file: &File, pages: usize) -> io::Result<Mapping> {
+        assert!(pages > 0);
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at a place that the kernel chooses; nothing else is touched.
+        let start = unsafe { mmap(ptr::null_mut(), pages * PAGE, prot, flags, file, 0)? };
+        Ok(Mapping {
+            start: start.cast(),
+            pages,
+        })
+    }
+
+    /// Pages of it.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// The first eight bytes of a page. Touching it where the file has become shorter is SIGBUS.
+    pub fn word(&self, page: usize) -> &AtomicU64 {
+        assert!(page < self.pages);
+        // SAFETY: inside the mapping, which lives as long as `self`; a page is aligned for it, and
+        // any bytes are a number. Other processes change it, which is what atomics are for.
+        unsafe { &*self.start.byte_add(page * PAGE) }
+    }
+
+    /// [`Mapping::word`] as it is now.
+    pub fn get(&self, page: usize) -> u64 {
+        self.word(page).load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this very mapping, of which no reference is left.
+        let done = unsafe { munmap(self.start.cast(), self.pages * PAGE) };
+        debug_assert!(done.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_of_one_file_share_their_words() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * PAGE as u64).unwrap();
+        let one = Mapping::new(&file, 2).unwrap();
+        let other = Mapping::new(&file, 2).unwrap();
+        one.word(1).store(7, Ordering::SeqCst);
+        assert_eq!((other.get(0), other.get(1)), (0, 7));
+        assert_eq!(other.word(1).fetch_add(1, Ordering::SeqCst), 7);
+        assert_eq!(one.get(1), 8);
+    }
+}

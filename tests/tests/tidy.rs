@@ -1,0 +1,242 @@
+//! The house style, as far as a program can tell: what every source file has, what none may have.
+//!
+//! Reads the sources as text, so it depends on their being formatted by rustfmt (which CI checks).
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const CRATES: [&str; 7] = [
+    "objstore",
+    "engine",
+    "fuse-front",
+    "ctl",
+    "benches",
+    "fuzz",
+    "tests",
+];
+/// Longest file, its inline tests left out.
+const FILE_LINES_MAX: usize = 600;
+/// Longest function that is not one flat match.
+const FUNCTION_LINES_MAX: usize = 70;
+/// Lines of a function outside its one match for it to count as flat.
+const OUTSIDE_MATCH_MAX: usize = 15;
+
+struct Source {
+    /// Path below the root.
+    name: String,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+fn sources() -> Vec<Source> {
+    let mut out = Vec::new();
+    for name in CRATES {
+        collect(&root().join(name), &mut out);
+    }
+    assert!(out.len() > 100, "only {} sources found", out.len());
+    out
+}
+
+fn collect(dir: &Path, out: &mut Vec<Source>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") {
+            collect(&path, out);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            let name = path.strip_prefix(root()).unwrap();
+            out.push(Source {
+                name: name.display().to_string(),
+                text: fs::read_to_string(&path).unwrap(),
+            });
+        }
+    }
+}
+
+/// Fails with all findings at once.
+fn none(found: Vec<String>) {
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+/// Lines of a file before its inline tests.
+fn code(source: &Source) -> Vec<&str> {
+    let lines: Vec<&str> = source.text.lines().collect();
+    let tests = lines
+        .windows(2)
+        .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests {"));
+    lines[..tests.unwrap_or(lines.len())].to_vec()
+}
+
+fn without_comment(line: &str) -> &str {
+    line.split("//").next().unwrap_or("")
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let bare = sources()
+        .into_iter()
+        .filter(|s| !s.text.starts_with("//! "));
+    none(bare.map(|s| s.name).collect());
+}
+
+#[test]
+fn nothing_is_left_to_do() {
+    // Put together here, or this file would be found.
+    let words = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X:"),
+        concat!("to", "do!("),
+        concat!("unimpl", "emented!("),
+    ];
+    let mut found = Vec::new();
+    for s in sources() {
+        for (i, line) in s.text.lines().enumerate() {
+            if words.iter().any(|w| line.contains(w)) {
+                found.push(format!("{}:{}: {}", s.name, i + 1, line.trim()));
+            }
+        }
+    }
+    none(found);
+}
+
+#[test]
+fn files_are_short() {
+    let lengths = sources().into_iter().map(|s| (code(&s).len(), s.name));
+    let long = lengths.filter(|(lines, _)| *lines > FILE_LINES_MAX);
+    none(long.map(|(n, name)| format!("{name}: {n} lines")).collect());
+}
+
+/// A function: its name and its lines, from signature to closing brace.
+fn functions<'a>(lines: &[&'a str]) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut out = Vec::new();
+    for (i, line) in lines.iter().enumerate() {
+        let Some(name) = function_name(line) else {
+            continue;
+        };
+        let closing = format!("{}}}", " ".repeat(indent(line)));
+        let one_line = line.ends_with('}') || line.ends_with(';');
+        let end = lines[i..].iter().position(|l| *l == closing);
+        if let Some(end) = end.filter(|_| !one_line) {
+            out.push((name, lines[i..=i + end].to_vec()));
+        }
+    }
+    out
+}
+
+fn function_name(line: &str) -> Option<&str> {
+    let mut words = without_comment(line).split_whitespace();
+    let allowed = |w: &&str| w.starts_with("pub") || ["const", "async", "unsafe"].contains(w);
+    let mut next = words.next()?;
+    while allowed(&next) {
+        next = words.next()?;
+    }
+    if next != "fn" {
+        return None;
+    }
+    words.next()?.split(['(', '<']).next()
+}
+
+/// True where almost all of the function is one match.
+fn is_flat_match(function: &[&str]) -> bool {
+    let longest = function.iter().enumerate().filter_map(|(i, line)| {
+        let opens = line.contains("match ") && line.ends_with('{');
+        let closing = format!("{}}}", " ".repeat(indent(line)));
+        let end = function[i..].iter().position(|l| l.starts_with(&closing))?;
+        opens.then_some(end)
+    });
+    let inside = longest.max().unwrap_or(0);
+    inside > 0 && function.len() - inside <= OUTSIDE_MATCH_MAX
+}
+
+#[test]
+fn functions_are_short() {
+    let (mut long, mut seen) = (Vec::new(), 0);
+    for s in sources() {
+        let lines: Vec<&str> = s.text.lines().collect();
+        for (name, function) in functions(&lines) {
+            seen += 1;
+            if function.len() > FUNCTION_LINES_MAX && !is_flat_match(&function) {
+                long.push(format!("{}: {name}: {} lines", s.name, function.len()));
+            }
+        }
+    }
+    assert!(seen > 1000, "only {seen} functions found");
+    none(long);
+}
+
+#[test]
+fn unsafe_code_stands_in_sys_alone() {
+    let word = concat!("un", "safe");
+    let mut found = Vec::new();
+    // Tests may need what no program does, such as an allocator that counts.
+    let shipped = |s: &Source| s.name.contains("/src/") && !s.name.ends_with("/sys.rs");
+    for s in sources().into_iter().filter(shipped) {
+        for (i, line) in s.text.lines().enumerate() {
+            let used = without_comment(line)
+                .split(|c: char| !c.is_alphanumeric() && c != '_' && c != '"' && c != '`')
+                .any(|w| w == word);
+            if used {
+                found.push(format!("{}:{}: {}", s.name, i + 1, line.trim()));
+            }
+        }
+    }
+    none(found);
+}
+
+/// Name and version of every dependency in the root manifest that is not one of our crates.
+fn dependencies() -> Vec<(String, String)> {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let table = manifest.split("[workspace.dependencies]").nth(1).unwrap();
+    let table = table.split("\n[").next().unwrap();
+    let lines = table.lines().filter(|l| l.contains("\"="));
+    lines
+        .map(|line| {
+            let name = line.split([' ', '=']).next().unwrap();
+            let version = line.split("\"=").nth(1).unwrap().split('"').next().unwrap();
+            (name.to_owned(), version.to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn every_dependency_is_accounted_for() {
+    let doc = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
+    let dependencies = dependencies();
+    assert!(dependencies.len() > 20);
+    let missing = dependencies
+        .iter()
+        .map(|(name, version)| format!("| {name} | {version} |"))
+        .filter(|row| !doc.lines().any(|line| line.starts_with(row)));
+    none(missing.collect());
+}
+
+#[test]
+fn dependencies_come_from_the_root() {
+    let mut found = Vec::new();
+    for name in CRATES {
+        let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+        let tables = manifest
+            .split("\n[")
+            .filter(|t| t.contains("dependencies]\n"));
+        for line in tables
+            .flat_map(|t| t.lines().skip(1))
+            .filter(|l| l.contains('='))
+        {
+            if !line.contains("workspace = true") {
+                found.push(format!("{name}: {line}"));
+            }
+        }
+    }
+    none(found);
+}
