@@ -69,8 +69,9 @@ need_cargo() {
         fail "Rust $found is too old, $wanted is needed" "rustup update stable"
 }
 
-# The C compiler links Rust programs and builds zstd; fusermount3 mounts for users who may not.
-need_build() { need cc:gcc /usr/include/stdio.h:libc6-dev fusermount3:fuse3; }
+# The C compiler links Rust programs and builds zstd, make builds jemalloc; fusermount3 mounts for users
+# who may not.
+need_build() { need cc:gcc /usr/include/stdio.h:libc6-dev make:make fusermount3:fuse3; }
 
 need_fuse() {
     [ -e /dev/fuse ] || fail "$1" \

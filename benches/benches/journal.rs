@@ -34,6 +34,7 @@ fn appends(c: &mut Criterion) {
             })
         });
     }
+    group.throughput(Throughput::Bytes(4 << 10));
     group.bench_function("append 4 KiB and sync", |b| {
         let payload = noise(3, 4 << 10);
         b.iter(|| {

@@ -11,7 +11,6 @@ mod dispatch;
 mod faults;
 mod holders;
 mod lifecycle;
-mod memory;
 mod mountpoint;
 mod mounts;
 mod record;
@@ -48,6 +47,7 @@ pub fn run(home: Home) -> u8 {
     sys::close_from(3);
     detach();
     start_log();
+    give_memory_back();
     match open(&home) {
         Ok((engine, listener)) => {
             report(&Startup::Ready);
@@ -68,6 +68,13 @@ fn detach() {
     let _ = rustix::process::setsid();
     rustix::process::umask(Mode::from_raw_mode(0o077));
     cgroup::leave();
+}
+
+/// Lets the allocator give back what was freed after a while, also when nothing is allocated any more.
+fn give_memory_back() {
+    if let Err(e) = tikv_jemalloc_ctl::background_thread::write(true) {
+        tracing::warn!("memory is given back late: {e}");
+    }
 }
 
 fn start_log() {

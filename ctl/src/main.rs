@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+/// Trees are many small objects of few sizes that come and go in bulk: this allocator keeps sizes
+/// apart, so that what was freed goes back to the system.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     ctl::main()
 }

@@ -79,15 +79,6 @@ fn wait_signal() -> i32 {
     signal
 }
 
-/// Gives memory that the allocator holds but nobody uses back to the system, where the C library can.
-pub fn release_free_memory() {
-    #[cfg(target_env = "gnu")]
-    {
-        // SAFETY: malloc_trim(3) may be called from any thread at any time; it moves no live allocation.
-        unsafe { libc::malloc_trim(0) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use crate::branch::open::OpenBranch;
 use crate::clock;
 use crate::control::Progress;
 use crate::error::{Error, Result};
+use crate::journal::this_boot;
 use crate::limits::RESERVED_NAME;
 use crate::names::check_workspace_name;
 use crate::types::Time;
@@ -68,6 +69,8 @@ pub struct Engine {
     refs: RefStore,
     table: Arc<ImportTable>,
     open: Mutex<HashMap<String, Arc<Workspace>>>,
+    /// Boot of the machine, 0 for a simulated disk: its power may be cut in between.
+    boot: u64,
     _lock: Option<StoreLock>,
 }
 
@@ -107,6 +110,7 @@ impl Engine {
             refs,
             table,
             open: Mutex::default(),
+            boot: lock.as_ref().map_or(0, |_| this_boot()),
             _lock: lock,
         }))
     }
@@ -246,6 +250,7 @@ impl Engine {
             base,
             table: self.table.clone(),
             author: self.cfg.author.clone(),
+            boot: self.boot,
         })?;
         let w = Workspace::start(
             c.name.clone(),

@@ -61,6 +61,9 @@ pub struct History {
     pub head: u64,
     undo: Vec<Turn>,
     redo: Vec<Turn>,
+    /// State that the live tree was last made into or set to, for whatever reason; not kept over a
+    /// clean stop.
+    pub shown: Option<u64>,
     /// What the last freeze changed, for taking it back.
     before_freeze: Option<Box<BeforeFreeze>>,
 }
@@ -95,6 +98,7 @@ impl History {
             head: r.head,
             undo: r.undo,
             redo: r.redo,
+            shown: None,
             before_freeze: None,
         }
     }
@@ -113,6 +117,7 @@ impl History {
     /// Adds a frozen state.
     pub fn freeze(&mut self, info: StateInfo, tree: Tree, head: bool, label: Option<String>) {
         let number = info.number;
+        self.shown = Some(number);
         self.before_freeze = Some(Box::new(BeforeFreeze {
             state: number,
             label: label.as_ref().map(|l| (l.clone(), self.place_of(l))),
@@ -213,6 +218,16 @@ impl History {
             }
         }
         self.head = head;
+        self.shown = Some(target);
+    }
+
+    /// Lets `kept` stand for `state`, which equals it.
+    pub fn merge(&mut self, state: u64, kept: u64) {
+        self.states.remove(&state);
+        let turns = self.undo.iter_mut().chain(&mut self.redo);
+        turns
+            .filter(|t| t.state == state)
+            .for_each(|t| t.state = kept);
     }
 
     /// Where the next undo goes.

@@ -20,6 +20,7 @@ mod history;
 mod import;
 pub mod journal;
 mod limits;
+mod load_tree;
 mod lookups;
 pub mod names;
 mod ops;

@@ -329,6 +329,13 @@ pub enum Event {
         /// Commit.
         id: CommitId,
     },
+    /// What a switch replaced was nothing but a state that there is already; that one stands for it.
+    Same {
+        /// The state that is not kept.
+        state: u64,
+        /// The one that it equals.
+        kept: u64,
+    },
 }
 
 /// Content of a journal record.

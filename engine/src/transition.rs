@@ -8,7 +8,7 @@
 //! Rule for hard links: the target's group takes the inode of its first name, in byte order of paths,
 //! that exists now with that type.
 
-use crate::store_tree::Numbers;
+use crate::load_tree::Numbers;
 use crate::tree::Tree;
 use crate::tree::dirmap::{DirMap, Entry, Named};
 use crate::tree::inode::{Content, Inode, Links};
@@ -57,8 +57,6 @@ struct Job<'a> {
     /// Dirty children by directory, in either tree.
     children: HashMap<Nid, Vec<(u64, Nid)>>,
     candidates: Vec<Candidate>,
-    /// Changed names by the *live* number of their directory.
-    names: Vec<(Nid, Vec<u8>)>,
 }
 
 /// New numbers of target inodes, and shown numbers for those that never had one.
@@ -86,7 +84,6 @@ impl<'a> Job<'a> {
             differing,
             children: HashMap::new(),
             candidates: Vec::new(),
-            names: Vec::new(),
         };
         let mut marked = HashSet::new();
         for nid in &job.differing {
@@ -114,7 +111,11 @@ impl<'a> Job<'a> {
                 both_lists(live, target, &mut pairs);
             }
             for (name, a, b) in pairs {
-                self.pair(l, &path, name, a, b, &mut work);
+                if let (Some(a), Some(b)) = (a, b)
+                    && a.kind == b.kind
+                {
+                    self.pair(&path, &name, a, b, &mut work);
+                }
             }
         }
     }
@@ -142,38 +143,27 @@ impl<'a> Job<'a> {
 
     fn pair(
         &mut self,
-        dir: Nid,
         path: &[u8],
-        name: Vec<u8>,
-        live: Option<Entry>,
-        target: Option<Entry>,
+        name: &[u8],
+        live: Entry,
+        target: Entry,
         work: &mut Vec<(Nid, Nid, Vec<u8>)>,
     ) {
         let mut full = path.to_vec();
         if !full.is_empty() {
             full.push(b'/');
         }
-        full.extend_from_slice(&name);
-        if let (Some(a), Some(b)) = (live, target)
-            && a.kind == b.kind
-        {
-            if a.nid != b.nid {
-                self.candidates.push(Candidate {
-                    path: full.clone(),
-                    live: a.nid,
-                    target: b.nid,
-                });
-                // What it names may change even so: a hard link can lose to an earlier name.
-                if a.kind != Kind::Dir {
-                    self.names.push((dir, name));
-                }
-            }
-            if a.kind == Kind::Dir {
-                work.push((a.nid, b.nid, full));
-            }
-            return;
+        full.extend_from_slice(name);
+        if live.nid != target.nid {
+            self.candidates.push(Candidate {
+                path: full.clone(),
+                live: live.nid,
+                target: target.nid,
+            });
         }
-        self.names.push((dir, name));
+        if live.kind == Kind::Dir {
+            work.push((live.nid, target.nid, full));
+        }
     }
 
     /// Decides which target inodes get which numbers.
@@ -240,40 +230,25 @@ impl<'a> Job<'a> {
         let mut tree = self.target.clone();
         self.drop_target_orphans(&mut tree);
         renumber(self.live, self.target, &mut tree, &moves);
-        let mut out = Transition {
-            names: self.names,
-            ..Transition::default()
-        };
-        let mut touched: HashSet<Nid> = self.differing;
-        touched.extend(moves.to.values());
-        touched.extend(moves.to.keys());
-        for nid in touched {
+        let mut changed = Vec::new();
+        Tree::diff(self.live, &tree, &mut |nid, _, _| changed.push(nid));
+        let mut out = Transition::default();
+        for nid in changed {
             let Some(was) = self.live.get(nid) else {
                 continue;
             };
             keep_unchanged(&mut tree, nid, was);
             match tree.get(nid) {
-                Some(now) if Arc::ptr_eq(was, now) => {}
-                Some(now) => {
-                    out.inodes.push(nid);
-                    if was.nlink == 0 {
-                        out.names.extend(names_in(nid, now));
-                    }
-                }
+                Some(now) if Arc::ptr_eq(was, now) => continue,
+                Some(now) => changed_names(nid, was, now, &mut out.names),
                 None if known(nid) => {
                     tree.set(nid, Arc::new(orphaned(was)));
                     out.orphans.push(nid);
-                    out.inodes.push(nid);
                 }
-                None => {}
+                None => continue,
             }
+            out.inodes.push(nid);
         }
-        for (dir, _) in &out.names {
-            out.inodes.push(*dir);
-        }
-        out.inodes.sort_unstable();
-        out.inodes.dedup();
-        out.inodes.retain(|n| tree.get(*n).is_some());
         out.tree = tree;
         out
     }
@@ -351,10 +326,15 @@ fn keep_unchanged(tree: &mut Tree, nid: Nid, was: &Arc<Inode>) {
     }
 }
 
-/// All names in a directory that comes back while the kernel still knows it, perhaps as empty.
-fn names_in(nid: Nid, inode: &Inode) -> Vec<(Nid, Vec<u8>)> {
-    let entries = inode.dir().map_or_else(Vec::new, |d| d.map.entries());
-    entries.iter().map(|e| (nid, e.name.to_vec())).collect()
+/// Names that a directory gives to something else now. One that comes back is taken as empty before:
+/// that is how the kernel knew it.
+fn changed_names(nid: Nid, was: &Inode, now: &Inode, names: &mut Vec<(Nid, Vec<u8>)>) {
+    let (Some(a), Some(b)) = (was.dir(), now.dir()) else {
+        return;
+    };
+    DirMap::diff(&a.map, &b.map, &mut |name, _, _| {
+        names.push((nid, name.to_vec()))
+    });
 }
 
 fn orphaned(was: &Inode) -> Inode {

@@ -36,7 +36,11 @@ impl Fixture {
         fs::create_dir_all(base.join("sub")).unwrap();
         fs::create_dir(&mnt).unwrap();
         fs::write(base.join("sub/file"), b"from the base").unwrap();
-        let engine = Engine::open(EngineConfig { root: store, author: "test".into() }).unwrap();
+        let engine = Engine::open(EngineConfig {
+            root: store,
+            author: "test".into(),
+        })
+        .unwrap();
         engine
             .create("w", &base.canonicalize().unwrap(), None)
             .unwrap();

@@ -292,6 +292,7 @@ fn events() -> Vec<Event> {
             head: true,
             label: Some("l".into()),
         },
+        Event::Withdraw { state: 2 },
         Event::Label {
             label: "l".into(),
             state: 1,

@@ -7,7 +7,7 @@
 //! there as a whole or not at all.
 
 use crate::rng::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -21,8 +21,8 @@ pub const DONE: u8 = b'd';
 pub const NO_SPACE: u8 = b'n';
 
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// At most one request's worth for any kernel.
-const WRITE_BYTES_MAX: u64 = 32 << 10;
+/// The kernel may make several requests of one write, but never of what lies within one page.
+const PAGE_BYTES: u64 = 4096;
 const DIRECTORIES: u64 = 4;
 const FILES: u64 = 12;
 
@@ -132,9 +132,9 @@ impl Session {
     }
 
     fn write(&mut self, path: String) -> Op {
-        let at = self.rng.below(FILE_BYTES_MAX - WRITE_BYTES_MAX);
-        let len = 1 + self.rng.below(WRITE_BYTES_MAX - 1) as usize;
-        Op::Write(path, at, self.rng.bytes(len))
+        let at = self.rng.below(FILE_BYTES_MAX);
+        let len = 1 + self.rng.below(PAGE_BYTES - at % PAGE_BYTES);
+        Op::Write(path, at, self.rng.bytes(len as usize))
     }
 
     /// Does an operation to the state.
@@ -241,27 +241,50 @@ pub fn find(seed: u64, marks: &[u8], from: usize, to: usize, found: &State) -> O
     None
 }
 
-/// How the state after `calls` calls differs from `found`, for a failure's message.
-pub fn explain(seed: u64, marks: &[u8], calls: usize, found: &State) -> String {
+/// The state up to call `to` that comes next to `found`, and how they differ: for a failure's message.
+pub fn nearest(seed: u64, marks: &[u8], to: usize, found: &State) -> String {
     let outcomes: Vec<u8> = marks.iter().copied().filter(|m| *m != BEGUN).collect();
     let mut session = Session::new(seed);
-    for call in 0..calls {
+    let mut best = (usize::MAX, String::new());
+    for call in 0..=to {
+        let differing = differing(&session.state, found);
         let op = session.choose();
+        if differing.len() < best.0 {
+            let text = format!("call {call}, before {}: {differing:#?}", brief(&op));
+            best = (differing.len(), text);
+        }
         if outcomes.get(call) != Some(&NO_SPACE) {
             session.apply(&op);
         }
     }
-    let next = brief(&session.choose());
-    let paths: std::collections::BTreeSet<&String> =
-        session.state.keys().chain(found.keys()).collect();
-    let differing = paths.into_iter().filter(|p| session.state.get(*p) != found.get(*p));
-    let lines: Vec<String> = differing
-        .map(|path| {
-            let (wanted, found) = (session.state.get(path), found.get(path));
-            format!("{path}: wanted {}, found {}", kind(wanted), kind(found))
+    best.1
+}
+
+fn differing(wanted: &State, found: &State) -> Vec<String> {
+    let paths: BTreeSet<&String> = wanted.keys().chain(found.keys()).collect();
+    let pairs = paths.into_iter().map(|p| (p, wanted.get(p), found.get(p)));
+    pairs
+        .filter(|(_, wanted, found)| wanted != found)
+        .map(|(path, wanted, found)| {
+            let at = first_difference(wanted, found);
+            format!("{path}: wanted {}, found {}{at}", kind(wanted), kind(found))
         })
-        .collect();
-    format!("after {calls} calls (the next is {next}): {lines:#?}")
+        .collect()
+}
+
+fn first_difference(wanted: Option<&Node>, found: Option<&Node>) -> String {
+    let (Some(Node::File(wanted)), Some(Node::File(found))) = (wanted, found) else {
+        return String::new();
+    };
+    let differ = |(a, b): (&u8, &u8)| a != b;
+    let count = wanted
+        .iter()
+        .zip(found)
+        .filter(|pair| differ(*pair))
+        .count();
+    let first = wanted.iter().zip(found).position(differ);
+    let last = wanted.iter().zip(found).rposition(differ);
+    format!(", {count} bytes differ, from {first:?} to {last:?}")
 }
 
 fn brief(op: &Op) -> String {
@@ -273,7 +296,7 @@ fn brief(op: &Op) -> String {
 
 fn kind(node: Option<&Node>) -> String {
     match node {
-        Some(Node::File(bytes)) => format!("{} bytes {}", bytes.len(), blake3::hash(bytes)),
+        Some(Node::File(bytes)) => format!("{} bytes", bytes.len()),
         other => format!("{other:?}"),
     }
 }

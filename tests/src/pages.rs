@@ -19,7 +19,11 @@ pub fn split(word: u64) -> (u32, u32) {
 
 /// Makes every page of the file at `path` the first of `epoch`.
 pub fn stamp(path: &Path, pages: usize, epoch: u32) {
-    let options = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let options = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path);
     let file = options.unwrap();
     for page in 0..pages {
         let mut bytes = vec![epoch as u8; PAGE];
@@ -48,7 +52,11 @@ pub struct Watched {
 impl Watched {
     /// Opens and maps it now, to look again later.
     pub fn new(path: &Path, pages: usize) -> Watched {
-        let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap();
         let mapping = Mapping::new(&file, pages).unwrap();
         Watched {
             path: path.to_owned(),
@@ -69,7 +77,10 @@ impl Watched {
     /// Pages that show another epoch than `epoch`, however they are looked at.
     pub fn stale(&self, epoch: u32) -> Vec<String> {
         let mut out = Vec::new();
-        for (way, words) in ["mapping", "descriptor", "new descriptor"].iter().zip(self.looks()) {
+        for (way, words) in ["mapping", "descriptor", "new descriptor"]
+            .iter()
+            .zip(self.looks())
+        {
             for (page, word) in words.iter().enumerate() {
                 let (found, count) = split(*word);
                 if found != epoch {
@@ -98,7 +109,11 @@ impl Control {
 
     /// Opens one that was made.
     pub fn open(path: &Path) -> Control {
-        let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap();
         Control(Mapping::new(&file, WORKERS + 1).unwrap())
     }
 

@@ -167,8 +167,7 @@ fn xattrs(place: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .filter(|name| !name.is_empty());
     let value = |name: &[u8]| {
         let mut value = vec![0; 64 << 10];
-        let count =
-            rustix::fs::lgetxattr(place, OsStr::from_bytes(name), &mut value[..]).unwrap();
+        let count = rustix::fs::lgetxattr(place, OsStr::from_bytes(name), &mut value[..]).unwrap();
         value[..count].to_vec()
     };
     names.map(|name| (name.to_vec(), value(name))).collect()

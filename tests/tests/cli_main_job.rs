@@ -28,7 +28,9 @@ fn change_all_sorts(root: &Path) {
 }
 
 fn rows(text: &str) -> Vec<Vec<&str>> {
-    text.lines().map(|line| line.split('\t').collect()).collect()
+    text.lines()
+        .map(|line| line.split('\t').collect())
+        .collect()
 }
 
 #[test]
@@ -57,7 +59,9 @@ fn diff_and_log_tell_what_happened() {
     let Some(env) = Env::new() else { return };
     small_project(&env);
     let root = env.start();
-    let id = env.workspace(&["checkpoint", "one", "--meta", "turn=1"]).id();
+    let id = env
+        .workspace(&["checkpoint", "one", "--meta", "turn=1"])
+        .id();
     assert_eq!(env.workspace(&["diff", "--name-status"]).ok(), "");
     change_all_sorts(&root);
     let diff = env.workspace(&["diff", "--name-status"]).ok();
@@ -74,14 +78,27 @@ fn diff_and_log_tell_what_happened() {
     let files: Vec<Vec<&str>> = wanted.iter().filter(|r| r[1] != "new").cloned().collect();
     assert!(found == wanted || found == files, "{diff}");
     let two = env
-        .workspace(&["checkpoint", "two", "--message", "all sorts", "--meta", "turn=2"])
+        .workspace(&[
+            "checkpoint",
+            "two",
+            "--message",
+            "all sorts",
+            "--meta",
+            "turn=2",
+        ])
         .id();
     env.workspace(&["rollback", "--meta", "turn=1"]).id();
     let log = env.workspace(&["log"]).ok();
     let log = rows(&log);
-    assert_eq!((log[0][0], log[0][2], log[0][3]), (&*two, "two", "all sorts"));
+    assert_eq!(
+        (log[0][0], log[0][2], log[0][3]),
+        (&*two, "two", "all sorts")
+    );
     assert_eq!((log[1][0], log[1][2]), (&*id, "one"));
-    assert!(log.iter().all(|row| row.len() == 4 && row[0].len() == 64), "{log:?}");
+    assert!(
+        log.iter().all(|row| row.len() == 4 && row[0].len() == 64),
+        "{log:?}"
+    );
     let between = env.workspace(&["diff", "one", "two"]).ok();
     assert_eq!(rows(&between).len(), rows(&diff).len());
     assert_eq!(env.workspace(&["diff", "one"]).ok(), "");
@@ -94,12 +111,16 @@ fn workspace_is_inferred_from_the_current_directory() {
     let root = env.start();
     fs::create_dir(env.path("other")).unwrap();
     env.workspace(&["start", "--from", "other"]).ok();
-    env.workspace(&["checkpoint", "x"]).fails(1, "other, project");
+    env.workspace(&["checkpoint", "x"])
+        .fails(1, "other, project");
     for directory in [env.project().join("src"), root.join("src/deep")] {
         let label = env.workspace_in(&directory, &["checkpoint", "here"]);
         let id = label.id();
         let log = env.workspace(&["log", "project"]).ok();
-        assert!(log.contains(&format!("{id}\t")) && log.contains("\there\t"), "{log}");
+        assert!(
+            log.contains(&format!("{id}\t")) && log.contains("\there\t"),
+            "{log}"
+        );
     }
     assert!(!env.workspace(&["log", "other"]).ok().contains("here"));
     env.workspace(&["checkpoint", "other", "mine"]).id();
@@ -137,7 +158,8 @@ fn rollback_by_time_finds_what_nobody_checkpointed() {
     let start = tree::of(&root);
     fs::write(root.join("README"), "one\n").unwrap();
     env.workspace(&["checkpoint", "one"]).id();
-    env.workspace(&["rollback", "--before", "1h"]).fails(1, "no commit");
+    env.workspace(&["rollback", "--before", "1h"])
+        .fails(1, "no commit");
     let time = env.workspace(&["log", "--json"]).ok();
     let log: serde_json::Value = serde_json::from_str(&time).unwrap();
     let first = log["commits"].as_array().unwrap().last().unwrap();
@@ -157,9 +179,16 @@ fn dry_run_lists_changes_and_holders_and_changes_nothing() {
     let changed = tree::of(&root);
     let held = fs::File::open(root.join("new/file")).unwrap();
     let told = env.workspace(&["rollback", "--dry-run"]);
-    assert!(told.err.contains(&format!("by process {}", std::process::id())), "{told:?}");
+    assert!(
+        told.err
+            .contains(&format!("by process {}", std::process::id())),
+        "{told:?}"
+    );
     let out = told.ok();
-    assert!(out.contains("D\tnew/file\n") && out.contains("A\tsrc/main.rs\n"), "{out}");
+    assert!(
+        out.contains("D\tnew/file\n") && out.contains("A\tsrc/main.rs\n"),
+        "{out}"
+    );
     drop(held);
     tree::same("dry run", &changed, &tree::of(&root));
     assert_eq!(env.workspace(&["undo"]).status, 1);
@@ -170,7 +199,8 @@ fn project_may_be_covered_by_its_own_mount() {
     let Some(env) = Env::new() else { return };
     small_project(&env);
     let base = tree::of(&env.project());
-    env.workspace(&["start", "--from", "project", "--mount", "project"]).ok();
+    env.workspace(&["start", "--from", "project", "--mount", "project"])
+        .ok();
     let root = env.project();
     env.workspace_in(&root, &["checkpoint", "one"]).id();
     change_all_sorts(&root);
@@ -202,7 +232,8 @@ fn deleted_workspace_leaves_the_project_alone() {
     let base = tree::of(&env.project());
     let root = env.start();
     change_all_sorts(&root);
-    env.workspace(&["delete", "project", "--yes"]).fails(1, "running");
+    env.workspace(&["delete", "project", "--yes"])
+        .fails(1, "running");
     env.workspace(&["stop", "project", "--no-checkpoint"]).ok();
     env.workspace(&["delete", "project", "--yes"]).ok();
     assert_eq!(env.workspace(&["list"]).ok(), "");

@@ -47,7 +47,11 @@ fn one_of_everything(root: &Path) {
     tree::sparse(
         &root.join("sparse"),
         1 << 20,
-        &[(0, b"head"), (512 << 10, &[9; 4096]), ((1 << 20) - 3, b"end")],
+        &[
+            (0, b"head"),
+            (512 << 10, &[9; 4096]),
+            ((1 << 20) - 3, b"end"),
+        ],
     );
     tree::sparse(&root.join("only-hole"), 300_000, &[]);
     fs::write(root.join("large"), tests::rng::Rng::new(5).bytes(1 << 20)).unwrap();
@@ -100,7 +104,11 @@ fn nodes(root: &Path) {
     node("socket", FileType::Socket, 0);
     if mount::is_root() {
         node("null", FileType::CharacterDevice, rustix::fs::makedev(1, 3));
-        node("disk", FileType::BlockDevice, rustix::fs::makedev(259, 70_000));
+        node(
+            "disk",
+            FileType::BlockDevice,
+            rustix::fs::makedev(259, 70_000),
+        );
         rustix::fs::chown(root.join("fifo"), Some(rustix::fs::Uid::from_raw(12)), None).unwrap();
     }
 }
@@ -251,7 +259,10 @@ fn git_and_make_find_nothing_to_do_after_rollback_and_restart() {
     run(&project, &["git", "init", "-q"]);
     run(&project, &["git", "add", "."]);
     let author = ["-c", "user.name=a", "-c", "user.email=a@b"];
-    run(&project, &[&["git"][..], &author, &["commit", "-qm", "x"]].concat());
+    run(
+        &project,
+        &[&["git"][..], &author, &["commit", "-qm", "x"]].concat(),
+    );
     let root = env.start();
     let clean = |when: &str| {
         assert_eq!(run(&root, &["git", "status", "--porcelain"]), "", "{when}");

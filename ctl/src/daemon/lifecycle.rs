@@ -3,7 +3,6 @@
 //! Invariant: a request is either carried out by a daemon that goes on, or answered with "ending",
 //! never begun by one that is about to exit. The gate decides that under one lock.
 
-use super::memory::Memory;
 use super::mounts::Mounts;
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -115,10 +114,8 @@ impl Gate {
 
 /// Looks after the mounts until the daemon is to end. Afterwards the gate is shut.
 pub fn run(gate: &Gate, mounts: &Mounts) {
-    let mut memory = Memory::default();
     loop {
         mounts.look_after();
-        memory.tend();
         if gate.shut_if_done(|| mounts.are_none()) {
             return;
         }

@@ -4,11 +4,13 @@ use super::{Branch, Inner};
 use crate::base::{Base, BaseEntry, BaseFile};
 use crate::error::{Error, Result};
 use crate::limits::{FIRST_NEW_INO, RESERVED_NAME};
-use crate::record::{Event, Loaded};
+use crate::record::{Event, Loaded, OpKind};
 use crate::tree::NewVersion;
 use crate::tree::file::Body;
 use crate::tree::load;
 use crate::types::{Kind, Nid};
+use objstore::content::FileContent;
+use objstore::{Body as StoredBody, Commit};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -173,6 +175,15 @@ impl Branch {
     pub fn take_anew(&self, old: &BaseFile) -> Result<()> {
         let _one = self.loading.lock();
         let path = old.path();
+        if let Some(content) = self.stored_before(old) {
+            let version = NewVersion {
+                size: old.stamp.size,
+                alloc: old.alloc,
+                mtime: old.stamp.mtime,
+                ctime: old.stamp.ctime,
+            };
+            return self.put_version(old, Some(content), version).map(|_| ());
+        }
         for _ in 0..ANEW_TRIES {
             let now = self.places.base.current(old)?;
             let Some(e) = now else {
@@ -209,34 +220,72 @@ impl Branch {
             mtime,
             ctime,
         };
-        let body = content.map_or(Body::Unreadable, Body::Stored);
-        let changed = {
-            let mut inner = self.lock();
-            inner.base_changed.insert(old.path());
-            let nids = holders(&mut inner, old);
-            for nid in &nids {
-                let stamp = old.stamp;
-                self.record(
-                    Event::TakeAnew {
-                        nid: nid.0,
-                        old: stamp,
-                        content,
-                        size,
-                        alloc,
-                        mtime,
-                        ctime,
-                    },
-                    &[],
-                )?;
-                for tree in inner.trees_mut() {
-                    tree.take_anew(*nid, &stamp, body.clone(), version);
-                }
-            }
-            nids
-        };
+        self.lock().base_changed.insert(old.path());
+        let changed = self.put_version(old, content, version)?;
         // Pages of the old version go; from a background thread, which the readers do not wait for.
         self.stale.lock().extend(changed);
         Ok(())
+    }
+
+    /// Puts stored content (`None`: nothing that can be read) in the place of a version of a base file,
+    /// in all trees; returns the inodes.
+    fn put_version(
+        &self,
+        old: &BaseFile,
+        content: Option<FileContent>,
+        new: NewVersion,
+    ) -> Result<Vec<Nid>> {
+        let body = content.map_or(Body::Unreadable, Body::Stored);
+        let mut inner = self.lock();
+        let nids = holders(&mut inner, old);
+        for nid in &nids {
+            self.record(
+                Event::TakeAnew {
+                    nid: nid.0,
+                    old: old.stamp,
+                    content,
+                    size: new.size,
+                    alloc: new.alloc,
+                    mtime: new.mtime,
+                    ctime: new.ctime,
+                },
+                &[],
+            )?;
+            for tree in inner.trees_mut() {
+                tree.take_anew(*nid, &old.stamp, body.clone(), new);
+            }
+        }
+        Ok(nids)
+    }
+
+    /// What the start commit has of this version: it was stored before a restart, whose replay knows
+    /// only that the file was the base's.
+    fn stored_before(&self, file: &BaseFile) -> Option<FileContent> {
+        let id = {
+            let inner = self.lock();
+            let first = inner.history.states.values().next()?;
+            (first.info.kind == OpKind::Start).then_some(first.info.id)??
+        };
+        let store = &self.places.store;
+        let commit: Commit = store.get_object(&id).ok()?;
+        let path = file.path();
+        let mut dir = commit.root;
+        let mut parts = path.split(|b| *b == b'/').peekable();
+        while let Some(name) = parts.next() {
+            let entry = objstore::tree_entry(store, dir?, name).ok()??;
+            match (entry.body, parts.peek()) {
+                (StoredBody::Dir(below), Some(_)) => dir = below,
+                (StoredBody::File(c), None) => {
+                    let mtime = (entry.meta.mtime_sec, entry.meta.mtime_nsec);
+                    let stamp = &file.stamp;
+                    let same =
+                        c.len() == stamp.size && mtime == (stamp.mtime.sec, stamp.mtime.nsec);
+                    return same.then_some(c);
+                }
+                _ => return None,
+            }
+        }
+        None
     }
 }
 

@@ -5,26 +5,29 @@
 //! belongs to exactly one sequence number.
 
 pub(crate) mod close;
+pub(crate) mod fence;
 pub(crate) mod load;
 pub(crate) mod open;
 pub(crate) mod replay;
 pub(crate) mod seal;
 pub(crate) mod state_file;
 
+use self::fence::Fence;
 use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::history::History;
 use crate::import::Importer;
 use crate::journal::{Appended, JournalError, PayloadRef};
 use crate::limits::{DISK_RESERVE_BYTES, SPACE_CHECK_BYTES};
+use crate::load_tree::Numbers;
 use crate::lookups::Lookups;
 use crate::record::{Counters, Event, Mutation, Record, encode};
-use crate::store_tree::{Numbers, Reference};
+use crate::store_tree::Reference;
 use crate::tree::Tree;
 use crate::types::{KernelCache, Nid, NoKernelCache, NodeId, Wait};
 use objstore::io::Storage;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -47,13 +50,6 @@ pub(crate) struct Inner {
     pub unreadable: BTreeSet<Vec<u8>>,
     /// The tree that was stored last.
     pub reference: Option<Reference>,
-}
-
-/// Pages of the kernel's cache for these inodes belong to a replaced state.
-#[derive(Debug)]
-pub(crate) struct Fence {
-    pub state: u64,
-    pub nids: HashSet<Nid>,
 }
 
 /// A branch of an open workspace.
@@ -81,6 +77,8 @@ pub(crate) struct Branch {
     /// Inodes whose attributes the kernel must drop, found while handling requests.
     pub stale: Mutex<Vec<Nid>>,
     unchecked_bytes: AtomicU64,
+    /// Trees refer to stored content that no sync has covered yet; a record in the journal must not.
+    unsynced: AtomicBool,
     /// Sequence number that the last state file covers.
     pub sealed_seq: AtomicU64,
 }
@@ -219,6 +217,26 @@ impl Branch {
     /// Brings everything answered so far to stable storage.
     pub fn sync(&self) -> Result<()> {
         Ok(self.places.journal.sync(self.places.journal.last_seq())?)
+    }
+
+    /// The lock, at a moment when all stored content that trees refer to is on stable storage.
+    pub fn lock_synced(&self) -> Result<MutexGuard<'_, Inner>> {
+        loop {
+            self.sync_store()?;
+            let inner = self.lock();
+            if !self.unsynced.load(Ordering::SeqCst) {
+                return Ok(inner);
+            }
+        }
+    }
+
+    /// Brings the objects that trees refer to to stable storage.
+    fn sync_store(&self) -> Result<()> {
+        if self.unsynced.swap(false, Ordering::SeqCst) {
+            let failed = |_: &objstore::Error| self.unsynced.store(true, Ordering::SeqCst);
+            self.places.store.sync().inspect_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Numbers for inodes that are made outside the lock.

@@ -9,7 +9,7 @@ use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::history::{History, HistoryRecord};
 use crate::import::Importer;
-use crate::journal::{Journal, JournalConfig, RecoveryReport, this_boot};
+use crate::journal::{Journal, JournalConfig, RecoveryReport};
 use crate::limits::{FIRST_NEW_INO, JOURNAL_CAP_BYTES_MIN};
 use crate::lookups::Lookups;
 use crate::record::{Counters, Event, OpKind, StateInfo};
@@ -38,6 +38,8 @@ pub(crate) struct OpenBranch {
     pub table: Arc<ImportTable>,
     /// Who makes commits.
     pub author: String,
+    /// Boot of the machine, 0 where unknown.
+    pub boot: u64,
 }
 
 impl Branch {
@@ -70,7 +72,7 @@ fn journal_config(o: &OpenBranch) -> Result<JournalConfig> {
     let free = o.storage.free_bytes().map_err(Error::io(&o.dir))?;
     Ok(JournalConfig {
         cap_bytes: (free / 20).max(JOURNAL_CAP_BYTES_MIN),
-        boot: this_boot(),
+        boot: o.boot,
         ..JournalConfig::default()
     })
 }
@@ -154,6 +156,7 @@ fn recover(o: OpenBranch, state: StateHead, tree: Tree, dirs: BaseDirs) -> Resul
         dirs,
         late: Vec::new(),
         entries: Vec::new(),
+        entries_of: 0,
         parts: Vec::new(),
     };
     let cfg = journal_config(&o)?;
@@ -246,6 +249,7 @@ fn assemble(
         recovered,
         stale: Mutex::default(),
         unchecked_bytes: AtomicU64::new(0),
+        unsynced: AtomicBool::new(false),
         sealed_seq: AtomicU64::new(sealed),
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Replay<'a> {
     pub late: Vec<Late>,
     /// Entries of a directory whose record goes on in the next.
     pub entries: Vec<Loaded>,
+    /// Directory that they belong to.
+    pub entries_of: u64,
     /// Parts of the patch of the switch that follows.
     pub parts: Vec<PayloadRef>,
 }
@@ -59,6 +61,7 @@ impl Replay<'_> {
         payload: Option<PayloadRef>,
         places: Option<&Places>,
     ) -> Result<(), ReplayError> {
+        self.drop_unfinished(&record);
         match record {
             Record::Mutation(m) => {
                 m.check(payload)?;
@@ -68,6 +71,28 @@ impl Replay<'_> {
             }
             Record::Event(e) => self.event(e, payload, places),
         }
+    }
+
+    /// Parts that were recorded one after the other are nothing where the last one is missing: appending
+    /// it had failed.
+    fn drop_unfinished(&mut self, record: &Record) {
+        let of_switch = matches!(
+            record,
+            Record::Event(Event::SwitchPart | Event::Switch { .. })
+        );
+        if !of_switch {
+            self.parts.clear();
+        }
+        let Record::Event(Event::LoadDir { dir, entries, .. }) = record else {
+            self.entries.clear();
+            return;
+        };
+        let name = |e: Option<&Loaded>| e.map(|e| e.entry.name.clone());
+        let again = name(entries.first()) == name(self.entries.first());
+        if again || self.entries_of != *dir {
+            self.entries.clear();
+        }
+        self.entries_of = *dir;
     }
 
     fn note_numbers(&mut self, m: &Mutation) {
@@ -98,6 +123,7 @@ impl Replay<'_> {
             Event::Withdraw { state } => {
                 inner.history.withdraw(state);
             }
+            Event::Same { state, kept } => inner.history.merge(state, kept),
             Event::Label { label, state } => inner.history.label(label, state),
             Event::Switch {
                 kind,

@@ -9,15 +9,20 @@ use crate::error::{Error, Result};
 use crate::record::{Event, StateInfo};
 use crate::store_tree::{Reference, meta_of, store_tree};
 use crate::tree::Tree;
-use crate::tree::file::Body;
+use crate::tree::file::{Body, FileData};
 use crate::tree::inode::{Content, Inode};
 use crate::types::Nid;
-use objstore::{Commit, CommitId, CommitKind};
+use objstore::{Commit, CommitId, CommitKind, Kind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Inodes that are exchanged in live trees under one holding of the lock.
 const ADOPT_BATCH: usize = 512;
+/// Inode numbers whose files are imported at a time.
+const IMPORT_BATCH: u64 = 1024;
+
+/// An inode, what it was, and what takes its place.
+type Adoption = (Nid, Arc<Inode>, Arc<Inode>);
 
 impl Branch {
     /// Stores all states that are not in the store yet, in order, and gives them their ids. Waits for
@@ -42,14 +47,12 @@ impl Branch {
 
     /// Stores the first pending state; false where there is none.
     fn store_next(&self) -> Result<bool> {
+        self.wait_scanned()?;
+        if self.lock().reference.is_none() {
+            self.import_ahead()?;
+        }
         let (info, tree, reference) = {
-            let mut inner = self.lock();
-            while !inner.scan_done {
-                if self.closing.load(Ordering::Relaxed) {
-                    return Err(Error::Closing);
-                }
-                self.wait_progress(&mut inner);
-            }
+            let inner = self.lock();
             let fenced = inner.fence.as_ref().map(|f| f.state);
             let Some(number) = inner.history.first_pending().filter(|n| Some(*n) != fenced) else {
                 return Ok(false);
@@ -73,15 +76,62 @@ impl Branch {
             other => other?,
         };
         let id = self.put_commit(&info, &stored)?;
+        self.unsynced.store(true, Ordering::SeqCst);
         if self.importer.unsynced.swap(false, Ordering::Relaxed) {
-            self.places
-                .store
-                .sync()
+            self.sync_store()
                 .inspect_err(|_| self.importer.unsynced.store(true, Ordering::Relaxed))?;
         }
         self.adopt(&tree, &stored.tree);
         self.name(info.number, id, stored)?;
         Ok(true)
+    }
+
+    fn wait_scanned(&self) -> Result<()> {
+        let mut inner = self.lock();
+        while !inner.scan_done {
+            if self.closing.load(Ordering::Relaxed) {
+                return Err(Error::Closing);
+            }
+            self.wait_progress(&mut inner);
+        }
+        Ok(())
+    }
+
+    /// Imports the first pending state's files, a few at a time, each batch taking the place of what
+    /// was read from the base at once: memory stays that of one tree.
+    fn import_ahead(&self) -> Result<()> {
+        let mut next = Nid::ROOT.0;
+        loop {
+            let (batch, end) = {
+                let inner = self.lock();
+                let Some(number) = inner.history.first_pending() else {
+                    return Ok(());
+                };
+                let Some(tree) = &inner.history.state(number)?.tree else {
+                    return Ok(());
+                };
+                (
+                    base_files_in(tree, next..next + IMPORT_BATCH),
+                    inner.counters.nid,
+                )
+            };
+            match self.importer.import_bodies(&self.places, &batch) {
+                Err(Error::BaseChanged(f)) => {
+                    self.take_anew(&f)?;
+                    continue;
+                }
+                other => other?,
+            }
+            let stored = batch
+                .into_iter()
+                .filter_map(|(nid, a)| Some((nid, imported(&a)?, a)));
+            self.unsynced.store(true, Ordering::SeqCst);
+            self.adopt_changes(&stored.map(|(nid, b, a)| (nid, a, b)).collect::<Vec<_>>());
+            next += IMPORT_BATCH;
+            if next >= end {
+                return Ok(());
+            }
+        }
     }
 
     fn put_commit(&self, info: &StateInfo, reference: &Reference) -> Result<CommitId> {
@@ -113,18 +163,21 @@ impl Branch {
 
     /// Exchanges what was stored in the live tree and in every state that shares it.
     fn adopt(&self, before: &Tree, stored: &Tree) {
-        let mut changes: Vec<(Nid, Arc<Inode>, Arc<Inode>)> = Vec::new();
+        let mut changes: Vec<Adoption> = Vec::new();
         Tree::diff(before, stored, &mut |nid, a, b| {
             if let (Some(a), Some(b)) = (a, b) {
                 changes.push((nid, a.clone(), b.clone()));
             }
         });
+        self.adopt_changes(&changes);
+    }
+
+    fn adopt_changes(&self, changes: &[Adoption]) {
         for batch in changes.chunks(ADOPT_BATCH) {
             let mut inner = self.lock();
-            for tree in inner.trees_mut() {
-                for (nid, a, b) in batch {
-                    adopt_inode(tree, *nid, a, b);
-                }
+            let mut trees = inner.trees_mut();
+            for (nid, a, b) in batch {
+                adopt_inode(&mut trees, *nid, a, b);
             }
         }
     }
@@ -136,19 +189,33 @@ impl Branch {
         let Some(state) = history.states.get_mut(&number) else {
             return Ok(());
         };
-        if let Some(known) = state.info.id
-            && known != id
-        {
-            tracing::error!("state {number} was commit {known}, is {id} when stored again");
-        }
+        let told = state.info.id.filter(|known| self.is_told(*known, id));
+        let (id, stored) = match told {
+            Some(known) => (known, None),
+            None => (id, Some(reference)),
+        };
         let new = state.info.id.replace(id) != Some(id);
-        (state.tree, state.stored, state.in_store) = (None, Some(reference), true);
+        (state.tree, state.stored, state.in_store) = (None, stored, true);
         history.trim();
         if new {
             self.record(Event::Named { state: number, id }, &[])?;
         }
         self.signal();
         Ok(())
+    }
+
+    /// Whether the id `known`, by which a state was known before the daemon died, stands though what
+    /// was replayed is stored as `id`: whoever was told it can go on using it. Its commit is put after
+    /// all that it refers to, so it is whole where it is there.
+    ///
+    /// The bytes are the same; which all-zero blocks are holes may differ where a file was stored
+    /// between two changes the first time and not when they were replayed.
+    fn is_told(&self, known: CommitId, id: CommitId) -> bool {
+        let stands = known != id && self.places.store.contains(Kind::Commit, known.as_bytes());
+        if known != id && !stands {
+            tracing::error!("commit {known} was lost, its state is {id} now");
+        }
+        stands
     }
 
     /// Folds the journal into the store: all data is chunked, the state file replaced, and what the
@@ -169,8 +236,8 @@ impl Branch {
                 }
                 other => other?,
             };
-            self.adopt(&tree, &stored.tree);
             self.places.store.sync()?;
+            self.adopt(&tree, &stored.tree);
             self.importer.unsynced.store(false, Ordering::Relaxed);
             head.root = Some(stored.root);
             let next_seq = head.next_seq;
@@ -235,25 +302,65 @@ fn first_segment(inner: &mut Inner, sealed: &Tree) -> Option<u32> {
     first
 }
 
-/// Puts `after` in the place of `before`, or what of it fits where the inode changed since.
-fn adopt_inode(tree: &mut Tree, nid: Nid, before: &Arc<Inode>, after: &Arc<Inode>) {
-    let Some(now) = tree.get(nid) else { return };
-    if Arc::ptr_eq(now, before) {
-        tree.set(nid, after.clone());
-        return;
-    }
-    let (Some(file), Some(old), Some(new)) = (now.file(), before.file(), after.file()) else {
-        return;
+/// Plain files of the base among the inodes of a range.
+fn base_files_in(tree: &Tree, range: std::ops::Range<u64>) -> Vec<(Nid, Arc<Inode>)> {
+    let is_base = |i: &Inode| {
+        i.file()
+            .is_some_and(|f| f.is_plain() && matches!(f.body().0, Body::Base(_)))
     };
+    let found = range.filter_map(|n| Some((Nid(n), tree.get(Nid(n))?.clone())));
+    found.filter(|(_, i)| is_base(i)).collect()
+}
+
+/// An imported file of the base with its stored content; `None` where it is not imported.
+fn imported(inode: &Inode) -> Option<Arc<Inode>> {
+    let file = inode.file()?;
+    let (Body::Base(base), len) = file.body() else {
+        return None;
+    };
+    let content = base
+        .stored()
+        .filter(|c| c.len() == len && len == inode.size)?;
+    let mut after = inode.clone();
+    after.content = Content::File(FileData::new(Body::Stored(content), len, file.body_alloc()));
+    Some(Arc::new(after))
+}
+
+/// Puts `after` in the place of `before` in all trees, or what of it fits where the inode changed since.
+/// Trees go on sharing what they shared.
+fn adopt_inode(trees: &mut [&mut Tree], nid: Nid, before: &Arc<Inode>, after: &Arc<Inode>) {
+    let mut made = vec![(before.clone(), after.clone())];
+    for tree in trees {
+        let Some(now) = tree.get(nid).cloned() else {
+            continue;
+        };
+        let known = made.iter().find(|(was, _)| Arc::ptr_eq(was, &now));
+        if let Some(new) = known.map(|(_, new)| new.clone()) {
+            tree.set(nid, new);
+        } else if let Some(new) = adopted(&now, before, after) {
+            tree.set(nid, new.clone());
+            made.push((now, new));
+        }
+    }
+}
+
+/// `now` with the stored content of `after` below what changed since `before`; `None` where nothing is
+/// to be done.
+fn adopted(now: &Inode, before: &Inode, after: &Inode) -> Option<Arc<Inode>> {
+    let (file, old, new) = (now.file()?, before.file()?, after.file()?);
     let Body::Stored(content) = new.body().0 else {
-        return;
+        return None;
     };
-    let needs_nothing = file.is_plain() && !matches!(file.body().0, Body::Base(_));
-    if needs_nothing || (file.body().0 != old.body().0 && file.body().1 > 0) {
-        return;
-    }
-    let mut inode = (**now).clone();
-    inode.content =
-        Content::File(file.rebased(now.size, old, before.size, *content, new.body_alloc()));
-    tree.set(nid, Arc::new(inode));
+    let other_body = file.body().0 != old.body().0 && file.body().1 > 0;
+    let nothing_over = file.is_plain() && !matches!(file.body().0, Body::Base(_));
+    let content = if now.size == before.size && file == old {
+        new.clone()
+    } else if other_body || nothing_over {
+        return None;
+    } else {
+        file.rebased(now.size, old, before.size, *content, new.body_alloc())
+    };
+    let mut inode = now.clone();
+    inode.content = Content::File(content);
+    Some(Arc::new(inode))
 }

@@ -9,8 +9,8 @@ mod switch;
 
 use crate::branch::Branch;
 use crate::error::{Error, Result};
+use crate::load_tree::load_tree;
 use crate::record::Counters;
-use crate::store_tree::load_tree;
 use crate::transition::transition;
 use crate::tree::Tree;
 use crate::tree::inode::Inode;

@@ -1,7 +1,8 @@
 //! Rollback, undo and redo: the live tree becomes another state.
 
 use super::{Change, RolledBack, Target};
-use crate::branch::{Branch, Fence, Inner};
+use crate::branch::fence::Fence;
+use crate::branch::{Branch, Inner};
 use crate::error::{Error, Result};
 use crate::history::Turn;
 use crate::limits::INVALIDATE_NAMES_MAX;
@@ -62,8 +63,8 @@ impl Branch {
         }
         self.cache().flush_dirty();
         let target = self.tree_of(turn.state)?;
-        let (replaced, changes) = {
-            let mut inner = self.lock();
+        let (shown, replaced, changes) = {
+            let mut inner = self.lock_synced()?;
             let same = inner.history.head == turn.head && !super::differs(&inner.live, &target);
             if kind == SwitchKind::Rollback && same {
                 let commit = inner.history.id_of(turn.state);
@@ -73,11 +74,13 @@ impl Branch {
                     files_changed: 0,
                 });
             }
-            self.swap(&mut inner, author, kind, turn, &target)?
+            let shown = inner.history.shown;
+            let (replaced, changes) = self.swap(&mut inner, author, kind, turn, &target)?;
+            (shown, replaced, changes)
         };
         let files_changed = changes.inodes.len() as u64;
         self.invalidate(&changes);
-        self.lock().fence = None;
+        let replaced = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
         let inner = self.lock();
@@ -129,11 +132,35 @@ impl Branch {
             .inodes
             .iter()
             .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
-        inner.fence = Some(Fence {
-            state: replaced,
-            nids: files.copied().collect(),
-        });
+        inner.fence = Some(Fence::new(replaced, files.copied()));
         Ok((replaced, changes))
+    }
+
+    /// The replaced state is whole now. Where nothing had been written since the live tree was made
+    /// into or set to another state, that one is what was replaced.
+    fn end_fence(&self, replaced: u64, shown: Option<u64>) -> Result<u64> {
+        let mut inner = self.lock();
+        inner.fence = None;
+        let states = &inner.history.states;
+        let tree = |n: u64| {
+            let s = states.get(&n)?;
+            s.tree.as_ref().or(s.stored.as_ref().map(|r| &r.tree))
+        };
+        let same = shown.filter(|kept| {
+            matches!((tree(*kept), tree(replaced)), (Some(a), Some(b)) if !super::differs(a, b))
+        });
+        let Some(kept) = same else {
+            return Ok(replaced);
+        };
+        self.record(
+            Event::Same {
+                state: replaced,
+                kept,
+            },
+            &[],
+        )?;
+        inner.history.merge(replaced, kept);
+        Ok(kept)
     }
 
     fn record_switch(&self, event: Event, patch: &[u8]) -> Result<()> {
@@ -155,7 +182,7 @@ impl Branch {
                 cache.inval_inode(self.node(*nid));
             }
             if let Some(fence) = &mut self.lock().fence {
-                fence.nids.remove(nid);
+                fence.lift(*nid);
             }
         }
         let by_name = changes.names.len() <= INVALIDATE_NAMES_MAX || !cache.inval_all_entries();

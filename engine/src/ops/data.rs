@@ -15,7 +15,7 @@ impl Branch {
     /// Reads up to `size` bytes; fewer at the end of the file.
     pub fn read(&self, nid: Nid, offset: u64, size: u32, wait: Wait) -> Result<Vec<u8>> {
         loop {
-            let inode = self.lock().live.inode(nid)?.clone();
+            let inode = self.to_read(nid, offset, size)?;
             let file = file_of(&inode)?;
             let len = inode.size.saturating_sub(offset).min(u64::from(size));
             let mut buf = vec![0; len as usize];
@@ -27,6 +27,16 @@ impl Branch {
                 other => return other.map(|()| buf),
             }
         }
+    }
+
+    /// The inode as it is now, for reading this range.
+    fn to_read(&self, nid: Nid, offset: u64, size: u32) -> Result<Arc<Inode>> {
+        let mut inner = self.lock();
+        let inode = inner.live.inode(nid)?.clone();
+        if let Some(fence) = &mut inner.fence {
+            fence.note_read(nid, offset, u64::from(size));
+        }
+        Ok(inode)
     }
 
     /// Writes `data` at `offset`.
@@ -48,34 +58,65 @@ impl Branch {
         debug_assert!(end > offset);
         self.check_space(data.len() as u64)?;
         self.request(wait, |inner| {
-            if flags.from_cache
-                && let Some(state) = inner
-                    .fence
-                    .as_ref()
-                    .filter(|f| f.nids.contains(&nid))
-                    .map(|f| f.state)
-            {
-                return self.write_fenced(inner, state, nid, offset, data);
+            if !flags.from_cache {
+                self.write_live(inner, nid, offset, data, flags)?;
+                if let Some(fence) = &mut inner.fence {
+                    fence.note_write(nid, offset, data.len() as u64);
+                }
+                return Ok(());
             }
-            let inode = target(inner, nid)?;
-            file_of(inode)?;
-            let perm = if flags.kill_suidgid {
-                without_set_id(inode)
-            } else {
-                None
-            };
-            self.change(
-                inner,
-                Mutation::Write {
-                    nid: nid.0,
-                    offset,
-                    perm,
-                    now: clock::now(),
-                },
-                data,
-            )
+            self.write_cached(inner, nid, offset, data, flags)
         })?;
         Ok(data.len() as u32)
+    }
+
+    fn write_live(
+        &self,
+        inner: &mut Inner,
+        nid: Nid,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<()> {
+        let inode = target(inner, nid)?;
+        file_of(inode)?;
+        let perm = if flags.kill_suidgid {
+            without_set_id(inode)
+        } else {
+            None
+        };
+        let m = Mutation::Write {
+            nid: nid.0,
+            offset,
+            perm,
+            now: clock::now(),
+        };
+        self.change(inner, m, data)
+    }
+
+    /// Writes pages of the kernel's cache, each into the state that it belongs to.
+    fn write_cached(
+        &self,
+        inner: &mut Inner,
+        nid: Nid,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<()> {
+        let fence = inner.fence.as_ref();
+        let parts = fence.and_then(|f| Some((f.state, f.parts(nid, offset, data.len() as u64)?)));
+        let Some((state, parts)) = parts else {
+            return self.write_live(inner, nid, offset, data, flags);
+        };
+        for (range, fenced) in parts {
+            let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
+            if fenced {
+                self.write_fenced(inner, state, nid, range.start, part)?;
+            } else {
+                self.write_live(inner, nid, range.start, part, flags)?;
+            }
+        }
+        Ok(())
     }
 
     /// A page of a state that a rollback replaced: it belongs there.

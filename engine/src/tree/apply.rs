@@ -134,15 +134,24 @@ impl Tree {
             return false;
         }
         self.change_file(nid, |i, f| {
-            // What was written over the old version stays over the new one.
+            // What was done to the old version is done to the new one: writes, a shorter or longer
+            // end, times.
             let written: Vec<_> = f.extents().collect();
-            let plain = f.is_plain();
+            let (kept, plain) = (f.body().1, f.is_plain());
             *f = FileData::new(body, new.size, new.alloc);
+            if kept < old.size {
+                f.truncate(kept);
+            }
             written.into_iter().for_each(|p| f.set(p.range, p.src));
-            let end = f.extents().last().map_or(0, |p| p.range.end);
-            i.size = new.size.max(end);
-            if plain {
-                (i.mtime, i.ctime) = (new.mtime, new.ctime);
+            if (i.size, kept) == (old.size, old.size) {
+                i.size = new.size.max(f.extents().last().map_or(0, |p| p.range.end));
+            }
+            f.truncate(i.size);
+            if plain && i.mtime == old.mtime {
+                i.mtime = new.mtime;
+            }
+            if plain && i.ctime == old.ctime {
+                i.ctime = new.ctime;
             }
         })
         .is_ok()

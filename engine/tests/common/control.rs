@@ -64,7 +64,7 @@ impl Runner {
         let done = self.world.w().checkpoint(MAIN, request, &|_, _| ());
         let done = done.map_err(|e| format!("checkpoint: {e}"))?;
         ensure!(
-            done.new_commit == (!plain || differs.is_some()),
+            done.new_commit == (!plain || differs.is_some()) || (done.new_commit && self.unsettled),
             "a new commit: {}, but difference: {differs:?}",
             done.new_commit
         );
@@ -121,7 +121,8 @@ impl Runner {
                         .without_orphans()
                         .difference(&self.history.commits[n].tree)
                         .is_none();
-                if same {
+                let states = self.world.w().log(MAIN, true).map_or(0, |l| l.len());
+                if same && !(self.unsettled && states > self.history.commits.len()) {
                     ensure!(done.files_changed == 0, "nothing to do, yet {done:?}");
                     return self.log();
                 }
@@ -193,7 +194,7 @@ impl Runner {
         let before = std::mem::take(&mut self.live);
         let target = self.history.commits[turn.0].tree.clone();
         let mut now = adopt(&target, self.world.w())?;
-        keep_identity(&before, &mut now)?;
+        keep_identity(&before, &mut now, self.unsettled)?;
         self.keep_orphans(&before, &mut now);
         compare(&mut now, self.world.w(), true)?;
         // Times that the model did not know are those that are seen now.
@@ -239,10 +240,12 @@ impl Runner {
         let differs = self.live.difference(&self.history.commits[head].tree);
         let closed = self.world.close(mode).map_err(|e| format!("close: {e}"))?;
         ensure!(
-            closed.new_commit == (commit && differs.is_some()),
+            closed.new_commit == (commit && differs.is_some())
+                || (closed.new_commit && self.unsettled),
             "a new commit at stop: {}, but difference: {differs:?}",
             closed.new_commit
         );
+        self.unsettled &= !commit;
         if closed.new_commit {
             self.history.push(&self.live, "stop");
         }
@@ -347,7 +350,7 @@ fn differences(old: &Tree, new: &Tree) -> BTreeSet<(char, Vec<u8>)> {
 }
 
 /// Names of one type keep their inode; what did not change keeps its ctime.
-fn keep_identity(before: &Tree, now: &mut Tree) -> Result<(), String> {
+fn keep_identity(before: &Tree, now: &mut Tree, unsettled: bool) -> Result<(), String> {
     let (old_links, new_links) = (before.links(), now.links());
     let (old, new) = (before.paths(), now.paths());
     for node in now.nodes.values_mut() {
@@ -367,7 +370,7 @@ fn keep_identity(before: &Tree, now: &mut Tree) -> Result<(), String> {
         }
         let shown = String::from_utf8_lossy(path);
         ensure!(o == n, "{shown:?} was inode {o} and is {n}");
-        if Tree::same_inode(was, is) {
+        if Tree::same_inode(was, is) && !unsettled {
             now.at(*n).ctime = was.ctime;
         }
     }

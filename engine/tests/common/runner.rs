@@ -58,6 +58,9 @@ pub struct Runner {
     /// How often the kernel knows each inode.
     pub lookups: BTreeMap<u64, u64>,
     pub seen_inos: BTreeSet<u64>,
+    /// Since a kill the base was not imported again, so that the engine cannot know yet that what it
+    /// stored before is what the base holds: it may see a difference where there is none.
+    pub unsettled: bool,
     /// Files whose content the step changed.
     pub changed_files: BTreeSet<u64>,
     /// When the step began.
@@ -91,6 +94,7 @@ impl Runner {
             history,
             lookups: BTreeMap::new(),
             seen_inos,
+            unsettled: false,
             changed_files: BTreeSet::new(),
             now: now(),
         })
@@ -156,8 +160,14 @@ impl Runner {
             Op::Rollback { .. } => self.rollback(op),
             Op::Undo => self.turn(false),
             Op::Redo => self.turn(true),
-            Op::Seal => self.world.w().seal().map_err(|e| format!("seal: {e}")),
-            Op::Settle => self.world.w().settle().map_err(|e| format!("settle: {e}")),
+            Op::Seal => {
+                self.unsettled = false;
+                self.world.w().seal().map_err(|e| format!("seal: {e}"))
+            }
+            Op::Settle => {
+                self.unsettled = false;
+                self.world.w().settle().map_err(|e| format!("settle: {e}"))
+            }
             Op::Close { commit } => self.close(commit),
             Op::Kill => self.kill(),
         }

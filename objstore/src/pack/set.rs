@@ -266,6 +266,7 @@ impl PackSet {
         let mut records = pack.records.write();
         records.index = index;
         records.tail.retain(|_, at| !is_synced(at));
+        records.tail.shrink_to_fit();
         Ok(())
     }
 

@@ -18,33 +18,30 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &[&str]) -> Outcome {
-    match args {
-        ["log", root, control, marks, seed] => {
-            worker::log(Path::new(root), Path::new(marks), number(seed)?, &open(control))
+    let [kind, path, control, rest @ ..] = args else {
+        return Err(format!("not enough arguments: {args:?}"));
+    };
+    let control = Control::open(Path::new(control));
+    worker::ended(work(kind, Path::new(path), &control, rest), &control)
+}
+
+fn work(kind: &str, path: &Path, control: &Control, rest: &[&str]) -> Outcome {
+    match (kind, rest) {
+        ("log", [marks, seed]) => worker::log(path, Path::new(marks), number(seed)?, control),
+        ("dirty", [pages, index, workers]) => {
+            let share = (index_of(index)?, index_of(workers)?);
+            worker::dirty(path, index_of(pages)?, share, control)
         }
-        ["dirty", path, control, pages, index, workers] => worker::dirty(
-            Path::new(path),
-            number(pages)? as usize,
-            (number(index)? as usize, number(workers)? as usize),
-            &open(control),
-        ),
-        ["read", path, control, index] => {
-            worker::read(Path::new(path), number(index)? as usize, &open(control))
-        }
-        ["write", path, control, index] => {
-            worker::write(Path::new(path), number(index)? as usize, &open(control))
-        }
-        ["mixed", root, control, index] => {
-            worker::mixed(Path::new(root), number(index)? as usize, &open(control))
-        }
-        other => Err(format!("not a kind of worker: {other:?}")),
+        ("read", [index]) => worker::read(path, index_of(index)?, control),
+        ("write", [index]) => worker::write(path, index_of(index)?, control),
+        ("mixed", [index]) => worker::mixed(path, index_of(index)?, control),
+        _ => Err(format!("not a kind of worker: {kind} {rest:?}")),
     }
 }
 
-fn open(path: &str) -> Control {
-    Control::open(Path::new(path))
+fn index_of(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|e| format!("{text}: {e}"))
 }
-
 fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|e| format!("{text}: {e}"))
 }

@@ -1,0 +1,257 @@
+//! Bad input: one clear line, a hint, the right exit status, and nothing half done.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use tests::env::Env;
+use tests::{mount, tree};
+
+/// Neither a workspace nor a mount came of it.
+#[track_caller]
+fn nothing_was_done(env: &Env) {
+    assert_eq!(env.workspace(&["list"]).ok(), "");
+    assert!(mount::below(env.home()).is_empty());
+}
+
+#[test]
+fn bases_that_cannot_be_used_are_refused() {
+    let Some(env) = Env::new() else { return };
+    fs::write(env.path("file"), "x").unwrap();
+    fs::create_dir_all(env.path("own/.agentvfs")).unwrap();
+    fs::create_dir(env.path("empty")).unwrap();
+    let root = env.path("").display().to_string();
+    let cases: [(&[&str], &str); 6] = [
+        (&["--from", "no-such-directory"], "No such file"),
+        (&["--from", "file"], "director"),
+        (&["--from", "own"], ".agentvfs"),
+        (&["holds-home", "--from", &root], "home"),
+        (&["--from", "empty", "--mount", "empty/inside"], "inside"),
+        (&["--from", "home"], "home"),
+    ];
+    // There must be a home for a base to contain one.
+    env.workspace(&["init", "other", "--from", "project"]).ok();
+    for (args, why) in cases {
+        for verb in ["start", "init"] {
+            let told = env.workspace(&[&[verb], args].concat());
+            println!("{verb} {args:?}: {}", told.err.trim_end());
+            told.fails(1, why);
+        }
+    }
+    assert_eq!(env.workspace(&["list"]).ok().lines().count(), 1);
+    assert!(mount::below(env.home()).is_empty());
+}
+
+#[test]
+fn base_inside_a_mount_of_ours_is_refused() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    fs::create_dir(root.join("sub")).unwrap();
+    let sub = root.join("sub").display().to_string();
+    env.workspace(&["start", "nested", "--from", &sub]).fails(1, "mount");
+    assert_eq!(env.workspace(&["list"]).ok().lines().count(), 1);
+    let other = env.path("other-home").display().to_string();
+    let told = env.workspace(&["start", "nested", "--from", &sub, "--root", &other]);
+    assert_ne!(told.status, 0, "{told:?}");
+}
+
+#[test]
+fn mount_directories_that_cannot_be_used_are_refused() {
+    let Some(env) = Env::new() else { return };
+    fs::create_dir_all(env.path("full/x")).unwrap();
+    fs::write(env.path("file"), "x").unwrap();
+    for (place, why) in [
+        ("full", "not empty"),
+        ("file", "not a directory"),
+        ("project/sub", "inside"),
+        ("home/packs", "home"),
+        (".", "inside"),
+    ] {
+        let args = ["start", "--from", "project", "--mount", place];
+        env.workspace(&args).fails(1, why);
+        assert!(mount::below(&env.path("")).is_empty(), "{place}");
+    }
+    assert!(!env.project().join("sub").exists());
+    env.start();
+    fs::create_dir(env.path("second")).unwrap();
+    let place = env.mountpoint().display().to_string();
+    env.workspace(&["start", "--from", "second", "--mount", &place]).fails(1, "mount");
+}
+
+#[test]
+fn partly_unreadable_base_is_shown_as_far_as_it_goes() {
+    let Some(env) = Env::as_root() else { return };
+    fs::write(env.project().join("good"), "x").unwrap();
+    fs::create_dir(env.project().join("dead")).unwrap();
+    fs::create_dir(env.path("other")).unwrap();
+    let place = env.project().join("dead").display().to_string();
+    let other_home = env.path("other-home").display().to_string();
+    let other = ["start", "--from", "other", "--mount", &place, "--root", &other_home];
+    env.workspace(&other).ok();
+    for pid in env.daemons() {
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+    tests::wait::until("the inner mount is dead", || fs::read_dir(&place).is_err());
+    let root = env.start();
+    assert_eq!(fs::read(root.join("good")).unwrap(), b"x");
+    assert!(fs::read_dir(&root).unwrap().count() >= 1);
+    env.workspace(&["checkpoint", "one"]).id();
+    fs::remove_file(root.join("good")).unwrap();
+    env.workspace(&["rollback"]).id();
+    assert_eq!(fs::read(root.join("good")).unwrap(), b"x");
+}
+
+#[test]
+fn unknown_names_and_refs_are_said_to_be_so() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    fs::write(root.join("file"), "x").unwrap();
+    let before = tree::of(&root);
+    let log = env.workspace(&["log", "--all"]).ok();
+    for args in [
+        &["rollback", "no-such-label"][..],
+        &["rollback", "project", "deadbeef"],
+        &["rollback", "@~7"],
+        &["rollback", "--meta", "turn=9"],
+        &["rollback", "--before", "10000d"],
+        &["diff", "no-such-label"],
+        &["rollback", "main:no-such"],
+        &["checkpoint", "--branch", "no-such-branch"],
+        &["stop", "no-such-workspace"],
+        &["log", "no-such-workspace"],
+        &["delete", "no-such-workspace", "--yes"],
+        &["status", "no-such-workspace"],
+        &["start", "no-such-workspace"],
+    ] {
+        env.workspace(args).fails(1, ": ");
+    }
+    assert_eq!(env.workspace(&["log", "--all"]).ok(), log);
+    tree::same("nothing was done", &before, &tree::of(&root));
+}
+
+#[test]
+fn names_and_labels_out_of_range_are_wrong_usage() {
+    let Some(env) = Env::new() else { return };
+    let long_name = "n".repeat(65);
+    for name in ["", ".hidden", "-w", "a/b", "a b", "ä", &long_name] {
+        let told = env.workspace(&["start", "--from", "project", "--workspace", name]);
+        assert_eq!((told.status, &*told.out), (2, ""), "{name:?}: {told:?}");
+        assert!(told.err.starts_with("agentvfs: "), "{told:?}");
+    }
+    nothing_was_done(&env);
+    env.start();
+    let log = env.workspace(&["log"]).ok();
+    let long_label = "ä".repeat(65);
+    for label in ["", ".x", "a/b", "a:b", "a@b", "a\nb", &long_label] {
+        let told = env.workspace(&["checkpoint", label]);
+        assert_eq!((told.status, &*told.out), (2, ""), "{label:?}: {told:?}");
+    }
+    assert_eq!(env.workspace(&["log"]).ok(), log);
+    env.workspace(&["checkpoint", &"ä".repeat(64)]).id();
+}
+
+#[test]
+fn store_of_a_newer_version_is_refused_and_left_alone() {
+    let Some(env) = Env::new() else { return };
+    env.start();
+    env.workspace(&["stop"]).ok();
+    env.kill_daemon();
+    let format = env.home().join("format");
+    let text = fs::read_to_string(&format).unwrap();
+    fs::write(&format, text.replace('1', "999")).unwrap();
+    let packs = tree::of(&env.home().join("packs"));
+    let told = env.workspace(&["start", "project"]);
+    assert!(told.err.contains("999") || told.err.contains("newer"), "{told:?}");
+    told.fails(3, "version");
+    tree::same("packs", &packs, &tree::of(&env.home().join("packs")));
+    fs::write(&format, text).unwrap();
+    env.workspace(&["start", "project"]).ok();
+}
+
+#[test]
+fn store_that_another_process_owns_is_refused_by_its_name() {
+    let Some(env) = Env::new() else { return };
+    env.start();
+    env.workspace(&["stop"]).ok();
+    env.kill_daemon();
+    let lock = fs::OpenOptions::new().read(true).write(true).open(env.home().join("lock"));
+    let lock = lock.unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    (&lock).write_all(b"4242\n").unwrap();
+    env.workspace(&["start", "project"]).fails(3, "process 4242");
+    assert!(env.daemons().is_empty());
+    drop(lock);
+    env.workspace(&["start", "project"]).ok();
+}
+
+#[test]
+fn read_only_disk_is_said_to_be_so() {
+    let Some(mut env) = Env::as_root() else { return };
+    let disk = env.path("disk");
+    mount::memory(&disk, 64 << 20);
+    env.set_home(disk.join("home"));
+    mount::remount(&disk, "ro");
+    env.workspace(&["start", "--from", "project"]).fails(3, "Read-only file system");
+    mount::remount(&disk, "rw");
+    env.start();
+    env.workspace(&["stop"]).ok();
+    env.kill_daemon();
+    mount::remount(&disk, "ro");
+    env.workspace(&["start", "project"]).fails(3, "Read-only file system");
+    mount::remount(&disk, "rw");
+    env.workspace(&["start", "project"]).ok();
+}
+
+#[test]
+fn home_may_have_a_path_longer_than_a_sockets() {
+    let Some(mut env) = Env::new() else { return };
+    let deep = format!("{}/{}", "d".repeat(80), "e".repeat(80));
+    env.set_home(env.path(deep).join("home"));
+    let root = env.start();
+    fs::write(root.join("file"), "x").unwrap();
+    env.workspace(&["checkpoint", "one"]).id();
+    fs::remove_file(root.join("file")).unwrap();
+    env.workspace(&["rollback"]).id();
+    assert_eq!(fs::read(root.join("file")).unwrap(), b"x");
+    env.workspace(&["stop"]).ok();
+}
+
+#[test]
+fn unset_home_variable_does_not_matter_where_a_home_is_given() {
+    let Some(env) = Env::new() else { return };
+    let mut command = env.command(&env.path(""), &["workspace", "start", "--from", "project"]);
+    command.env_remove("HOME");
+    env.told(command).ok();
+    let mut command = env.command(&env.path(""), &["workspace", "start", "--from", "project"]);
+    command.env_remove("HOME").env_remove("AGENTVFS_HOME");
+    env.told(command).fails(3, "$HOME");
+}
+
+fn line(stream: &mut BufReader<UnixStream>) -> String {
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn nonsense_on_the_socket_does_not_disturb_a_running_workspace() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let socket = env.home().join("daemon.sock");
+    let connect = || BufReader::new(UnixStream::connect(&socket).unwrap());
+    for nonsense in [&b"GET / HTTP/1.1\n"[..], b"{}\n", b"[]\n", b"\xff\xfe\n", b"null\n"] {
+        let mut stream = connect();
+        stream.get_mut().write_all(nonsense).unwrap();
+        let answer = line(&mut stream);
+        assert!(answer.contains("\"error\""), "{answer}");
+    }
+    let mut stream = connect();
+    // The daemon may hang up before all of it is written.
+    let _ = stream.get_mut().write_all(&vec![b'x'; 3 << 20]);
+    drop(stream);
+    fs::write(root.join("file"), "x").unwrap();
+    env.workspace(&["checkpoint", "one"]).id();
+    assert!(Path::new(&socket).exists());
+}
