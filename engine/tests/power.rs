@@ -69,8 +69,9 @@ fn run(ops: Vec<Op>) -> Result<Workload, String> {
             Op::Fsync | Op::Checkpoint { .. } | Op::Rollback { .. } | Op::Undo | Op::Redo
         );
         // An undo of nothing and the like say nothing of the disk.
-        let before = moments.last().map_or(0, |m| m.history.commits.len());
-        let did = *op == Op::Fsync || r.history.commits.len() > before;
+        let said = |h: &History| (h.commits.len(), h.head, h.undo.len(), h.redo.len());
+        let before = moments.last().map(|m| said(&m.history));
+        let did = *op == Op::Fsync || before != Some(said(&r.history));
         moments.push(moment(&r, began, disk.op_count(), synced && did));
     }
     Ok(Workload {

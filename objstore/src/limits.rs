@@ -19,6 +19,12 @@ pub const DECODED_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A pack is closed and the next one begun when a record would take it beyond this.
 pub const PACK_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// Free space that packs leave alone: what is in the journals is safe already, and going back and
+/// deleting need room there.
+pub const FREE_BYTES_MIN: u64 = 8 * 1024 * 1024;
+/// Packed bytes after which free space is looked at again.
+pub const FREE_CHECK_BYTES: u64 = 1024 * 1024;
+
 /// The index beside a growing pack is rewritten at a sync once this much of the pack is not covered:
 /// it bounds what has to be read again at open after a crash.
 pub const UNINDEXED_BYTES_MAX: u64 = 8 * 1024 * 1024;

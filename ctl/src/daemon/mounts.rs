@@ -190,11 +190,13 @@ impl Mounts {
         let slot = self.slot(name);
         let _lifecycle = slot.lifecycle.lock();
         self.reap(name, &slot);
+        let is_new = self.engine.get(name).is_err();
         let config = self.config_for(ask)?;
         let warnings = if slot.live().is_some() {
             self.warnings(ask)
         } else {
-            self.start_stopped(ask, config, &slot)?;
+            self.start_stopped(ask, config, &slot)
+                .inspect_err(|_| self.forget_new(name, is_new))?;
             Vec::new()
         };
         let info = self.get(name)?;
@@ -206,6 +208,17 @@ impl Mounts {
             import,
             warnings,
         })
+    }
+
+    /// A workspace that a failed start made is taken away again: nothing is left half done.
+    fn forget_new(&self, name: &str, is_new: bool) {
+        if !is_new {
+            return;
+        }
+        match self.engine.delete(name) {
+            Ok(()) => self.records.remove(name),
+            Err(error) => tracing::error!(workspace = name, "cannot take it away again: {error}"),
+        }
     }
 
     fn config_for(&self, ask: &Start) -> Result<WorkspaceConfig, Fault> {

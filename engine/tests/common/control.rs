@@ -126,7 +126,7 @@ impl Runner {
                     ensure!(done.files_changed == 0, "nothing to do, yet {done:?}");
                     return self.log();
                 }
-                let back = self.replaced("before-rollback");
+                let back = self.replaced("before-rollback")?;
                 self.history.undo.push(back);
                 self.history.redo.clear();
                 self.switched(turn, &done)
@@ -164,7 +164,7 @@ impl Runner {
                     "before-redo"
                 } else {
                     "before-undo"
-                });
+                })?;
                 let h = &mut self.history;
                 if forward {
                     h.undo.push(back)
@@ -177,20 +177,30 @@ impl Runner {
         }
     }
 
-    /// Remembers what is replaced, with the pages that the kernel brought late.
-    fn replaced(&mut self, kind: &'static str) -> Turn {
+    /// Remembers what is replaced, with the pages that the kernel brought late. Where nothing was written
+    /// since another state was shown, that one may stand for it.
+    fn replaced(&mut self, kind: &'static str) -> Result<Turn, String> {
+        let shown = self.history.shown;
         let n = self.history.push(&self.live, kind);
         for (node, at, data) in self.pages.brought() {
             let tree = &mut self.history.commits[n].tree;
             tree.file_mut(node).write(at, &data);
             tree.at(node).mtime = When::Any;
         }
-        (n, self.history.head)
+        let log = self.world.w().log(MAIN, true).map_err(|e| format!("log: {e}"))?;
+        if log.len() >= self.history.commits.len() {
+            return Ok((n, self.history.head));
+        }
+        let lost = self.history.commits.pop().map(|c| c.tree).unwrap_or_default();
+        let differs = lost.difference(&self.history.commits[shown].tree);
+        ensure!(differs.is_none(), "what was replaced is not kept: {differs:?}");
+        Ok((shown, self.history.head))
     }
 
     /// The engine shows another state: checks it, and what was said about it.
     fn switched(&mut self, turn: Turn, done: &RolledBack) -> Result<(), String> {
         self.history.head = turn.1;
+        self.history.shown = turn.0;
         let before = std::mem::take(&mut self.live);
         let target = self.history.commits[turn.0].tree.clone();
         let mut now = adopt(&target, self.world.w())?;

@@ -30,6 +30,8 @@ pub struct History {
     pub head: usize,
     pub undo: Vec<Turn>,
     pub redo: Vec<Turn>,
+    /// What the live tree was last made into or set to.
+    pub shown: usize,
 }
 
 impl History {
@@ -47,7 +49,8 @@ impl History {
             message: String::new(),
             meta: BTreeMap::new(),
         });
-        self.commits.len() - 1
+        self.shown = self.commits.len() - 1;
+        self.shown
     }
 
     /// Lets a label name a commit; returns the one that it named before.

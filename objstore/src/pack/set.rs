@@ -3,6 +3,7 @@
 //! Locks, in order: `sync`, `writer`, `packs`, one pack's `records`, `bad`.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::error::{AtPath, Error, Result};
 use crate::id::{HexPrefix, ID_BYTES, Kind, hex};
 use crate::io::Storage;
-use crate::limits::UNINDEXED_BYTES_MAX;
+use crate::limits::{FREE_BYTES_MIN, FREE_CHECK_BYTES, UNINDEXED_BYTES_MAX};
 use crate::pack::index::{Covered, PackIndex};
 use crate::pack::open::{create_pack, open_pack, record_end};
 use crate::pack::record::{Codec, RECORD_HEADER_BYTES, RecordHeader};
@@ -35,6 +36,8 @@ pub(crate) struct PackSet {
 struct Writer {
     current: Option<Arc<Pack>>,
     next_number: u32,
+    /// Bytes that were appended since free space was looked at.
+    unchecked_bytes: u64,
 }
 
 impl PackSet {
@@ -61,6 +64,7 @@ impl PackSet {
             writer: Mutex::new(Writer {
                 current,
                 next_number,
+                unchecked_bytes: 0,
             }),
             sync: Mutex::new(()),
             poisoned: AtomicBool::new(false),
@@ -136,6 +140,7 @@ impl PackSet {
             return Ok(());
         }
         let record_len = (RECORD_HEADER_BYTES + data.len()) as u64;
+        self.check_space(&mut writer, record_len)?;
         let pack = self.pack_with_room(&mut writer, record_len)?;
         let header = RecordHeader {
             salt: pack.salt,
@@ -154,6 +159,19 @@ impl PackSet {
             stored_len: data.len() as u32,
         };
         pack.records.write().tail.insert(key, at);
+        Ok(())
+    }
+
+    /// Refuses a record where the disk is nearly full.
+    fn check_space(&self, writer: &mut Writer, len: u64) -> Result<()> {
+        writer.unchecked_bytes += len;
+        if writer.unchecked_bytes < FREE_CHECK_BYTES {
+            return Ok(());
+        }
+        if self.storage.free_bytes().at(PACK_DIR)? < FREE_BYTES_MIN + len {
+            return Err(io::Error::from(io::ErrorKind::StorageFull)).at(PACK_DIR);
+        }
+        writer.unchecked_bytes = 0;
         Ok(())
     }
 

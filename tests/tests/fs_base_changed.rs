@@ -1,0 +1,134 @@
+//! The base changes under a workspace that has not read all of it yet: each file is the old or the new
+//! version as a whole, never a mixture, and `status` counts what changed.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tests::env::Env;
+use tests::{tree, wait};
+
+const FILES: usize = 40;
+const FILE_BYTES: usize = 400_000;
+
+/// A version of a file: one byte again and again.
+fn write(path: &Path, version: u8) {
+    fs::write(path, vec![version; FILE_BYTES + usize::from(version)]).unwrap();
+}
+
+fn project(env: &Env) {
+    for i in 0..FILES {
+        write(&env.project().join(format!("f{i}")), 1);
+    }
+}
+
+/// The version that a file has; it must be of one as a whole.
+fn version(path: &Path) -> u8 {
+    let bytes = fs::read(path).unwrap();
+    let version = bytes[0];
+    assert!(bytes.iter().all(|byte| *byte == version), "{}: mixed", path.display());
+    assert_eq!(bytes.len(), FILE_BYTES + usize::from(version), "{}", path.display());
+    version
+}
+
+#[test]
+fn rewritten_base_file_is_old_or_new_as_a_whole() {
+    let Some(env) = Env::new() else { return };
+    project(&env);
+    let root = env.start();
+    for i in (0..FILES).rev() {
+        write(&env.project().join(format!("f{i}")), 2);
+    }
+    // The read that finds a change out may still end where the old version did, as the kernel had
+    // asked for its size before.
+    (0..FILES).for_each(|i| drop(fs::read(root.join(format!("f{i}"))).unwrap()));
+    env.imported();
+    let later: Vec<u8> = (0..FILES).map(|i| version(&root.join(format!("f{i}")))).collect();
+    assert!(later.iter().all(|version| [1, 2].contains(version)));
+    let new = later.iter().filter(|version| **version == 2).count();
+    let listed = env.status()["base_changed"].as_array().unwrap().len();
+    assert_eq!(listed, new, "each file that was taken anew is listed");
+    let shown = tree::of(&root);
+    env.workspace(&["checkpoint", "one"]).id();
+    fs::write(root.join("f0"), "x").unwrap();
+    env.workspace(&["rollback"]).id();
+    tree::same("rollback", &shown, &tree::of(&root));
+}
+
+#[test]
+fn base_file_replaced_after_its_import_stays_what_it_was() {
+    let Some(env) = Env::new() else { return };
+    project(&env);
+    let root = env.start();
+    env.imported();
+    for i in 0..FILES {
+        write(&env.project().join(format!("f{i}")), 3);
+    }
+    for i in 0..FILES {
+        assert_eq!(version(&root.join(format!("f{i}"))), 1);
+    }
+    assert_eq!(env.status()["base_changed"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn files_that_keep_changing_while_they_are_imported_never_show_a_mixture() {
+    let Some(env) = Env::new() else { return };
+    project(&env);
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut version = 1;
+            while !end.load(Ordering::SeqCst) {
+                version = version % 100 + 1;
+                replace_in_place(&env.project().join("f0"), version);
+                rename_over(&env, "f1", version);
+                wait::let_run(std::time::Duration::from_millis(20));
+            }
+        });
+        let root = env.start();
+        for _ in 0..20 {
+            fs::read(root.join("f0")).unwrap();
+            fs::read(root.join("f1")).unwrap();
+            version(&root.join("f2"));
+        }
+        end.store(true, Ordering::SeqCst);
+    });
+    env.imported();
+    let root = env.mountpoint();
+    for i in 1..FILES {
+        version(&root.join(format!("f{i}")));
+    }
+    let now = fs::read(root.join("f0")).unwrap();
+    assert!(now.iter().all(|byte| *byte == now[0]), "f0 is of one version in the end");
+    assert_eq!(env.status()["healthy"], true);
+}
+
+/// Rewrites a file without changing its inode, as an editor that does not rename does.
+fn replace_in_place(path: &Path, version: u8) {
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&vec![version; FILE_BYTES + 1], 0).unwrap();
+}
+
+fn rename_over(env: &Env, name: &str, version: u8) {
+    let new = env.path("tmp/new");
+    write(&new, version);
+    fs::rename(new, env.project().join(name)).unwrap();
+}
+
+#[test]
+fn removed_base_file_is_a_listed_loss_or_was_imported() {
+    let Some(env) = Env::new() else { return };
+    project(&env);
+    let root = env.start();
+    for i in 0..FILES {
+        fs::remove_file(env.project().join(format!("f{i}"))).unwrap();
+    }
+    env.imported();
+    let gone = (0..FILES).filter(|i| fs::read(root.join(format!("f{i}"))).is_err()).count();
+    let status = env.status();
+    let listed = ["base_changed", "unreadable"].map(|key| status[key].as_array().unwrap().len());
+    assert!(listed.iter().sum::<usize>() >= gone, "{gone} gone, listed {listed:?}");
+    env.workspace(&["checkpoint", "one"]).id();
+}
