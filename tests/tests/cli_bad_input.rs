@@ -51,7 +51,8 @@ fn base_inside_a_mount_of_ours_is_refused() {
     fs::create_dir(root.join("sub")).unwrap();
     let sub = root.join("sub").display().to_string();
     for verb in ["start", "init"] {
-        env.workspace(&[verb, "nested", "--from", &sub]).fails(1, "mount");
+        env.workspace(&[verb, "nested", "--from", &sub])
+            .fails(1, "mount");
     }
     assert_eq!(env.workspace(&["list"]).ok().lines().count(), 1);
 }
@@ -76,7 +77,8 @@ fn mount_directories_that_cannot_be_used_are_refused() {
     env.start();
     fs::create_dir(env.path("second")).unwrap();
     let place = env.mountpoint().display().to_string();
-    env.workspace(&["start", "--from", "second", "--mount", &place]).fails(1, "mount");
+    env.workspace(&["start", "--from", "second", "--mount", &place])
+        .fails(1, "mount");
 }
 
 #[test]
@@ -87,7 +89,15 @@ fn partly_unreadable_base_is_shown_as_far_as_it_goes() {
     fs::create_dir(env.path("other")).unwrap();
     let place = env.project().join("dead").display().to_string();
     let other_home = env.path("other-home").display().to_string();
-    let other = ["start", "--from", "other", "--mount", &place, "--root", &other_home];
+    let other = [
+        "start",
+        "--from",
+        "other",
+        "--mount",
+        &place,
+        "--root",
+        &other_home,
+    ];
     env.workspace(&other).ok();
     for pid in env.daemons() {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -164,7 +174,10 @@ fn store_of_a_newer_version_is_refused_and_left_alone() {
     fs::write(&format, text.replace('1', "999")).unwrap();
     let packs = tree::of(&env.home().join("packs"));
     let told = env.workspace(&["start", "project"]);
-    assert!(told.err.contains("999") || told.err.contains("newer"), "{told:?}");
+    assert!(
+        told.err.contains("999") || told.err.contains("newer"),
+        "{told:?}"
+    );
     told.fails(3, "version");
     tree::same("packs", &packs, &tree::of(&env.home().join("packs")));
     fs::write(&format, text).unwrap();
@@ -177,11 +190,15 @@ fn store_that_another_process_owns_is_refused_by_its_name() {
     env.start();
     env.workspace(&["stop"]).ok();
     env.kill_daemon();
-    let lock = fs::OpenOptions::new().read(true).write(true).open(env.home().join("lock"));
+    let lock = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(env.home().join("lock"));
     let lock = lock.unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     (&lock).write_all(b"4242\n").unwrap();
-    env.workspace(&["start", "project"]).fails(3, "process 4242");
+    env.workspace(&["start", "project"])
+        .fails(3, "process 4242");
     assert!(env.daemons().is_empty());
     drop(lock);
     env.workspace(&["start", "project"]).ok();
@@ -189,18 +206,22 @@ fn store_that_another_process_owns_is_refused_by_its_name() {
 
 #[test]
 fn read_only_disk_is_said_to_be_so() {
-    let Some(mut env) = Env::as_root() else { return };
+    let Some(mut env) = Env::as_root() else {
+        return;
+    };
     let disk = env.path("disk");
     mount::memory(&disk, 64 << 20);
     env.set_home(disk.join("home"));
     mount::remount(&disk, "ro");
-    env.workspace(&["start", "--from", "project"]).fails(3, "Read-only file system");
+    env.workspace(&["start", "--from", "project"])
+        .fails(3, "Read-only file system");
     mount::remount(&disk, "rw");
     env.start();
     env.workspace(&["stop"]).ok();
     env.kill_daemon();
     mount::remount(&disk, "ro");
-    env.workspace(&["start", "project"]).fails(3, "Read-only file system");
+    env.workspace(&["start", "project"])
+        .fails(3, "Read-only file system");
     mount::remount(&disk, "rw");
     env.workspace(&["start", "project"]).ok();
 }
@@ -242,7 +263,13 @@ fn nonsense_on_the_socket_does_not_disturb_a_running_workspace() {
     let root = env.start();
     let socket = env.home().join("daemon.sock");
     let connect = || BufReader::new(UnixStream::connect(&socket).unwrap());
-    for nonsense in [&b"GET / HTTP/1.1\n"[..], b"{}\n", b"[]\n", b"\xff\xfe\n", b"null\n"] {
+    for nonsense in [
+        &b"GET / HTTP/1.1\n"[..],
+        b"{}\n",
+        b"[]\n",
+        b"\xff\xfe\n",
+        b"null\n",
+    ] {
         let mut stream = connect();
         stream.get_mut().write_all(nonsense).unwrap();
         let answer = line(&mut stream);

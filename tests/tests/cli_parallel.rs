@@ -12,7 +12,10 @@ use tests::{mount, tree};
 fn all(env: &Env, commands: impl Iterator<Item = Vec<String>>) -> Vec<tests::env::Told> {
     let begin = |args: Vec<String>| env.begin(&args.iter().map(String::as_str).collect::<Vec<_>>());
     let children: Vec<Child> = commands.map(begin).collect();
-    children.into_iter().map(|child| env.finish(child, "one of many")).collect()
+    children
+        .into_iter()
+        .map(|child| env.finish(child, "one of many"))
+        .collect()
 }
 
 fn words(line: &str) -> Vec<String> {
@@ -39,7 +42,10 @@ fn twenty_starts_after_a_death_bring_it_back_once() {
     let root = env.start();
     fs::write(root.join("file"), "x").unwrap();
     env.kill_daemon();
-    let told = all(&env, (0..20).map(|i| words(["start project", "log project"][i % 2])));
+    let told = all(
+        &env,
+        (0..20).map(|i| words(["start project", "log project"][i % 2])),
+    );
     told.into_iter().for_each(|one| drop(one.ok()));
     assert_eq!(env.daemons().len(), 1);
     assert_eq!(mount::below(env.home()).len(), 1);
@@ -56,17 +62,29 @@ fn twenty_checkpoints_at_once_are_all_made_and_each_goes_back() {
         fs::write(root.join(format!("round{round}")), vec![round; 10_000]).unwrap();
         let state = tree::of(&root);
         let label = |i: usize| format!("r{round}n{i}");
-        let told = all(&env, (0..20).map(|i| words(&format!("checkpoint {}", label(i)))));
+        let told = all(
+            &env,
+            (0..20).map(|i| words(&format!("checkpoint {}", label(i)))),
+        );
         let ids: Vec<String> = told.into_iter().map(|one| one.id()).collect();
-        assert!(ids.iter().all(|id| *id == ids[0]), "nothing changed in between");
+        assert!(
+            ids.iter().all(|id| *id == ids[0]),
+            "nothing changed in between"
+        );
         made.extend((0..20).map(|i| (label(i), ids[i].clone())));
         env.workspace(&["rollback", &label(7)]).id();
         tree::same("rollback", &state, &tree::of(&root));
     }
-    assert!(since.elapsed() < Duration::from_secs(20), "several a second");
+    assert!(
+        since.elapsed() < Duration::from_secs(20),
+        "several a second"
+    );
     let log = env.workspace(&["log", "--json"]).ok();
     for (label, id) in made {
-        assert!(log.contains(&format!("\"{label}\"")) && log.contains(&id), "{label}");
+        assert!(
+            log.contains(&format!("\"{label}\"")) && log.contains(&id),
+            "{label}"
+        );
     }
 }
 
@@ -79,8 +97,14 @@ fn checkpoints_of_several_processes_hold_what_each_wrote_before() {
     let children: Vec<Child> = (0..8)
         .map(|i| {
             let mut shell = env.program("sh");
-            shell.args(["-c", script, &i.to_string(), &program]).current_dir(&root);
-            shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            shell
+                .args(["-c", script, &i.to_string(), &program])
+                .current_dir(&root);
+            shell
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
         })
         .collect();
     for child in children {
@@ -88,7 +112,8 @@ fn checkpoints_of_several_processes_hold_what_each_wrote_before() {
     }
     for process in 0..8 {
         for step in [0, 3, 4] {
-            env.workspace(&["rollback", &format!("p{process}n{step}")]).id();
+            env.workspace(&["rollback", &format!("p{process}n{step}")])
+                .id();
             let found = fs::read_to_string(root.join(format!("f{process}"))).unwrap();
             assert_eq!(found, format!("{step}\n"));
         }
@@ -105,7 +130,10 @@ fn stop_names_who_holds_the_mount_and_force_stops_all_the_same() {
     let held = File::open(root.join("file")).unwrap();
     let told = env.workspace(&["stop"]);
     for pid in [inside.id(), std::process::id()] {
-        assert!(told.err.contains(&format!("{pid} (")), "{pid} is not in {told:?}");
+        assert!(
+            told.err.contains(&format!("{pid} (")),
+            "{pid} is not in {told:?}"
+        );
     }
     told.fails(1, "processes use it");
     fs::write(root.join("file"), "still works").unwrap();
@@ -116,7 +144,10 @@ fn stop_names_who_holds_the_mount_and_force_stops_all_the_same() {
     inside.kill().unwrap();
     inside.wait().unwrap();
     env.workspace(&["start", "project"]).ok();
-    assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "still works");
+    assert_eq!(
+        fs::read_to_string(root.join("file")).unwrap(),
+        "still works"
+    );
 }
 
 #[test]
@@ -135,7 +166,13 @@ fn forced_stop_keeps_what_was_in_a_dirty_mapping() {
 }
 
 fn dirty_once(path: &Path) {
-    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
     let mapping = tests::sys::Mapping::new(&file, 4).unwrap();
-    mapping.word(2).store(77, std::sync::atomic::Ordering::SeqCst);
+    mapping
+        .word(2)
+        .store(77, std::sync::atomic::Ordering::SeqCst);
 }

@@ -29,7 +29,13 @@ impl Writer {
         let marks = env.path(format!("{directory}.log"));
         let number = seed.to_string();
         let (place, control) = (root.join(&directory), env.path("control"));
-        let args = [Path::new("log"), &place, &control, &marks, Path::new(&number)];
+        let args = [
+            Path::new("log"),
+            &place,
+            &control,
+            &marks,
+            Path::new(&number),
+        ];
         Writer {
             worker: Worker::start(env!("CARGO_BIN_EXE_worker"), &args),
             directory,
@@ -129,7 +135,9 @@ fn answered_checkpoints_survive_the_daemons_death() {
         let mut taken: Vec<(String, Span)> = Vec::new();
         for i in 0..3 + rng.below(3) {
             let before: Vec<usize> = writers.iter().map(|w| w.progress().1).collect();
-            let id = env.workspace(&["checkpoint", &format!("r{round}c{i}")]).id();
+            let id = env
+                .workspace(&["checkpoint", &format!("r{round}c{i}")])
+                .id();
             let after = writers.iter().map(|w| w.progress().0);
             taken.push((id, before.into_iter().zip(after).collect()));
         }
@@ -191,7 +199,8 @@ fn rollback_in_flight_happens_or_does_not() {
 fn next_command_brings_the_mount_back_where_it_was() {
     let Some(env) = Env::new() else { return };
     let place = env.path("elsewhere/deep");
-    env.workspace(&["start", "--from", "project", "--mount", "elsewhere/deep"]).ok();
+    env.workspace(&["start", "--from", "project", "--mount", "elsewhere/deep"])
+        .ok();
     fs::write(place.join("file"), "x").unwrap();
     let commands: [&[&str]; 5] = [
         &["checkpoint", "one"],
@@ -202,7 +211,10 @@ fn next_command_brings_the_mount_back_where_it_was() {
     ];
     for command in commands {
         env.kill_daemon();
-        assert!(fs::write(place.join("new"), "").is_err(), "the mount is dead");
+        assert!(
+            fs::write(place.join("new"), "").is_err(),
+            "the mount is dead"
+        );
         let listed = env.workspace(&["list"]).ok();
         assert!(listed.contains("\tstale\t"), "{listed}");
         env.workspace(command).ok();
@@ -212,7 +224,10 @@ fn next_command_brings_the_mount_back_where_it_was() {
     env.kill_daemon();
     env.workspace(&["stop", "project"]).ok();
     assert!(mount::below(&env.path("")).is_empty());
-    assert!(!env.path("elsewhere").exists(), "what was made for the mount is removed");
+    assert!(
+        !env.path("elsewhere").exists(),
+        "what was made for the mount is removed"
+    );
 }
 
 #[test]

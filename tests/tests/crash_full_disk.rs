@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use tests::env::Env;
 use tests::{mount, tree};
 
-const DISK_BYTES: u64 = 192 << 20;
-const BALLAST_BYTES: usize = 48 << 20;
+const DISK_BYTES: u64 = 256 << 20;
+/// More than what is written later: storing it takes its space a second time until the journal is dropped.
+const BALLAST_BYTES: usize = 160 << 20;
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// An environment whose home lies on a small disk, together with ballast to be removed later.
@@ -51,7 +52,10 @@ fn fill(root: &Path) -> u64 {
             }
             Err(e) => panic!("write: {e}"),
         }
-        assert!(number * (BLOCK_BYTES as u64) < DISK_BYTES, "the disk is never full");
+        assert!(
+            number * (BLOCK_BYTES as u64) < DISK_BYTES,
+            "the disk is never full"
+        );
     }
 }
 
@@ -88,7 +92,8 @@ fn full_disk(env: &Env, ballast: &Path) {
     all_there(&root, blocks);
     env.workspace(&["rollback", "empty"]).id();
     assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
-    env.workspace(&["undo"]).id();
+    // The state that it goes back to cannot be stored now, so its id may be pending.
+    env.workspace(&["undo"]).ok();
     all_there(&root, blocks);
     fs::remove_file(root.join("block0")).unwrap();
     fs::rename(root.join("block1"), root.join("block0")).unwrap_or(());

@@ -28,8 +28,17 @@ fn project(env: &Env) {
 fn version(path: &Path) -> u8 {
     let bytes = fs::read(path).unwrap();
     let version = bytes[0];
-    assert!(bytes.iter().all(|byte| *byte == version), "{}: mixed", path.display());
-    assert_eq!(bytes.len(), FILE_BYTES + usize::from(version), "{}", path.display());
+    assert!(
+        bytes.iter().all(|byte| *byte == version),
+        "{}: mixed",
+        path.display()
+    );
+    assert_eq!(
+        bytes.len(),
+        FILE_BYTES + usize::from(version),
+        "{}",
+        path.display()
+    );
     version
 }
 
@@ -45,7 +54,9 @@ fn rewritten_base_file_is_old_or_new_as_a_whole() {
     // asked for its size before.
     (0..FILES).for_each(|i| drop(fs::read(root.join(format!("f{i}"))).unwrap()));
     env.imported();
-    let later: Vec<u8> = (0..FILES).map(|i| version(&root.join(format!("f{i}")))).collect();
+    let later: Vec<u8> = (0..FILES)
+        .map(|i| version(&root.join(format!("f{i}"))))
+        .collect();
     assert!(later.iter().all(|version| [1, 2].contains(version)));
     let new = later.iter().filter(|version| **version == 2).count();
     let listed = env.status()["base_changed"].as_array().unwrap().len();
@@ -101,14 +112,18 @@ fn files_that_keep_changing_while_they_are_imported_never_show_a_mixture() {
         version(&root.join(format!("f{i}")));
     }
     let now = fs::read(root.join("f0")).unwrap();
-    assert!(now.iter().all(|byte| *byte == now[0]), "f0 is of one version in the end");
+    assert!(
+        now.iter().all(|byte| *byte == now[0]),
+        "f0 is of one version in the end"
+    );
     assert_eq!(env.status()["healthy"], true);
 }
 
 /// Rewrites a file without changing its inode, as an editor that does not rename does.
 fn replace_in_place(path: &Path, version: u8) {
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
-    file.write_all_at(&vec![version; FILE_BYTES + 1], 0).unwrap();
+    file.write_all_at(&vec![version; FILE_BYTES + 1], 0)
+        .unwrap();
 }
 
 fn rename_over(env: &Env, name: &str, version: u8) {
@@ -126,9 +141,14 @@ fn removed_base_file_is_a_listed_loss_or_was_imported() {
         fs::remove_file(env.project().join(format!("f{i}"))).unwrap();
     }
     env.imported();
-    let gone = (0..FILES).filter(|i| fs::read(root.join(format!("f{i}"))).is_err()).count();
+    let gone = (0..FILES)
+        .filter(|i| fs::read(root.join(format!("f{i}"))).is_err())
+        .count();
     let status = env.status();
     let listed = ["base_changed", "unreadable"].map(|key| status[key].as_array().unwrap().len());
-    assert!(listed.iter().sum::<usize>() >= gone, "{gone} gone, listed {listed:?}");
+    assert!(
+        listed.iter().sum::<usize>() >= gone,
+        "{gone} gone, listed {listed:?}"
+    );
     env.workspace(&["checkpoint", "one"]).id();
 }

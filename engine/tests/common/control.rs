@@ -187,13 +187,25 @@ impl Runner {
             tree.file_mut(node).write(at, &data);
             tree.at(node).mtime = When::Any;
         }
-        let log = self.world.w().log(MAIN, true).map_err(|e| format!("log: {e}"))?;
+        let log = self
+            .world
+            .w()
+            .log(MAIN, true)
+            .map_err(|e| format!("log: {e}"))?;
         if log.len() >= self.history.commits.len() {
             return Ok((n, self.history.head));
         }
-        let lost = self.history.commits.pop().map(|c| c.tree).unwrap_or_default();
+        let lost = self
+            .history
+            .commits
+            .pop()
+            .map(|c| c.tree)
+            .unwrap_or_default();
         let differs = lost.difference(&self.history.commits[shown].tree);
-        ensure!(differs.is_none(), "what was replaced is not kept: {differs:?}");
+        ensure!(
+            differs.is_none(),
+            "what was replaced is not kept: {differs:?}"
+        );
         Ok((shown, self.history.head))
     }
 
