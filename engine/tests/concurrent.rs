@@ -36,6 +36,9 @@ struct Arena {
     gate: RwLock<()>,
 }
 
+/// What one thread does; the labels that it made.
+type Work = Box<dyn FnOnce(&Arena) -> Vec<String> + Send>;
+
 fn who() -> Caller {
     Caller::default()
 }
@@ -200,7 +203,7 @@ fn run(world: &World, seed: u64, time: Duration) -> Vec<String> {
         gate: RwLock::new(()),
     });
     let (done, threads) = channel();
-    let spawn = |work: Box<dyn FnOnce(&Arena) -> Vec<String> + Send>| {
+    let spawn = |work: Work| {
         let (arena, done) = (arena.clone(), done.clone());
         std::thread::spawn(move || {
             let labels = work(&arena);

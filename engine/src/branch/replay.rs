@@ -3,6 +3,7 @@
 use super::Inner;
 use crate::data::Places;
 use crate::journal::{PayloadRef, ReplayError, ReplayRecord};
+use crate::limits::FIRST_NEW_INO;
 use crate::record::{Event, Loaded, Mutation, Record, TreePatch, decode};
 use crate::tree::file::Body;
 use crate::tree::patch::BaseDirs;
@@ -145,18 +146,10 @@ impl Replay<'_> {
                 now,
             } => {
                 let payload = payload.ok_or("a page without data")?;
-                let kept = inner
-                    .history
-                    .states
-                    .get_mut(&state)
-                    .and_then(|s| s.tree.as_mut());
-                kept.ok_or("a page of an unknown state")?.write(
-                    Nid(nid),
-                    offset,
-                    payload,
-                    None,
-                    now,
-                )?;
+                let state = inner.history.states.get_mut(&state);
+                let tree = state.and_then(|s| s.tree.as_mut());
+                let tree = tree.ok_or("a page of an unknown state")?;
+                tree.write(Nid(nid), offset, payload, None, now)?;
             }
             Event::SwitchPart => self.parts.extend(payload),
             Event::LoadDir {
@@ -172,23 +165,7 @@ impl Replay<'_> {
             } => {
                 let mut entries = std::mem::take(&mut self.entries);
                 entries.extend(last);
-                for l in &entries {
-                    inner.counters.nid = inner.counters.nid.max(l.nid + 1);
-                    inner.counters.ino =
-                        inner
-                            .counters
-                            .ino
-                            .max(if l.ino >= crate::limits::FIRST_NEW_INO {
-                                l.ino + 1
-                            } else {
-                                0
-                            });
-                    if l.entry.nlink > 1 && Kind::of_mode(l.entry.mode) != Some(Kind::Dir) {
-                        inner
-                            .base_inodes
-                            .insert((l.entry.stamp.dev, l.entry.stamp.ino), Nid(l.nid));
-                    }
-                }
+                note_loaded(inner, &entries);
                 load::load_dir(&mut inner.trees_mut(), Nid(dir), &entries, unreadable);
             }
             Event::TakeAnew {
@@ -201,18 +178,14 @@ impl Replay<'_> {
                 ctime,
             } => {
                 let body = content.map_or(Body::Unreadable, Body::Stored);
+                let new = NewVersion {
+                    size,
+                    alloc,
+                    mtime,
+                    ctime,
+                };
                 for tree in inner.trees_mut() {
-                    tree.take_anew(
-                        Nid(nid),
-                        &old,
-                        body.clone(),
-                        NewVersion {
-                            size,
-                            alloc,
-                            mtime,
-                            ctime,
-                        },
-                    );
+                    tree.take_anew(Nid(nid), &old, body.clone(), new);
                 }
             }
             Event::Named { state, id } => {
@@ -222,6 +195,21 @@ impl Replay<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Numbers that a directory of the base gave out.
+fn note_loaded(inner: &mut Inner, entries: &[Loaded]) {
+    for l in entries {
+        inner.counters.nid = inner.counters.nid.max(l.nid + 1);
+        if l.ino >= FIRST_NEW_INO {
+            inner.counters.ino = inner.counters.ino.max(l.ino + 1);
+        }
+        let stamp = &l.entry.stamp;
+        if l.entry.nlink > 1 && Kind::of_mode(l.entry.mode) != Some(Kind::Dir) {
+            let place = (stamp.dev, stamp.ino);
+            inner.base_inodes.insert(place, Nid(l.nid));
+        }
     }
 }
 

@@ -70,7 +70,7 @@ impl History {
             0 => (Target::Head, Some(self.head)),
             1..=2 if !self.labels.is_empty() => {
                 let (l, n) = &self.labels[pick % self.labels.len()];
-                let text = if pick % 2 == 0 {
+                let text = if pick.is_multiple_of(2) {
                     l.clone()
                 } else {
                     format!("main:{l}")
@@ -84,7 +84,7 @@ impl History {
                     .map(|i| i.to_string())
                     .unwrap_or_default();
                 (
-                    Target::Ref(text[..if pick % 2 == 0 { 64 } else { 24 }].to_owned()),
+                    Target::Ref(text[..if pick.is_multiple_of(2) { 64 } else { 24 }].to_owned()),
                     Some(n),
                 )
             }

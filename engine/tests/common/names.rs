@@ -370,7 +370,7 @@ impl Runner {
         let dirs = self.live.dirs();
         let dir = dirs[dir as usize % dirs.len()];
         let have = super::check::list(self.world.w(), dir, room as usize, true);
-        let want = self.entries(dir).map(|d| d.clone());
+        let want = self.entries(dir).cloned();
         let (listed, want) = match (have, want) {
             (Ok(l), Ok(want)) => (l, want),
             (have, want) => return same(have.map(|_| ()), want).map(|_| ()),

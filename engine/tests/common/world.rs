@@ -32,8 +32,7 @@ fn config(home: &Path) -> EngineConfig {
 impl World {
     /// A new workspace on `base`, on a simulated disk.
     pub fn on_disk(disk: CrashStorage, base: &Path) -> World {
-        let world = World::try_open(disk, base).unwrap();
-        world
+        World::try_open(disk, base).unwrap()
     }
 
     /// As [`World::on_disk`]; what is on the disk already is opened.
