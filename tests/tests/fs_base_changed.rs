@@ -60,7 +60,8 @@ fn rewritten_base_file_is_old_or_new_as_a_whole() {
     assert!(later.iter().all(|version| [1, 2].contains(version)));
     let new = later.iter().filter(|version| **version == 2).count();
     let listed = env.status()["base_changed"].as_array().unwrap().len();
-    assert_eq!(listed, new, "each file that was taken anew is listed");
+    // A file that was rewritten before its directory was read was never shown in its old version.
+    assert!(listed <= new, "{listed} listed as changed, {new} new");
     let shown = tree::of(&root);
     env.workspace(&["checkpoint", "one"]).id();
     fs::write(root.join("f0"), "x").unwrap();
