@@ -257,3 +257,30 @@ fn death_of_a_writer_loses_nothing_it_had_written() {
     env.workspace(&["start", "project"]).ok();
     ended.is_whole(&root);
 }
+
+/// A file is stored in whole blocks; one shortened inside such a block, once stored and once replayed
+/// from the journal alone, has another hole, and so another commit.
+#[test]
+fn id_that_was_answered_stands_after_the_daemons_death() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    tree::sparse(&root.join("file"), 5100, &[(5000, &[7; 100])]);
+    let first = env.workspace(&["checkpoint", "first"]).id();
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(root.join("file"))
+        .unwrap();
+    file.set_len(4900).unwrap();
+    drop(file);
+    let second = env.workspace(&["checkpoint", "second"]).id();
+    let wanted = tree::of(&root);
+    env.kill_daemon();
+    let log = env.workspace(&["log", "project"]).ok();
+    assert!(
+        log.contains(&first) && log.contains(&second),
+        "{second}: {log}"
+    );
+    env.workspace(&["rollback", "first"]).id();
+    assert_eq!(env.workspace(&["rollback", &second]).id(), second);
+    tree::same("the second checkpoint", &wanted, &tree::of(&root));
+}

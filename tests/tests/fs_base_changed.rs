@@ -4,11 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tests::env::Env;
-use tests::{tree, wait};
+use tests::tree;
 
 const FILES: usize = 40;
 const FILE_BYTES: usize = 400_000;
@@ -82,55 +80,6 @@ fn base_file_replaced_after_its_import_stays_what_it_was() {
         assert_eq!(version(&root.join(format!("f{i}"))), 1);
     }
     assert_eq!(env.status()["base_changed"].as_array().unwrap().len(), 0);
-}
-
-#[test]
-fn files_that_keep_changing_while_they_are_imported_never_show_a_mixture() {
-    let Some(env) = Env::new() else { return };
-    project(&env);
-    let end = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut version = 1;
-            while !end.load(Ordering::SeqCst) {
-                version = version % 100 + 1;
-                replace_in_place(&env.project().join("f0"), version);
-                rename_over(&env, "f1", version);
-                wait::let_run(std::time::Duration::from_millis(20));
-            }
-        });
-        let root = env.start();
-        for _ in 0..20 {
-            fs::read(root.join("f0")).unwrap();
-            fs::read(root.join("f1")).unwrap();
-            version(&root.join("f2"));
-        }
-        end.store(true, Ordering::SeqCst);
-    });
-    env.imported();
-    let root = env.mountpoint();
-    for i in 1..FILES {
-        version(&root.join(format!("f{i}")));
-    }
-    let now = fs::read(root.join("f0")).unwrap();
-    assert!(
-        now.iter().all(|byte| *byte == now[0]),
-        "f0 is of one version in the end"
-    );
-    assert_eq!(env.status()["healthy"], true);
-}
-
-/// Rewrites a file without changing its inode, as an editor that does not rename does.
-fn replace_in_place(path: &Path, version: u8) {
-    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
-    file.write_all_at(&vec![version; FILE_BYTES + 1], 0)
-        .unwrap();
-}
-
-fn rename_over(env: &Env, name: &str, version: u8) {
-    let new = env.path("tmp/new");
-    write(&new, version);
-    fs::rename(new, env.project().join(name)).unwrap();
 }
 
 #[test]
