@@ -247,6 +247,12 @@ impl History {
             .ok_or_else(|| Error::NoSuchRef(format!("state {number}")))
     }
 
+    /// Tree of a state, where it is in memory: with its content in the store if that was stored.
+    pub fn tree(&self, number: u64) -> Option<&Tree> {
+        let s = self.states.get(&number)?;
+        s.stored.as_ref().map(|r| &r.tree).or(s.tree.as_ref())
+    }
+
     /// Commit id of a state, if known.
     pub fn id_of(&self, number: u64) -> Option<CommitId> {
         self.states.get(&number).and_then(|s| s.info.id)

@@ -9,25 +9,39 @@ mod common;
 use common::op::Op;
 use common::{rng, runner, shrink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Operations of one sequence.
 const STEPS: usize = 120;
+/// Time that no sequence takes.
+const STUCK: Duration = Duration::from_secs(40);
 /// Runs of a shorter sequence before it counts as good.
 const TRIES: usize = 3;
 /// Time for making a failing sequence short.
 const SHRINK: Duration = Duration::from_secs(60);
 
+/// Runs a sequence in a thread of its own, which is given up where it gets stuck.
 fn failure(ops: &[Op], on_files: bool) -> Option<String> {
-    match catch_unwind(AssertUnwindSafe(|| runner::run(ops, on_files))) {
-        Ok(result) => result.err(),
-        Err(panic) => Some(
-            panic
-                .downcast_ref::<String>()
-                .cloned()
-                .or(panic.downcast_ref::<&str>().map(|s| s.to_string()))
-                .unwrap_or("a panic".into()),
-        ),
+    let (ops, step) = (ops.to_vec(), Arc::new(AtomicUsize::new(0)));
+    let (done, result) = channel();
+    let (mine, at) = (ops.clone(), step.clone());
+    std::thread::spawn(move || {
+        let ran = catch_unwind(AssertUnwindSafe(|| runner::run(&mine, on_files, &at)));
+        let _ = done.send(ran.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or(panic.downcast_ref::<&str>().map(|s| s.to_string()));
+            Err(text.unwrap_or("a panic".into()))
+        }));
+    });
+    match result.recv_timeout(STUCK) {
+        Ok(ran) => ran.err(),
+        Err(_) => {
+            let at = step.load(Ordering::Relaxed);
+            Some(format!("step {at}, {:?}: stuck", ops.get(at)))
+        }
     }
 }
 

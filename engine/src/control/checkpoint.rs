@@ -69,6 +69,9 @@ impl Branch {
         before: &Tree,
     ) -> Result<Checkpointed> {
         let mut inner = self.lock();
+        // The head may have been stored meanwhile, and the live tree refers to the store since then.
+        let stored = inner.history.tree(inner.history.head).cloned();
+        let before = stored.as_ref().unwrap_or(before);
         let label = req.label.clone();
         let old = label.as_ref().and_then(|l| inner.history.labelled(l));
         let (files_changed, bytes_changed) = count_changes(before, &inner.live);

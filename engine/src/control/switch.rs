@@ -65,6 +65,8 @@ impl Branch {
         let target = self.tree_of(turn.state)?;
         let (shown, replaced, changes) = {
             let mut inner = self.lock_synced()?;
+            // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
+            let target = inner.history.tree(turn.state).cloned().unwrap_or(target);
             let same = inner.history.head == turn.head && !super::differs(&inner.live, &target);
             if kind == SwitchKind::Rollback && same {
                 let commit = inner.history.id_of(turn.state);
@@ -141,12 +143,8 @@ impl Branch {
     fn end_fence(&self, replaced: u64, shown: Option<u64>) -> Result<u64> {
         let mut inner = self.lock();
         inner.fence = None;
-        let states = &inner.history.states;
-        let tree = |n: u64| {
-            let s = states.get(&n)?;
-            s.tree.as_ref().or(s.stored.as_ref().map(|r| &r.tree))
-        };
         let same = shown.filter(|kept| {
+            let tree = |n| inner.history.tree(n);
             matches!((tree(*kept), tree(replaced)), (Some(a), Some(b)) if !super::differs(a, b))
         });
         let Some(kept) = same else {

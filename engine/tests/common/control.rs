@@ -267,7 +267,7 @@ impl Runner {
             "a new commit at stop: {}, but difference: {differs:?}",
             closed.new_commit
         );
-        self.unsettled &= !commit;
+        self.unsettled = !commit;
         if closed.new_commit {
             self.history.push(&self.live, "stop");
         }
@@ -283,6 +283,7 @@ impl Runner {
         self.world
             .kill()
             .map_err(|e| format!("opening after a kill: {e}"))?;
+        self.unsettled = true;
         self.opened()
     }
 

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Requests wait for the disk.
@@ -58,7 +59,7 @@ pub struct Runner {
     /// How often the kernel knows each inode.
     pub lookups: BTreeMap<u64, u64>,
     pub seen_inos: BTreeSet<u64>,
-    /// Since a kill the base was not imported again, so that the engine cannot know yet that what it
+    /// Since a kill or a close without a checkpoint the base was not imported again, so that the engine cannot know yet that what it
     /// stored before is what the base holds: it may see a difference where there is none.
     pub unsettled: bool,
     /// Files whose content the step changed.
@@ -174,11 +175,12 @@ impl Runner {
     }
 }
 
-/// Runs a sequence on the shared base; the error says which step went wrong.
-pub fn run(ops: &[Op], on_files: bool) -> Result<(), String> {
+/// Runs a sequence on the shared base; the error says which step went wrong, `at` which one runs.
+pub fn run(ops: &[Op], on_files: bool, at: &AtomicUsize) -> Result<(), String> {
     let base = base_dir::shared();
     let mut r = Runner::new(open(on_files, base), &base_dir::tree_of(base))?;
     for (i, op) in ops.iter().enumerate() {
+        at.store(i, Ordering::Relaxed);
         r.step(*op).map_err(|e| format!("step {i}, {op:?}: {e}"))?;
     }
     r.check().map_err(|e| format!("at the end: {e}"))
