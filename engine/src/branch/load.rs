@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 /// Entries of a directory in one journal record (bounded by the record's metadata: extended
 /// attributes can make an entry large).
 const LOAD_DIR_PART: usize = 32;
-/// Times that a file which keeps changing is read before giving up for now.
+/// Times that a file which keeps changing is read before that read fails.
 const ANEW_TRIES: usize = 50;
 
 impl Branch {

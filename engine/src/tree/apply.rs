@@ -167,8 +167,7 @@ impl Tree {
         f: impl FnOnce(&mut Inode, &mut Dir) -> R,
     ) -> Result<R, Broken> {
         self.change(nid, |i| {
-            let placeholder = Content::Special;
-            let Content::Dir(mut dir) = std::mem::replace(&mut i.content, placeholder) else {
+            let Content::Dir(mut dir) = std::mem::replace(&mut i.content, Content::Special) else {
                 return Err(NOT_DIR);
             };
             let r = f(i, &mut dir);
