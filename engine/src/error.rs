@@ -169,6 +169,15 @@ pub enum Error {
     /// No branch of that name.
     #[error("no branch named {0}")]
     NoSuchBranch(String),
+    /// The branch name is taken.
+    #[error("branch {0} already exists")]
+    BranchExists(String),
+    /// `main` cannot be deleted or renamed.
+    #[error("the branch main stays")]
+    MainBranch,
+    /// No number is left for a further branch or snapshot.
+    #[error("there are too many branches or snapshots")]
+    TooManyBranches,
     /// A reference that names nothing.
     #[error("no label, commit or state matches {0:?}")]
     NoSuchRef(String),
@@ -244,6 +253,9 @@ impl Error {
             | Error::BadName { .. }
             | Error::BadBase { .. }
             | Error::NoSuchBranch(_)
+            | Error::BranchExists(_)
+            | Error::MainBranch
+            | Error::TooManyBranches
             | Error::NoSuchRef(_)
             | Error::AmbiguousRef { .. }
             | Error::NothingTo(_)

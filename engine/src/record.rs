@@ -188,12 +188,20 @@ pub enum OpKind {
     BeforeRedo,
     /// At stop.
     Stop,
+    /// What a branch was made of.
+    BeforeBranch,
+    /// What a merge was made of.
+    BeforeMerge,
+    /// Made by a merge.
+    Merge,
+    /// A commit of another branch that something here refers to.
+    Foreign,
 }
 
 impl OpKind {
     /// True for commits that nobody asked for.
     pub fn is_automatic(self) -> bool {
-        !matches!(self, OpKind::Start | OpKind::Checkpoint)
+        !matches!(self, OpKind::Start | OpKind::Checkpoint | OpKind::Merge)
     }
 
     /// Word for output.
@@ -205,6 +213,10 @@ impl OpKind {
             OpKind::BeforeUndo => "before-undo",
             OpKind::BeforeRedo => "before-redo",
             OpKind::Stop => "stop",
+            OpKind::BeforeBranch => "before-branch",
+            OpKind::BeforeMerge => "before-merge",
+            OpKind::Merge => "merge",
+            OpKind::Foreign => "other-branch",
         }
     }
 }
@@ -241,6 +253,8 @@ pub enum SwitchKind {
     Undo,
     /// Redo.
     Redo,
+    /// Merge.
+    Merge,
 }
 
 /// Something between mutations.
@@ -336,6 +350,48 @@ pub enum Event {
         /// The one that it equals.
         kept: u64,
     },
+    /// The live tree is changed without a trace in the history: how a branch that was made from another
+    /// comes from the tree that was stored to the one that it shows. The payload is the [`TreePatch`].
+    Patched {
+        /// Counters afterwards.
+        counters: Counters,
+    },
+    /// A commit that is in the store already is a state of this branch, too.
+    Known {
+        /// The state; its id is set.
+        info: StateInfo,
+    },
+    /// The live tree is what a merge made: this state, whose commit is in the store, is the head.
+    Merged {
+        /// Its state.
+        info: StateInfo,
+        /// Label.
+        label: Option<String>,
+        /// Paths in conflict, encoded.
+        conflicts: Vec<ConflictRecord>,
+    },
+    /// A conflict was settled.
+    Resolved {
+        /// Its path.
+        path: Vec<u8>,
+    },
+}
+
+/// A path that a merge could not decide, as the branch keeps it until it is settled.
+#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub struct ConflictRecord {
+    /// Where it is in the merged tree.
+    pub path: Vec<u8>,
+    /// What kind of conflict, as a word.
+    pub kind: String,
+    /// State of the common ancestor; `None` where it was made by merging several.
+    pub base: Option<CommitId>,
+    /// Our side.
+    pub ours: CommitId,
+    /// Their side.
+    pub theirs: CommitId,
+    /// Path on each side, where it has it there: base, ours, theirs.
+    pub paths: [Option<Vec<u8>>; 3],
 }
 
 /// Content of a journal record.

@@ -36,7 +36,7 @@ impl Replay<'_> {
         let record: Record = decode(r.meta)?;
         let needs_payload = matches!(
             record,
-            Record::Event(Event::Switch { .. } | Event::SwitchPart)
+            Record::Event(Event::Switch { .. } | Event::SwitchPart | Event::Patched { .. })
         );
         if needs_payload || !self.late.is_empty() {
             self.late.push(Late {
@@ -79,7 +79,7 @@ impl Replay<'_> {
     fn drop_unfinished(&mut self, record: &Record) {
         let of_switch = matches!(
             record,
-            Record::Event(Event::SwitchPart | Event::Switch { .. })
+            Record::Event(Event::SwitchPart | Event::Switch { .. } | Event::Patched { .. })
         );
         if !of_switch {
             self.parts.clear();
@@ -139,6 +139,25 @@ impl Replay<'_> {
                 inner.history.switch(kind, replaced, target, head);
                 inner.counters = counters;
             }
+            Event::Patched { counters } => {
+                self.parts.extend(payload);
+                let patch = read_patch(&std::mem::take(&mut self.parts), places)?;
+                patch.apply(&mut inner.live, &mut self.dirs)?;
+                inner.counters = counters;
+            }
+            Event::Known { info } => {
+                inner.counters.state = inner.counters.state.max(info.number + 1);
+                inner.history.know(info);
+            }
+            Event::Merged {
+                info,
+                label,
+                conflicts,
+            } => {
+                inner.counters.state = inner.counters.state.max(info.number + 1);
+                inner.history.merged(info, label, conflicts);
+            }
+            Event::Resolved { path } => inner.history.conflicts.retain(|c| c.path != path),
             Event::Fenced {
                 state,
                 nid,

@@ -21,7 +21,7 @@ impl Branch {
         let inner = self.lock();
         match target {
             Target::Head => Ok(inner.history.head),
-            Target::Ref(text) => inner.history.resolve(&self.name, text),
+            Target::Ref(text) => inner.history.resolve(&self.name(), text),
             Target::Before(time) => inner.history.before(*time),
             Target::Meta { key, value } => inner.history.with_meta(key, value),
         }
@@ -115,6 +115,7 @@ impl Branch {
             SwitchKind::Rollback => OpKind::BeforeRollback,
             SwitchKind::Undo => OpKind::BeforeUndo,
             SwitchKind::Redo => OpKind::BeforeRedo,
+            SwitchKind::Merge => OpKind::BeforeMerge,
         };
         let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
         counters.state = info.number + 1;
@@ -161,7 +162,8 @@ impl Branch {
         Ok(kept)
     }
 
-    fn record_switch(&self, event: Event, patch: &[u8]) -> Result<()> {
+    /// Journals an event with a patch, in parts where that is long.
+    pub fn record_switch(&self, event: Event, patch: &[u8]) -> Result<()> {
         let mut rest = patch;
         while rest.len() > PATCH_PART_BYTES {
             let (part, after) = rest.split_at(PATCH_PART_BYTES);
