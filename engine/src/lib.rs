@@ -22,6 +22,7 @@ pub mod journal;
 mod limits;
 mod load_tree;
 mod lookups;
+pub mod merge;
 pub mod names;
 mod ops;
 pub mod record;

@@ -1,0 +1,251 @@
+//! Histories with many merges, made of real files, merged here and by git: the same trees where git
+//! merges without conflict, the same conflicted paths where it does not.
+//!
+//! `MERGE_WORLDS` sets the number of histories, `MERGE_SEED` the first seed. A failure names its seed.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod merging;
+
+use engine::merge::{Labels, MergeOptions, MergeResult, OnConflict, Outcome, Root, merge_commits};
+use merging::rng::Rng;
+use merging::tree::{self, Leaf, Tree, What};
+use merging::{git, history, rounds};
+use objstore::{Commit, CommitId, CommitKind, ObjectStore};
+use std::collections::BTreeSet;
+
+struct Made {
+    name: String,
+    id: CommitId,
+    parents: Vec<usize>,
+    time: i64,
+    tree: Tree,
+}
+
+/// A merge that was asked for: the two commits and what came out.
+struct Asked {
+    ours: usize,
+    theirs: usize,
+    result: MergeResult,
+}
+
+struct World {
+    store: ObjectStore,
+    commits: Vec<Made>,
+    merges: Vec<Asked>,
+}
+
+impl World {
+    fn commit(&mut self, tree: Tree, parents: Vec<usize>) -> usize {
+        let root = tree::save(&self.store, &tree);
+        self.commit_root(root, tree, parents)
+    }
+
+    fn commit_root(&mut self, root: Root, tree: Tree, parents: Vec<usize>) -> usize {
+        let number = self.commits.len();
+        let time = 1_000_000 + number as i64;
+        let commit = Commit {
+            root_meta: root.meta,
+            root: root.tree,
+            parents: parents.iter().map(|i| self.commits[*i].id).collect(),
+            time_sec: time,
+            time_nsec: 0,
+            author: "t".into(),
+            message: format!("{number}"),
+            meta: Vec::new(),
+            kind: CommitKind::Asked,
+        };
+        self.commits.push(Made {
+            name: format!("c{number}"),
+            id: self.store.put_object(&commit).unwrap(),
+            parents,
+            time,
+            tree,
+        });
+        number
+    }
+
+    fn merge(&mut self, ours: usize, theirs: usize) -> MergeResult {
+        let options = MergeOptions {
+            labels: Labels {
+                base: String::new(),
+                ours: self.commits[ours].name.clone(),
+                theirs: self.commits[theirs].name.clone(),
+            },
+            on_conflict: OnConflict::Keep,
+            now: (0, 0),
+        };
+        let (a, b) = (self.commits[ours].id, self.commits[theirs].id);
+        let result = merge_commits(&self.store, &self.store, &a, &b, &options).unwrap();
+        self.merges.push(Asked {
+            ours,
+            theirs,
+            result: result.clone(),
+        });
+        result
+    }
+}
+
+/// Three branches that work and merge each other.
+fn world(seed: u64, texts: &[Vec<u8>]) -> World {
+    let mut rng = Rng(seed);
+    let mut world = World {
+        store: tree::store(),
+        commits: Vec::new(),
+        merges: Vec::new(),
+    };
+    let start = history::project(&mut rng, texts);
+    let first = world.commit(start, Vec::new());
+    let mut heads = [first; 3];
+    for _ in 0..14 {
+        let branch = rng.below(3) as usize;
+        let head = heads[branch];
+        if rng.one_in(2) {
+            let mut tree = world.commits[head].tree.clone();
+            history::work(&mut rng, &mut tree, texts);
+            heads[branch] = world.commit(tree, vec![head]);
+            continue;
+        }
+        let other = heads[(branch + 1 + rng.below(2) as usize) % 3];
+        // Sometimes what the other one had before: so histories cross.
+        let before = world.commits[other].parents.first().copied();
+        let other = before.filter(|_| rng.one_in(3)).unwrap_or(other);
+        let result = world.merge(head, other);
+        match result.outcome {
+            Outcome::FastForward => heads[branch] = other,
+            Outcome::UpToDate => {}
+            Outcome::Merged => {
+                let root = result.root.unwrap();
+                let tree = tree::load(&world.store, &root);
+                heads[branch] = world.commit_root(root, tree, vec![head, other]);
+            }
+            Outcome::Conflicts => {
+                // Somebody settled it one way or the other.
+                let settled = if rng.one_in(2) { head } else { other };
+                let tree = world.commits[settled].tree.clone();
+                heads[branch] = world.commit(tree, vec![head, other]);
+            }
+        }
+    }
+    world
+}
+
+#[derive(Default)]
+struct Counts {
+    merged: u64,
+    conflicts: u64,
+    trivial: u64,
+}
+
+#[test]
+fn merges_of_histories_are_those_of_git() {
+    let count = rounds("MERGE_WORLDS", 60);
+    let first = rounds("MERGE_SEED", 1);
+    let texts = merging::real_texts();
+    let (mut counts, mut failures) = (Counts::default(), Vec::new());
+    for seed in first..first + count {
+        let world = world(seed, &texts);
+        failures.extend(compare(seed, &world, &mut counts));
+    }
+    println!(
+        "{} merged, {} with conflicts, {} trivial, {} other than git's",
+        counts.merged,
+        counts.conflicts,
+        counts.trivial,
+        failures.len()
+    );
+    assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
+    assert!(counts.merged > count && counts.conflicts > count);
+}
+
+fn compare(seed: u64, world: &World, counts: &mut Counts) -> Vec<String> {
+    let dir = git::scratch("history");
+    let name = |i: usize| world.commits[i].name.clone();
+    let commits: Vec<git::Commit> = world
+        .commits
+        .iter()
+        .map(|made| git::Commit {
+            name: made.name.clone(),
+            parents: made.parents.iter().map(|i| name(*i)).collect(),
+            time: made.time,
+            tree: &made.tree,
+        })
+        .collect();
+    git::import(dir.path(), &commits);
+    let pairs: Vec<(String, String)> = world
+        .merges
+        .iter()
+        .map(|m| (name(m.ours), name(m.theirs)))
+        .collect();
+    let merges = git::merge_trees(dir.path(), &pairs);
+    let mut failures = Vec::new();
+    for (asked, want) in world.merges.iter().zip(merges) {
+        match asked.result.outcome {
+            Outcome::Merged => counts.merged += 1,
+            Outcome::Conflicts => counts.conflicts += 1,
+            _ => counts.trivial += 1,
+        }
+        if let Err(why) = check(dir.path(), world, asked, &want) {
+            let (a, b) = (name(asked.ours), name(asked.theirs));
+            failures.push(format!("seed {seed}, {a} and {b}: {why}\n{:#?}", want.messages));
+        }
+    }
+    if !failures.is_empty() && std::env::var_os("MERGE_SHOW").is_some() {
+        println!("seed {seed}: {}", dir.keep().display());
+    }
+    failures
+}
+
+fn check(
+    dir: &std::path::Path,
+    world: &World,
+    asked: &Asked,
+    want: &git::TreeMerge,
+) -> Result<(), String> {
+    let got = &asked.result;
+    let paths: BTreeSet<Vec<u8>> = got.conflicts.iter().map(|c| c.path.clone()).collect();
+    let shown = |paths: &BTreeSet<Vec<u8>>| {
+        let texts = paths.iter().map(|p| String::from_utf8_lossy(p).into_owned());
+        texts.collect::<Vec<_>>().join(" ")
+    };
+    if paths != want.paths {
+        let kinds: Vec<_> = got.conflicts.iter().map(|c| c.kind.word()).collect();
+        return Err(format!(
+            "conflicts here: {} {kinds:?}\nin git: {}",
+            shown(&paths),
+            shown(&want.paths)
+        ));
+    }
+    if want.clean != (got.outcome != Outcome::Conflicts) {
+        return Err(format!("{:?} here, clean in git: {}", got.outcome, want.clean));
+    }
+    let tree = tree::load(&world.store, got.root.as_ref().unwrap());
+    let files = git::files(dir, &want.tree);
+    let here: BTreeSet<_> = tree.leaves.keys().cloned().collect();
+    let there: BTreeSet<_> = files.keys().cloned().collect();
+    if here != there {
+        let (more, less) = (here.difference(&there), there.difference(&here));
+        return Err(format!(
+            "only here: {}\nonly in git: {}",
+            shown(&more.cloned().collect()),
+            shown(&less.cloned().collect())
+        ));
+    }
+    if !want.clean {
+        return Ok(());
+    }
+    for (path, (mode, bytes)) in files {
+        let leaf = &tree.leaves[&path];
+        if mode != mode_of(leaf) || bytes != leaf.bytes() {
+            return Err(format!("{} differs", String::from_utf8_lossy(&path)));
+        }
+    }
+    Ok(())
+}
+
+fn mode_of(leaf: &Leaf) -> &'static str {
+    match leaf.what {
+        What::Link(_) => "120000",
+        _ if leaf.meta.mode & 0o100 != 0 => "100755",
+        _ => "100644",
+    }
+}
