@@ -6,8 +6,8 @@
 
 mod merging;
 
-use merging::rng::Rng;
 use engine::merge::text::{LineLabels, LineMerge, MARKER_SIZE, merge_lines};
+use merging::rng::Rng;
 use merging::{edits, git, rounds};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,13 +62,8 @@ fn merges_of_lines_are_those_of_git() {
                     let number = seed * 1_000_000 + number;
                     let case = case(number, texts);
                     let want = git::merge_file(dir.path(), &case.base, &case.ours, &case.theirs);
-                    let got = merge_lines(
-                        &case.base,
-                        &case.ours,
-                        &case.theirs,
-                        &LABELS,
-                        MARKER_SIZE,
-                    );
+                    let got =
+                        merge_lines(&case.base, &case.ours, &case.theirs, &LABELS, MARKER_SIZE);
                     conflicts.fetch_add(u64::from(want.conflicts > 0), Ordering::Relaxed);
                     differ.fetch_add(u64::from(!agree(number, &got, &want)), Ordering::Relaxed);
                 }
@@ -77,8 +72,14 @@ fn merges_of_lines_are_those_of_git() {
     });
     let (differ, conflicts) = (differ.into_inner(), conflicts.into_inner());
     println!("{count} merges, {conflicts} with conflicts, {differ} other than git's");
-    assert!(conflicts > count / 20, "too few conflicts to mean anything: {conflicts}");
-    assert!(conflicts < count * 9 / 10, "too few clean merges: {conflicts} conflicts");
+    assert!(
+        conflicts > count / 20,
+        "too few conflicts to mean anything: {conflicts}"
+    );
+    assert!(
+        conflicts < count * 9 / 10,
+        "too few clean merges: {conflicts} conflicts"
+    );
     assert!(differ * 500 <= count, "{differ} of {count} differ");
 }
 

@@ -4,7 +4,9 @@
 use objstore::TreeEntry;
 
 /// Why a path is in conflict. The numbers are those of the encoding: new kinds go last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, bincode::Encode, bincode::Decode)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, bincode::Encode, bincode::Decode,
+)]
 pub enum ConflictKind {
     /// Both changed the same lines, or a special file in different ways.
     Content,

@@ -28,8 +28,7 @@ pub(super) fn merge_versions(
     more_markers: usize,
 ) -> Result<Merged> {
     let kin = base.filter(|base| base.kind() == ours.kind());
-    let (mut meta, mut trouble) =
-        merge_meta(kin.map(|base| &base.meta), &ours.meta, &theirs.meta);
+    let (mut meta, mut trouble) = merge_meta(kin.map(|base| &base.meta), &ours.meta, &theirs.meta);
     let same_as_base = |side: &Version| match base {
         Some(base) => same_matter(ctx.store, base, side),
         None => Ok(false),
@@ -38,7 +37,10 @@ pub(super) fn merge_versions(
         (meta.mtime_sec, meta.mtime_nsec) = (from.mtime_sec, from.mtime_nsec);
     };
     let matter = if same_matter(ctx.store, ours, theirs)? {
-        times(&mut meta, later(kin.map(|b| &b.meta), &ours.meta, &theirs.meta));
+        times(
+            &mut meta,
+            later(kin.map(|b| &b.meta), &ours.meta, &theirs.meta),
+        );
         theirs.matter.clone()
     } else if same_as_base(ours)? {
         times(&mut meta, &theirs.meta);
@@ -139,7 +141,11 @@ pub(super) fn merge_meta(
     let uid = three_way(base.map(|m| m.uid), ours.uid, theirs.uid);
     let gid = three_way(base.map(|m| m.gid), ours.gid, theirs.gid);
     let rdev = three_way(base.map(|m| m.rdev), ours.rdev, theirs.rdev);
-    let xattrs = merge_xattrs(base.map_or(&[][..], |m| &m.xattrs), &ours.xattrs, &theirs.xattrs);
+    let xattrs = merge_xattrs(
+        base.map_or(&[][..], |m| &m.xattrs),
+        &ours.xattrs,
+        &theirs.xattrs,
+    );
     if xattrs.is_none() {
         trouble = Some(ConflictKind::Xattr);
     }
@@ -153,7 +159,11 @@ pub(super) fn merge_meta(
         mtime_sec: ours.mtime_sec,
         mtime_nsec: ours.mtime_nsec,
         rdev: rdev.unwrap_or(ours.rdev),
-        link_group: merge_group(base.map(|m| m.link_group), ours.link_group, theirs.link_group),
+        link_group: merge_group(
+            base.map(|m| m.link_group),
+            ours.link_group,
+            theirs.link_group,
+        ),
         xattrs: xattrs.unwrap_or_else(|| ours.xattrs.clone()),
     };
     (meta, trouble)

@@ -32,10 +32,14 @@ pub(super) fn collect(merger: &mut Merger<'_>) -> Result<Vec<Rename>> {
         let both: Vec<Vec<u8>> = {
             let theirs = &merger.sides[THEIRS].dir_renames;
             let ours = merger.sides[OURS].dir_renames.keys();
-            ours.filter(|dir| theirs.contains_key(*dir)).cloned().collect()
+            ours.filter(|dir| theirs.contains_key(*dir))
+                .cloned()
+                .collect()
         };
         for side in [OURS, THEIRS] {
-            merger.sides[side].dir_renames.retain(|dir, _| !both.contains(dir));
+            merger.sides[side]
+                .dir_renames
+                .retain(|dir, _| !both.contains(dir));
         }
     }
     let mut collisions = [OURS, THEIRS].map(|side| {
@@ -140,7 +144,7 @@ fn target(
         return Ok(None);
     }
     let to = moved_path(&path, old, new);
-    let in_way = merger.is_in_way(&to, side)?;
+    let in_way = merger.is_in_way(&to, side)? || merger.is_below_file(&to)?;
     let Some(collision) = collisions[side - OURS].get_mut(&to) else {
         return Ok(None);
     };

@@ -32,7 +32,9 @@ pub(super) fn process(merger: &mut Merger<'_>) -> Result<()> {
 }
 
 fn entry(merger: &mut Merger<'_>, mut path: Vec<u8>, mut node: Node) -> Result<()> {
-    if node.df_conflict {
+    // A directory that only a directory rename made is not in the node; git then loses what is in it.
+    if node.df_conflict || merger.occupied.contains(&path) {
+        node.df_conflict = true;
         let dirmask = std::mem::take(&mut node.dirmask);
         node.match_mask &= !dirmask;
         let untouched = node.dirs.iter().flatten().count() == 3;
@@ -52,6 +54,12 @@ fn entry(merger: &mut Merger<'_>, mut path: Vec<u8>, mut node: Node) -> Result<(
         } else {
             node.df_conflict = false;
         }
+    }
+    // A rename may have put something else in the place of what both sides have alike. Git takes ours
+    // then, and what theirs changed in the renamed file is gone.
+    let [_, ours, theirs] = &node.stages;
+    if node.match_mask == 6 && !same(merger.ctx.store, ours.as_ref(), theirs.as_ref())? {
+        node.match_mask = 0;
     }
     if node.match_mask != 0 {
         unchanged_side(merger, path, node)
@@ -144,10 +152,7 @@ fn distinct_types(merger: &mut Merger<'_>, path: Vec<u8>, node: Node) -> Result<
     let is_file = |i: usize| node.stages[i].as_ref().is_some_and(Version::is_file);
     let is_link = |i: usize| node.stages[i].as_ref().is_some_and(Version::is_symlink);
     // The file makes way; where there is none, both do.
-    let moves = [
-        is_file(OURS) || !is_file(THEIRS),
-        !is_file(OURS),
-    ];
+    let moves = [is_file(OURS) || !is_file(THEIRS), !is_file(OURS)];
     let kind = match is_link(OURS) || is_link(THEIRS) {
         true => ConflictKind::Symlink,
         false => ConflictKind::Content,
@@ -185,14 +190,14 @@ fn modify_delete(merger: &mut Merger<'_>, path: Vec<u8>, node: Node) -> Result<(
         0 => side,
         _ => BASE,
     };
-    let unchanged = same(
-        merger.ctx.store,
-        node.stages[BASE].as_ref(),
-        node.stages[side].as_ref(),
-    )?;
-    debug_assert!(!unchanged || node.path_conflict.is_some() || node.df_conflict);
     let version = node.stages[shown].clone();
-    finish(merger, path, &node, version, Some(ConflictKind::ModifyDelete));
+    finish(
+        merger,
+        path,
+        &node,
+        version,
+        Some(ConflictKind::ModifyDelete),
+    );
     Ok(())
 }
 

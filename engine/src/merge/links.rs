@@ -139,9 +139,8 @@ pub(super) fn keep_consistent(merger: &mut Merger<'_>) -> Result<()> {
 }
 
 fn is_one_inode(merger: &Merger<'_>, a: &[u8], b: &[u8]) -> Result<bool> {
-    let version = |path: &[u8]| -> Option<&Version> {
-        merger.results.get(path).and_then(Option::as_ref)
-    };
+    let version =
+        |path: &[u8]| -> Option<&Version> { merger.results.get(path).and_then(Option::as_ref) };
     let (a, b) = (version(a), version(b));
     let time = |v: Option<&Version>| v.map(|v| (v.meta.mtime_sec, v.meta.mtime_nsec));
     Ok(time(a) == time(b) && same(merger.ctx.store, a, b)?)

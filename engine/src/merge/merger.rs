@@ -52,7 +52,11 @@ impl<'a> Merger<'a> {
             merger.results.entry(path).or_insert(None);
         }
         for (path, kind) in std::mem::take(&mut merger.notes) {
-            if !merger.conflicts.iter().any(|conflict| conflict.path == path) {
+            if !merger
+                .conflicts
+                .iter()
+                .any(|conflict| conflict.path == path)
+            {
                 let node = merger.nodes.get(&path).cloned().unwrap_or_default();
                 merger.conflict(path, kind, &node);
             }
@@ -135,6 +139,26 @@ impl<'a> Merger<'a> {
             Some(node) => Ok((node.filemask | node.dirmask) & bit(side) != 0),
             None => self.is_unchanged_path(path),
         }
+    }
+
+    /// True where a file stands where a path wants a directory, and no tree has that directory. (Git
+    /// puts both there, and loses one of them.)
+    pub fn is_below_file(&self, path: &[u8]) -> Result<bool> {
+        let mut dir = split(path).0;
+        while !dir.is_empty() {
+            let file = match self.nodes.get(dir) {
+                Some(node) => node.filemask != 0 && node.dirmask == 0,
+                None => match lookup(self.ctx, self.roots[BASE].tree, dir)? {
+                    Some(entry) => !matches!(entry.body, Body::Dir(_)),
+                    None => false,
+                },
+            };
+            if file {
+                return Ok(true);
+            }
+            dir = split(dir).0;
+        }
+        Ok(false)
     }
 
     /// True where all three trees have the same at a path.

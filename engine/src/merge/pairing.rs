@@ -62,8 +62,8 @@ fn two_renames(merger: &mut Merger<'_>, old: &[u8], ours: &[u8], theirs: &[u8]) 
         let more = 1 + 2 * merger.ctx.depth as usize;
         let paths = [old, ours, theirs];
         let merged = merge_versions(merger.ctx, base.as_ref(), a, b, paths, more)?;
-        let unmerged = merged.trouble.is_some()
-            && same(merger.ctx.store, merged.version.as_ref(), Some(a))?;
+        let unmerged =
+            merged.trouble.is_some() && same(merger.ctx.store, merged.version.as_ref(), Some(a))?;
         // What cannot be merged (a binary, say) stays at each path what its side has.
         let at_theirs = match unmerged {
             true => Some(b.clone()),
@@ -95,7 +95,10 @@ fn one_rename(merger: &mut Merger<'_>, old: &[u8], new: &[u8], side: usize) -> R
         (true, false) => merge_into_collision(merger, old, new, side)?,
         (true, true) => set_path_conflict(merger, new),
         (false, _) => {
-            let (base, kept) = (old_node.stages[BASE].clone(), old_node.stages[other].clone());
+            let (base, kept) = (
+                old_node.stages[BASE].clone(),
+                old_node.stages[other].clone(),
+            );
             if let Some(node) = merger.nodes.get_mut(new) {
                 node.stages[BASE] = base;
                 node.filemask |= bit(BASE);
@@ -152,7 +155,10 @@ fn merge_into_collision(
 }
 
 fn is_about_content(kind: ConflictKind) -> bool {
-    matches!(kind, ConflictKind::Content | ConflictKind::Binary | ConflictKind::Symlink)
+    matches!(
+        kind,
+        ConflictKind::Content | ConflictKind::Binary | ConflictKind::Symlink
+    )
 }
 
 fn set_kind(merger: &mut Merger<'_>, path: &[u8], kind: Option<ConflictKind>) {

@@ -7,9 +7,7 @@
 
 use super::Context;
 use super::limits::{CANDIDATES_PER_TARGET, RENAME_LIMIT, SAME_CONTENT_MAX, SIMILARITY_BYTES_MAX};
-use super::similarity::{
-    Pieces, SCORE_BASENAME_MIN, SCORE_MIN, is_hopeless, score,
-};
+use super::similarity::{Pieces, SCORE_BASENAME_MIN, SCORE_MIN, is_hopeless, score};
 use super::version::{Content, Matter, Version, bytes_of};
 use super::walk::{DirRelevance, Relevance, SideRenames, split};
 use crate::error::Result;
@@ -36,7 +34,8 @@ pub(super) fn detect(ctx: &Context<'_>, side: &mut SideRenames) -> Result<()> {
     job.drop_used();
     let relevant = &job.side.relevant;
     let paths = &job.files;
-    job.sources.retain(|s| relevant.contains_key(&paths[*s].path));
+    job.sources
+        .retain(|s| relevant.contains_key(&paths[*s].path));
     job.drop_settled_directories();
     job.by_similarity()?;
     job.finish();
@@ -295,12 +294,15 @@ impl<'a> Job<'a> {
             for source in self.sources.clone() {
                 let named = split(&self.files[source].path).1 == split(&self.files[target].path).1;
                 let score = self.score(source, target, SCORE_MIN)?;
-                keep_best(&mut best, Candidate {
-                    score,
-                    named,
-                    source,
-                    target,
-                });
+                keep_best(
+                    &mut best,
+                    Candidate {
+                        score,
+                        named,
+                        source,
+                        target,
+                    },
+                );
             }
             all.extend(best);
         }

@@ -226,9 +226,7 @@ impl Pieces {
     /// Adds a piece, or widens the last one where they touch in either side.
     fn push(&mut self, from: From, base: Run, ours: Run, theirs: Run) {
         match self.0.last_mut() {
-            Some(last)
-                if ours.start <= last.ours.end || theirs.start <= last.theirs.end =>
-            {
+            Some(last) if ours.start <= last.ours.end || theirs.start <= last.theirs.end => {
                 if last.from != from {
                     last.from = From::Conflict;
                 }
@@ -317,7 +315,9 @@ impl Output<'_> {
 
     /// Markers end with CR LF where the lines around them do, as far as that can be told.
     fn needs_cr(&self, piece: &Piece) -> bool {
-        let before = |side: Side, run: Run| self.ends_crlf(side, usize::try_from(run.start - 1).unwrap_or(0));
+        let before = |side: Side, run: Run| {
+            self.ends_crlf(side, usize::try_from(run.start - 1).unwrap_or(0))
+        };
         let told = [
             before(Side::Ours, piece.ours),
             before(Side::Theirs, piece.theirs),
@@ -371,7 +371,10 @@ mod tests {
 
     #[test]
     fn the_same_change_is_taken_once() {
-        assert_eq!(merge("1\n2\n3\n", "1\nx\n3\n", "1\nx\n3\n"), ("1\nx\n3\n".into(), 0));
+        assert_eq!(
+            merge("1\n2\n3\n", "1\nx\n3\n", "1\nx\n3\n"),
+            ("1\nx\n3\n".into(), 0)
+        );
     }
 
     #[test]
@@ -385,6 +388,9 @@ mod tests {
     #[test]
     fn markers_stand_on_lines_of_their_own() {
         let (text, _) = merge("1", "2", "3");
-        assert_eq!(text, "<<<<<<< a\n2\n||||||| base\n1\n=======\n3\n>>>>>>> b\n");
+        assert_eq!(
+            text,
+            "<<<<<<< a\n2\n||||||| base\n1\n=======\n3\n>>>>>>> b\n"
+        );
     }
 }

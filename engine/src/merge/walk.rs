@@ -159,8 +159,10 @@ impl Walk<'_> {
         let mut mask = work.mask;
         if mask == bit(OURS) || mask == bit(THEIRS) {
             let filemask = |e: &Three| {
-                let is_file =
-                    |i: usize| e[i].as_ref().is_some_and(|e| !matches!(e.body, Body::Dir(_)));
+                let is_file = |i: usize| {
+                    e[i].as_ref()
+                        .is_some_and(|e| !matches!(e.body, Body::Dir(_)))
+                };
                 (0..3).filter(|i| is_file(*i)).fold(0, |m, i| m | bit(i))
             };
             if entries.values().any(|e| filemask(e) == mask) {
@@ -213,7 +215,11 @@ impl Walk<'_> {
                 let tree = |i: usize| node.dirs[i].as_ref().map(|d| d.tree);
                 return Ok(tree(a) == tree(b));
             }
-            same(self.ctx.store, node.stages[a].as_ref(), node.stages[b].as_ref())
+            same(
+                self.ctx.store,
+                node.stages[a].as_ref(),
+                node.stages[b].as_ref(),
+            )
         };
         Ok(match (equal(BASE, OURS)?, equal(BASE, THEIRS)?) {
             (true, true) => ALL,
@@ -254,7 +260,11 @@ impl Walk<'_> {
             }
         }
         if *mask == ALL && (node.filemask == bit(OURS) || node.filemask == bit(THEIRS)) {
-            let other = if node.filemask == bit(OURS) { THEIRS } else { OURS };
+            let other = if node.filemask == bit(OURS) {
+                THEIRS
+            } else {
+                OURS
+            };
             let removed = &mut self.found.sides[other].dirs_removed;
             removed.insert(dir.to_vec(), DirRelevance::Own);
         }
@@ -268,7 +278,10 @@ impl Walk<'_> {
         };
         for side in [OURS, THEIRS] {
             let renames = &mut self.found.sides[side];
-            let (was, is) = (node.filemask & bit(BASE) != 0, node.filemask & bit(side) != 0);
+            let (was, is) = (
+                node.filemask & bit(BASE) != 0,
+                node.filemask & bit(side) != 0,
+            );
             let pair = match (was, is) {
                 (true, false) => Pair {
                     old: named(&node.stages[BASE]),

@@ -115,7 +115,9 @@ impl Writer<'_, '_> {
     fn entry(&self, name: &[u8], version: &Version) -> Result<TreeEntry> {
         let body = match &version.matter {
             Matter::File(Content::Stored(content)) => Body::File(*content),
-            Matter::File(Content::Text(text)) => Body::File(store_bytes(self.merger.ctx.store, text)?),
+            Matter::File(Content::Text(text)) => {
+                Body::File(store_bytes(self.merger.ctx.store, text)?)
+            }
             Matter::Symlink(target) => Body::Symlink(target.clone()),
             Matter::Special => Body::None,
         };
@@ -132,7 +134,10 @@ impl Writer<'_, '_> {
         let nodes = self.merger.nodes.iter();
         let in_nodes = nodes.filter(|(_, node)| node.dirs.iter().any(Option::is_some));
         let touched = in_nodes.map(|(path, _)| path);
-        for path in touched.chain(self.plan.kept.keys()).chain(self.edits.keys()) {
+        for path in touched
+            .chain(self.plan.kept.keys())
+            .chain(self.edits.keys())
+        {
             let mut at = &path[..];
             while !at.is_empty() && all.insert(at.to_vec()) {
                 at = split(at).0;
@@ -144,7 +149,11 @@ impl Writer<'_, '_> {
         }
         let edits = self.edits.remove(&b""[..]).unwrap_or_default();
         let root = self.merger.roots[OURS].tree;
-        Ok(edit_tree(self.merger.ctx.store, root, edits.into_values().collect())?)
+        Ok(edit_tree(
+            self.merger.ctx.store,
+            root,
+            edits.into_values().collect(),
+        )?)
     }
 
     fn directory(&mut self, path: &[u8]) -> Result<()> {
@@ -203,7 +212,9 @@ impl Writer<'_, '_> {
             }
             let node = self.merger.nodes.get(at);
             let side = node.and_then(|node| {
-                [OURS, THEIRS, BASE].into_iter().find_map(|i| node.dirs[i].as_ref())
+                [OURS, THEIRS, BASE]
+                    .into_iter()
+                    .find_map(|i| node.dirs[i].as_ref())
             });
             if let Some(dir) = side {
                 return Ok(dir.meta.clone());

@@ -3,6 +3,7 @@
 use super::tree::{Tree, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -144,16 +145,37 @@ const MERGE: [&str; 4] = [
     "merge.renames=true",
 ];
 
-/// Merges pairs of branches.
-pub fn merge_trees(dir: &Path, pairs: &[(String, String)]) -> Vec<TreeMerge> {
+/// Merges pairs of branches; `None` where git dies of an assertion of its own.
+pub fn merge_trees(dir: &Path, pairs: &[(String, String)]) -> Vec<Option<TreeMerge>> {
+    if let Some(all) = merge_batch(dir, pairs) {
+        return all.into_iter().map(Some).collect();
+    }
+    let one = |pair| merge_batch(dir, std::slice::from_ref(pair))?.pop();
+    pairs.iter().map(one).collect()
+}
+
+fn merge_batch(dir: &Path, pairs: &[(String, String)]) -> Option<Vec<TreeMerge>> {
     let input: String = pairs.iter().map(|(a, b)| format!("{a} {b}\n")).collect();
     let mut args = MERGE.to_vec();
-    args.extend(["merge-tree", "--stdin", "--name-only", "-X", "diff-algorithm=myers"]);
-    let output = feed(dir, &args, input.as_bytes());
-    let mut fields = output.split(|byte| *byte == 0);
+    args.extend([
+        "merge-tree",
+        "--stdin",
+        "--name-only",
+        "--messages",
+        "-X",
+        "diff-algorithm=myers",
+    ]);
+    fs::write(dir.join("pairs"), input).unwrap();
+    let stdin = fs::File::open(dir.join("pairs")).unwrap();
+    let output = command(dir).args(&args).stdin(stdin).output().expect("git");
+    if output.status.signal().is_some() {
+        return None;
+    }
+    check(&args, &output);
+    let mut fields = output.stdout.split(|byte| *byte == 0);
     let merges: Vec<TreeMerge> = pairs.iter().map(|_| merge_of(&mut fields)).collect();
     assert_eq!(fields.next(), Some(&b""[..]), "all of the output is read");
-    merges
+    Some(merges)
 }
 
 fn merge_of<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> TreeMerge {
@@ -173,23 +195,17 @@ fn merge_of<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> TreeMerge {
         }
         paths.insert(path);
     }
-    if clean {
-        return TreeMerge {
-            clean,
-            tree,
-            paths,
-            messages,
-        };
-    }
     loop {
         let count = text(next());
         if count.is_empty() {
             break;
         }
-        let named: Vec<Vec<u8>> = (0..count.parse::<usize>().unwrap()).map(|_| next()).collect();
+        let named: Vec<Vec<u8>> = (0..count.parse::<usize>().unwrap())
+            .map(|_| next())
+            .collect();
         let kind = text(next());
         // Of these git keeps no entry in its index.
-        let alone = ["split", "in the way", "collision"];
+        let alone = ["unclear split", "in way of", "directory rename collision"];
         let about_dirs = kind.contains("directory rename");
         if about_dirs && alone.iter().any(|word| kind.contains(word)) {
             paths.extend(named.first().cloned());

@@ -22,7 +22,7 @@ pub fn project(rng: &mut Rng, texts: &[Vec<u8>]) -> Tree {
 
 fn new_leaf(rng: &mut Rng, texts: &[Vec<u8>]) -> Leaf {
     match rng.below(12) {
-        0 => Leaf::link(*rng.pick(&["alpha", "../beta", "lib/core"])),
+        0 => Leaf::link(new_target(rng)),
         1 => {
             let mut bytes = edits::excerpt(rng, texts);
             bytes.insert(bytes.len() / 2, 0);
@@ -36,6 +36,11 @@ fn new_leaf(rng: &mut Rng, texts: &[Vec<u8>]) -> Leaf {
         }
         _ => Leaf::file(edits::excerpt(rng, texts)),
     }
+}
+
+/// Targets differ: which of several equal links was renamed to another is anybody's guess.
+fn new_target(rng: &mut Rng) -> Vec<u8> {
+    format!("../{}{}", rng.pick(&WORDS), rng.below(1 << 40)).into_bytes()
 }
 
 fn new_dir(rng: &mut Rng, tree: &Tree) -> Vec<u8> {
@@ -55,7 +60,8 @@ fn new_path(rng: &mut Rng, tree: &Tree) -> Vec<u8> {
     if rng.one_in(3) {
         name.push_str(&rng.below(9).to_string());
     }
-    name.push_str(rng.pick(&[".rs", ".md", ".txt", ""]));
+    let ends: [&str; 4] = [".rs", ".md", ".txt", ""];
+    name.push_str(ends[rng.below(4) as usize]);
     join(&dir, name.as_bytes())
 }
 
@@ -155,14 +161,18 @@ fn edited(rng: &mut Rng, leaf: Leaf) -> Leaf {
     let count = 1 + rng.below(4);
     let what = match leaf.what {
         What::File(bytes) => What::File(edits::edited(rng, &bytes, count)),
-        What::Link(_) => What::Link(format!("target{}", rng.below(4)).into_bytes()),
+        What::Link(_) => What::Link(new_target(rng)),
         What::Special => What::Special,
     };
     Leaf { what, ..leaf }
 }
 
 fn rename_dir(rng: &mut Rng, tree: &mut Tree) {
-    let dirs: Vec<Vec<u8>> = tree.all_dirs().into_iter().filter(|d| !d.is_empty()).collect();
+    let dirs: Vec<Vec<u8>> = tree
+        .all_dirs()
+        .into_iter()
+        .filter(|d| !d.is_empty())
+        .collect();
     if dirs.is_empty() {
         return;
     }

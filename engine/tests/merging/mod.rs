@@ -20,7 +20,14 @@ pub fn rounds(variable: &str, usual: u64) -> u64 {
 pub fn real_texts() -> Vec<Vec<u8>> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut texts = Vec::new();
-    for dir in ["src", "src/tree", "src/journal", "src/merge", "tests/common", "../docs"] {
+    for dir in [
+        "src",
+        "src/tree",
+        "src/journal",
+        "src/merge",
+        "tests/common",
+        "../docs",
+    ] {
         let mut files: Vec<_> = std::fs::read_dir(root.join(dir))
             .unwrap()
             .map(|entry| entry.unwrap().path())

@@ -150,7 +150,10 @@ pub fn save(store: &ObjectStore, tree: &Tree) -> Root {
             meta: leaf.meta.clone(),
             body,
         };
-        edits.entry(dir.to_vec()).or_default().push(Edit::Put(entry));
+        edits
+            .entry(dir.to_vec())
+            .or_default()
+            .push(Edit::Put(entry));
     }
     let mut root = None;
     for dir in tree.all_dirs().into_iter().rev() {
@@ -165,7 +168,10 @@ pub fn save(store: &ObjectStore, tree: &Tree) -> Root {
             meta: tree.meta_of_dir(&dir),
             body: Body::Dir(id),
         };
-        edits.entry(parent.to_vec()).or_default().push(Edit::Put(entry));
+        edits
+            .entry(parent.to_vec())
+            .or_default()
+            .push(Edit::Put(entry));
     }
     Root {
         meta: tree.meta_of_dir(b""),
