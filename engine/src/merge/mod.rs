@@ -255,7 +255,11 @@ fn ancestor(
         made_of: vec![*first],
     };
     if rest.is_empty() || depth >= limits::DEPTH_MAX {
-        return Ok((merged.root, first.to_string()[..LABEL_DIGITS].to_string()));
+        let digits = match depth {
+            0 => LABEL_DIGITS,
+            _ => INNER_LABEL_DIGITS,
+        };
+        return Ok((merged.root, first.to_string()[..digits].to_string()));
     }
     for next in rest {
         let next_root = root_of(history, next)?;
@@ -281,6 +285,9 @@ fn ancestor(
 
 /// Digits of an id in a label.
 const LABEL_DIGITS: usize = 12;
+/// The same inside virtual ancestors, whose markers nobody sees but which count when files are compared:
+/// as many as git gives.
+const INNER_LABEL_DIGITS: usize = 7;
 
 /// A commit that exists only while merging: its tree, and the commits that it is made of.
 struct Virtual {

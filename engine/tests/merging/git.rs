@@ -137,13 +137,16 @@ pub struct TreeMerge {
     pub messages: Vec<String>,
 }
 
-/// Options under which git merges as agentvfs does.
-const MERGE: [&str; 4] = [
-    "-c",
-    "merge.conflictStyle=diff3",
-    "-c",
-    "merge.renames=true",
-];
+/// Git's ort strategy has the histogram algorithm built in: up to 2.47 it does not heed
+/// `-X diff-algorithm=myers`. So the lines are merged by `git merge-file`, as a merge driver. What cannot
+/// be merged by lines is a conflict, or the base where the larger markers tell of a virtual ancestor.
+const DRIVER: &str =
+    "git merge-file -q --diff3 --marker-size=$4 -L \"$5\" -L \"$6\" -L \"$7\" $1 $2 $3
+code=$?
+if [ $code -lt 128 ]; then exit $((code > 0)); fi
+if [ $4 -gt 8 ]; then exec cp $2 $1; fi
+exit 1
+";
 
 /// Merges pairs of branches; `None` where git dies of an assertion of its own.
 pub fn merge_trees(dir: &Path, pairs: &[(String, String)]) -> Vec<Option<TreeMerge>> {
@@ -156,15 +159,13 @@ pub fn merge_trees(dir: &Path, pairs: &[(String, String)]) -> Vec<Option<TreeMer
 
 fn merge_batch(dir: &Path, pairs: &[(String, String)]) -> Option<Vec<TreeMerge>> {
     let input: String = pairs.iter().map(|(a, b)| format!("{a} {b}\n")).collect();
-    let mut args = MERGE.to_vec();
-    args.extend([
-        "merge-tree",
-        "--stdin",
-        "--name-only",
-        "--messages",
-        "-X",
-        "diff-algorithm=myers",
-    ]);
+    fs::write(dir.join("driver"), DRIVER).unwrap();
+    let driver = "merge.lines.driver=sh ./driver %A %O %B %L %X %S %Y";
+    let args = [
+        ["-c", driver, "-c", "merge.default=lines", "merge-tree"].as_slice(),
+        &["--stdin", "--name-only", "--messages"],
+    ]
+    .concat();
     fs::write(dir.join("pairs"), input).unwrap();
     let stdin = fs::File::open(dir.join("pairs")).unwrap();
     let output = command(dir).args(&args).stdin(stdin).output().expect("git");
