@@ -226,6 +226,26 @@ fn compare(seed: u64, world: &World, counts: &mut Counts) -> Vec<String> {
     failures
 }
 
+fn shown(paths: &BTreeSet<Vec<u8>>) -> String {
+    let texts = paths
+        .iter()
+        .map(|p| String::from_utf8_lossy(p).into_owned());
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a directory rename did not happen here because a file stands where it wants a directory. Git
+/// puts a file below a file, and loses one of them.
+fn keeps_below_file(world: &World, asked: &Asked) -> bool {
+    let is_file = |path: &[u8]| {
+        let trees = [asked.ours, asked.theirs].map(|i| &world.commits[i].tree);
+        trees.iter().any(|tree| tree.leaves.contains_key(path))
+    };
+    asked.result.conflicts.iter().any(|c| {
+        let mut slashes = c.path.iter().enumerate().filter(|(_, b)| **b == b'/');
+        c.kind == ConflictKind::DirectoryRename && slashes.any(|(end, _)| is_file(&c.path[..end]))
+    })
+}
+
 fn check(
     dir: &std::path::Path,
     world: &World,
@@ -234,44 +254,21 @@ fn check(
 ) -> Result<Agreement, String> {
     let got = &asked.result;
     let paths: BTreeSet<Vec<u8>> = got.conflicts.iter().map(|c| c.path.clone()).collect();
-    let shown = |paths: &BTreeSet<Vec<u8>>| {
-        let texts = paths
-            .iter()
-            .map(|p| String::from_utf8_lossy(p).into_owned());
-        texts.collect::<Vec<_>>().join(" ")
-    };
-    // Git puts a file below a file, and loses one of them; here the directory rename does not happen.
-    let is_file = |path: &[u8]| {
-        let trees = [asked.ours, asked.theirs].map(|i| &world.commits[i].tree);
-        trees.iter().any(|tree| tree.leaves.contains_key(path))
-    };
-    let below_file = |c: &engine::merge::Conflict| {
-        let slashes = c.path.iter().enumerate().filter(|(_, b)| **b == b'/');
-        c.kind == ConflictKind::DirectoryRename
-            && slashes.into_iter().any(|(end, _)| is_file(&c.path[..end]))
-    };
-    let git_loses = got.conflicts.iter().any(below_file) && !want.clean;
-    if git_loses && paths != want.paths {
-        return Ok(Agreement::GitLoses);
-    }
+    let git_loses = !want.clean && keeps_below_file(world, asked);
     // Git says so, but counts the merge as clean, and one side's edits are gone.
     let collides = |text: &String| text.contains("rename involved in collision");
-    if want.clean && got.outcome == Outcome::Conflicts && want.messages.iter().any(collides) {
+    let hidden = want.clean && !paths.is_empty() && want.messages.iter().any(collides);
+    if hidden || (git_loses && paths != want.paths) {
         return Ok(Agreement::GitLoses);
     }
     if paths != want.paths {
         let kinds: Vec<_> = got.conflicts.iter().map(|c| c.kind.word()).collect();
-        return Err(format!(
-            "conflicts here: {} {kinds:?}\nin git: {}",
-            shown(&paths),
-            shown(&want.paths)
-        ));
+        let (here, there) = (shown(&paths), shown(&want.paths));
+        return Err(format!("conflicts here: {here} {kinds:?}\nin git: {there}"));
     }
     if want.clean != (got.outcome != Outcome::Conflicts) {
-        return Err(format!(
-            "{:?} here, clean in git: {}",
-            got.outcome, want.clean
-        ));
+        let clean = want.clean;
+        return Err(format!("{:?} here, clean in git: {clean}", got.outcome));
     }
     let tree = tree::load(&world.store, got.root.as_ref().unwrap());
     let files = git::files(dir, &want.tree);
@@ -281,23 +278,18 @@ fn check(
         return Ok(Agreement::GitLoses);
     }
     if here != there {
-        let (more, less) = (here.difference(&there), there.difference(&here));
-        return Err(format!(
-            "only here: {}\nonly in git: {}",
-            shown(&more.cloned().collect()),
-            shown(&less.cloned().collect())
-        ));
+        let (more, less) = (&here - &there, &there - &here);
+        let (more, less) = (shown(&more), shown(&less));
+        return Err(format!("only here: {more}\nonly in git: {less}"));
     }
-    if !want.clean {
-        return Ok(Agreement::Same);
+    let differs = |(path, (mode, bytes)): (&Vec<u8>, &(String, Vec<u8>))| {
+        let leaf = &tree.leaves[path];
+        (mode != mode_of(leaf) || bytes != leaf.bytes()).then(|| path.clone())
+    };
+    match files.iter().find_map(differs) {
+        Some(path) if want.clean => Err(format!("{} differs", String::from_utf8_lossy(&path))),
+        _ => Ok(Agreement::Same),
     }
-    for (path, (mode, bytes)) in files {
-        let leaf = &tree.leaves[&path];
-        if mode != mode_of(leaf) || bytes != leaf.bytes() {
-            return Err(format!("{} differs", String::from_utf8_lossy(&path)));
-        }
-    }
-    Ok(Agreement::Same)
 }
 
 fn mode_of(leaf: &Leaf) -> &'static str {
