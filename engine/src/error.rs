@@ -195,6 +195,14 @@ pub enum Error {
     /// No commit is old enough, or none has that metadata.
     #[error("no commit {0}")]
     NoCommit(String),
+    /// Two commits without a common ancestor.
+    #[error("commits {ours} and {theirs} have no common history")]
+    NoCommonHistory {
+        /// Merged into.
+        ours: objstore::CommitId,
+        /// Merged.
+        theirs: objstore::CommitId,
+    },
     /// The import stands still, so a commit's id cannot be known.
     #[error("the import of the base is paused: {0}")]
     ImportPaused(String),
@@ -260,6 +268,7 @@ impl Error {
             | Error::AmbiguousRef { .. }
             | Error::NothingTo(_)
             | Error::NoCommit(_)
+            | Error::NoCommonHistory { .. }
             | Error::ImportPaused(_)
             | Error::StoreLocked { .. }
             | Error::Closing => EIO,

@@ -25,6 +25,7 @@ mod keeper;
 mod limits;
 mod load_tree;
 mod lookups;
+pub mod merge;
 pub mod names;
 mod ops;
 pub mod record;
