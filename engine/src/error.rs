@@ -172,6 +172,12 @@ pub enum Error {
     /// The branch name is taken.
     #[error("branch {0} already exists")]
     BranchExists(String),
+    /// A merge of a branch into itself.
+    #[error("branch {0} cannot be merged into itself")]
+    MergeWithItself(String),
+    /// What a merge touches is changed all the time.
+    #[error("branch {0} keeps changing where the merge changes it")]
+    KeepsChanging(String),
     /// `main` cannot be deleted or renamed.
     #[error("the branch main stays")]
     MainBranch,
@@ -263,6 +269,8 @@ impl Error {
             | Error::NoSuchBranch(_)
             | Error::BranchExists(_)
             | Error::MainBranch
+            | Error::MergeWithItself(_)
+            | Error::KeepsChanging(_)
             | Error::TooManyBranches
             | Error::NoSuchRef(_)
             | Error::AmbiguousRef { .. }

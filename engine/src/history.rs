@@ -4,7 +4,8 @@
 //! of [`Event`]s in the journal and kept in the state file.
 
 use crate::error::{Error, Result};
-use crate::record::{ConflictRecord, OpKind, StateInfo, SwitchKind};
+use crate::merge::Conflict;
+use crate::record::{OpKind, StateInfo, SwitchKind};
 use crate::store_tree::Reference;
 use crate::tree::Tree;
 use crate::types::Time;
@@ -55,7 +56,7 @@ pub struct HistoryRecord {
     /// commit.
     pub branched: Vec<u64>,
     /// Conflicts of the last merge that are not settled.
-    pub conflicts: Vec<ConflictRecord>,
+    pub conflicts: Vec<Conflict>,
 }
 
 /// The history of a branch.
@@ -74,7 +75,7 @@ pub struct History {
     /// States that other branches were made of or merged, since the head.
     branched: Vec<u64>,
     /// Conflicts of the last merge that are not settled.
-    pub conflicts: Vec<ConflictRecord>,
+    pub conflicts: Vec<Conflict>,
     /// What the last freeze changed, for taking it back.
     before_freeze: Option<Box<BeforeFreeze>>,
 }
@@ -304,16 +305,17 @@ impl History {
         self.states.insert(state.info.number, state);
     }
 
-    /// The live tree is what a merge made, as this state.
+    /// Notes a switch from what is now state `replaced` to what a merge made, as a state of its own.
     pub fn merged(
         &mut self,
+        replaced: u64,
         info: StateInfo,
         label: Option<String>,
-        conflicts: Vec<ConflictRecord>,
+        conflicts: Vec<Conflict>,
     ) {
         let number = info.number;
         self.know(info);
-        (self.head, self.shown) = (number, None);
+        self.switch(SwitchKind::Merge, replaced, number, number);
         self.conflicts = conflicts;
         if let Some(label) = label {
             self.label(label, number);

@@ -42,7 +42,7 @@ pub use branch::tree_file::check_tree_bytes;
 pub use branches::{BranchInfo, Created, Deleted, MAIN, SeenBy};
 pub use control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
-    Progress, RolledBack, Status, Target,
+    MergeReport, MergeRequest, Progress, RolledBack, Status, Target,
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};

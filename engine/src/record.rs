@@ -4,6 +4,7 @@
 //! the same tree. Encoded by bincode's own derive in the one configuration of [`encode`].
 
 use crate::base::{BaseEntry, Stamp};
+use crate::merge::Conflict;
 use crate::types::Time;
 use objstore::content::FileContent;
 use objstore::{CommitId, TreeId};
@@ -361,37 +362,25 @@ pub enum Event {
         /// The state; its id is set.
         info: StateInfo,
     },
-    /// The live tree is what a merge made: this state, whose commit is in the store, is the head.
+    /// The live tree was changed into what a merge made; that state, whose commit is in the store, is the
+    /// head. The payload is the [`TreePatch`].
     Merged {
-        /// Its state.
+        /// State that keeps what was replaced.
+        replaced: u64,
+        /// The merge's state.
         info: StateInfo,
         /// Label.
         label: Option<String>,
-        /// Paths in conflict, encoded.
-        conflicts: Vec<ConflictRecord>,
+        /// Paths in conflict.
+        conflicts: Vec<Conflict>,
+        /// Counters afterwards.
+        counters: Counters,
     },
     /// A conflict was settled.
     Resolved {
         /// Its path.
         path: Vec<u8>,
     },
-}
-
-/// A path that a merge could not decide, as the branch keeps it until it is settled.
-#[derive(Clone, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
-pub struct ConflictRecord {
-    /// Where it is in the merged tree.
-    pub path: Vec<u8>,
-    /// What kind of conflict, as a word.
-    pub kind: String,
-    /// State of the common ancestor; `None` where it was made by merging several.
-    pub base: Option<CommitId>,
-    /// Our side.
-    pub ours: CommitId,
-    /// Their side.
-    pub theirs: CommitId,
-    /// Path on each side, where it has it there: base, ours, theirs.
-    pub paths: [Option<Vec<u8>>; 3],
 }
 
 /// Content of a journal record.

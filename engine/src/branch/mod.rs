@@ -92,7 +92,7 @@ pub(crate) struct Branch {
     pub stale: Mutex<Vec<Nid>>,
     unchecked_bytes: AtomicU64,
     /// Trees refer to stored content that no sync has covered yet; a record in the journal must not.
-    unsynced: AtomicBool,
+    pub unsynced: AtomicBool,
     /// Sequence number that the last state file covers.
     pub sealed_seq: AtomicU64,
     /// Wakes the workspace's background work.

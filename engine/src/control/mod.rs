@@ -4,8 +4,11 @@
 
 mod checkpoint;
 mod diff;
+mod merging;
 mod report;
 mod switch;
+
+pub use merging::{MergeReport, MergeRequest};
 
 use crate::branch::Branch;
 use crate::error::{Error, Result};
@@ -229,7 +232,7 @@ impl Branch {
 
 impl Branch {
     /// An empty tree to load a commit into, where nothing of this branch was stored yet.
-    fn empty_reference(&self) -> Result<Reference> {
+    pub(crate) fn empty_reference(&self) -> Result<Reference> {
         let mut root = (**self.lock().live.inode(Nid::ROOT)?).clone();
         root.content = Content::Dir(Box::new(Dir::new(DirMap::default(), 0)));
         Ok(Reference {
