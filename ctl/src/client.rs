@@ -43,6 +43,15 @@ pub enum ClientError {
     Fault(#[from] Fault),
 }
 
+/// What a daemon tells before it answers.
+#[derive(Debug)]
+pub enum Heard {
+    /// How far the work is: done, total.
+    Progress(u64, u64),
+    /// The next part of a long result.
+    Data(Vec<u8>),
+}
+
 /// A connection to the daemon.
 #[derive(Debug)]
 pub struct Client {
@@ -104,6 +113,19 @@ impl Client {
         call: &Call,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<R, ClientError> {
+        self.call_hearing(call, &mut |heard| {
+            if let Heard::Progress(done, total) = heard {
+                progress(done, total);
+            }
+        })
+    }
+
+    /// The same; `hear` gets everything that is told before the answer.
+    pub fn call_hearing<R: DeserializeOwned>(
+        &mut self,
+        call: &Call,
+        hear: &mut dyn FnMut(Heard),
+    ) -> Result<R, ClientError> {
         self.last_id += 1;
         let sent = self
             .stream
@@ -111,7 +133,7 @@ impl Client {
             .write_all(&encode_request(self.last_id, call));
         // A daemon that refuses the connection answers before it closes it, so the answer counts
         // more than the failed write.
-        let value = match (self.answer(progress), sent) {
+        let value = match (self.answer(hear), sent) {
             (Err(ClientError::Broken(_)), Err(e)) => {
                 return Err(ClientError::Broken(e.to_string()));
             }
@@ -120,13 +142,15 @@ impl Client {
         serde_json::from_value(value).map_err(|e| ClientError::Broken(format!("odd answer: {e}")))
     }
 
-    fn answer(
-        &mut self,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<serde_json::Value, ClientError> {
+    fn answer(&mut self, hear: &mut dyn FnMut(Heard)) -> Result<serde_json::Value, ClientError> {
         loop {
             match parse_from_daemon(&self.line()?) {
-                Some(FromDaemon::Progress(p)) if p.id == self.last_id => progress(p.done, p.total),
+                Some(FromDaemon::Progress(p)) if p.id == self.last_id => {
+                    hear(Heard::Progress(p.done, p.total));
+                }
+                Some(FromDaemon::Data(id, bytes)) if id == self.last_id => {
+                    hear(Heard::Data(bytes));
+                }
                 Some(FromDaemon::Answer(id, answer)) if self.is_mine(&id) => {
                     return answer.map_err(told);
                 }

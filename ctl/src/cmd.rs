@@ -6,17 +6,23 @@ mod checkpoint;
 mod completions;
 mod delete;
 mod diff;
+mod files;
+mod fs;
 mod init;
 mod list;
 mod log;
+mod patch;
+mod restore;
 mod rollback;
 mod start;
 mod status;
 mod stop;
 mod undo;
 
+pub use files::State;
+
 use crate::cli::{Cli, Command, Global, Verb};
-use crate::client::Client;
+use crate::client::{Client, Heard};
 use crate::exit::{Failure, NO_DAEMON};
 use crate::home::{Home, process_env};
 use crate::infer::{Surroundings, branch};
@@ -33,6 +39,7 @@ use std::path::PathBuf;
 pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
+        Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),
     }
@@ -48,6 +55,7 @@ fn run_verb(verb: Verb, context: &mut Context) -> Result<u8, Failure> {
         Verb::Delete(args) => delete::run(&args, context),
         Verb::Checkpoint(args) => checkpoint::run(&args, context),
         Verb::Rollback(args) => rollback::run(&args, context),
+        Verb::Restore(args) => restore::run(&args, context),
         Verb::Undo(args) => undo::run(&args, context, undo::Direction::Back),
         Verb::Redo(args) => undo::run(&args, context, undo::Direction::Forward),
         Verb::Log(args) => log::run(&args, context),
@@ -162,6 +170,21 @@ impl Context {
             .client()?
             .call_with(call, &mut |done, total| bar.set(done, total));
         drop(bar);
+        answer.map_err(|e| failed(what, e))
+    }
+
+    /// Asks for something whose result comes in parts before the answer.
+    pub fn ask_data<R: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        call: &Call,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<R, Failure> {
+        let answer = self.client()?.call_hearing(call, &mut |heard| {
+            if let Heard::Data(bytes) = heard {
+                take(&bytes);
+            }
+        });
         answer.map_err(|e| failed(what, e))
     }
 

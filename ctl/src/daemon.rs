@@ -9,6 +9,7 @@ mod cgroup;
 mod connection;
 mod dispatch;
 mod faults;
+mod files;
 mod holders;
 mod lifecycle;
 mod mountpoint;

@@ -11,13 +11,17 @@ mod client;
 mod cmd;
 mod daemon;
 mod exit;
+mod extract;
+mod glob;
 pub mod home;
 mod infer;
 mod launch;
 mod output;
+mod pager;
 mod patharg;
 pub mod protocol;
 mod quote;
+mod spool;
 mod sys;
 mod when;
 

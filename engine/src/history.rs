@@ -194,7 +194,7 @@ impl History {
             .collect()
     }
 
-    /// Notes a switch from what is now state `replaced` to state `target`.
+    /// Notes a switch from what is now state `replaced` to state `target`, or to a mixture of both.
     pub fn switch(&mut self, kind: SwitchKind, replaced: u64, target: u64, head: u64) {
         let back = Turn {
             state: replaced,
@@ -208,6 +208,10 @@ impl History {
                     s.info.asked = true;
                 }
             }
+            SwitchKind::Restore => {
+                self.undo.push(back);
+                self.redo.clear();
+            }
             SwitchKind::Undo => {
                 self.undo.pop();
                 self.redo.push(back);
@@ -218,7 +222,7 @@ impl History {
             }
         }
         self.head = head;
-        self.shown = Some(target);
+        self.shown = (kind != SwitchKind::Restore).then_some(target);
     }
 
     /// Lets `kept` stand for `state`, which equals it.

@@ -16,6 +16,7 @@ mod control;
 mod data;
 mod engine;
 mod error;
+mod graft;
 mod history;
 mod import;
 pub mod journal;
@@ -24,6 +25,7 @@ mod load_tree;
 mod lookups;
 pub mod names;
 mod ops;
+pub mod patch;
 pub mod record;
 mod store_tree;
 mod transition;
@@ -34,8 +36,8 @@ mod workspace;
 pub use base::Stamp;
 pub use branch::state_file::check_state_bytes;
 pub use control::{
-    Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
-    Progress, RolledBack, Status, Target,
+    Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry, Node,
+    Progress, RolledBack, Status, Stretch, Target, View, WriteFile,
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};

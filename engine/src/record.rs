@@ -232,7 +232,7 @@ pub struct StateInfo {
     pub id: Option<CommitId>,
 }
 
-/// What was switched by a rollback, undo or redo.
+/// By what the live tree was switched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum SwitchKind {
     /// Rollback.
@@ -241,6 +241,8 @@ pub enum SwitchKind {
     Undo,
     /// Redo.
     Redo,
+    /// Some paths were taken from another state; the head stays.
+    Restore,
 }
 
 /// Something between mutations.
@@ -273,7 +275,7 @@ pub enum Event {
         kind: SwitchKind,
         /// State that keeps what was replaced.
         replaced: u64,
-        /// State now shown.
+        /// State now shown, or from which paths were taken.
         target: u64,
         /// Head afterwards.
         head: u64,

@@ -3,7 +3,7 @@
 use crate::branch::{Branch, drop_orphans};
 use crate::control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, LogEntry, Progress, RolledBack, Status,
-    Target, differs,
+    Target, View, WriteFile, differs,
 };
 use crate::error::{Error, Result};
 use crate::record::OpKind;
@@ -360,6 +360,24 @@ impl Workspace {
         self.branch(branch)?.rollback_plan(target)
     }
 
+    /// Takes what lies at `paths` from a commit into the live tree; the head stays, and what was there
+    /// becomes an automatic commit.
+    pub fn restore(&self, branch: &str, target: &Target, paths: &[Vec<u8>]) -> Result<RolledBack> {
+        let _one = self.control.lock();
+        self.branch(branch)?.restore(&self.author, target, paths)
+    }
+
+    /// What [`Workspace::restore`] would change.
+    pub fn restore_plan(
+        &self,
+        branch: &str,
+        target: &Target,
+        paths: &[Vec<u8>],
+    ) -> Result<Vec<Change>> {
+        let _one = self.control.lock();
+        self.branch(branch)?.restore_plan(target, paths)
+    }
+
     /// Takes the last rollback back.
     pub fn undo(&self, branch: &str) -> Result<RolledBack> {
         let _one = self.control.lock();
@@ -385,8 +403,19 @@ impl Workspace {
         to: &DiffSide,
         paths: &[Vec<u8>],
     ) -> Result<Vec<Change>> {
+        let (old, new) = (self.view(branch, from)?, self.view(branch, to)?);
+        old.changes(&new, paths)
+    }
+
+    /// A state to look into, which stays as it is meanwhile.
+    pub fn view(&self, branch: &str, side: &DiffSide) -> Result<View<'_>> {
         let _one = self.control.lock();
-        self.branch(branch)?.diff(from, to, paths)
+        self.branch(branch)?.view(side)
+    }
+
+    /// Writes a part of a file of the live tree; gives the file's length afterwards.
+    pub fn write_file(&self, branch: &str, who: &Caller, part: &WriteFile) -> Result<u64> {
+        self.branch(branch)?.write_file(who, part)
     }
 
     /// How a branch is.

@@ -8,6 +8,7 @@ pub(crate) mod close;
 pub(crate) mod fence;
 pub(crate) mod load;
 pub(crate) mod open;
+pub(crate) mod pins;
 pub(crate) mod replay;
 pub(crate) mod seal;
 pub(crate) mod state_file;
@@ -50,6 +51,8 @@ pub(crate) struct Inner {
     pub unreadable: BTreeSet<Vec<u8>>,
     /// The tree that was stored last.
     pub reference: Option<Reference>,
+    /// Trees that somebody reads.
+    pub pins: pins::Pins,
 }
 
 /// A branch of an open workspace.
@@ -283,6 +286,7 @@ impl Inner {
         std::iter::once(&mut self.live)
             .chain(self.history.trees_mut())
             .chain(reference)
+            .chain(self.pins.trees_mut())
             .collect()
     }
 

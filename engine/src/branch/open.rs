@@ -201,6 +201,7 @@ fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
         base_changed: Default::default(),
         unreadable: Default::default(),
         reference: None,
+        pins: Default::default(),
     }
 }
 

@@ -5,7 +5,13 @@
 mod checkpoint;
 mod diff;
 mod report;
+mod restore;
 mod switch;
+mod view;
+mod write;
+
+pub use view::{Node, Stretch, View};
+pub use write::WriteFile;
 
 use crate::branch::Branch;
 use crate::error::{Error, Result};

@@ -1,4 +1,7 @@
 //! Rollback, undo and redo: the live tree becomes another state.
+//!
+//! What they share with taking single paths back (`restore.rs`): freezing what is there, showing the new
+//! tree behind the fence, and telling the kernel.
 
 use super::{Change, RolledBack, Target};
 use crate::branch::fence::Fence;
@@ -6,9 +9,8 @@ use crate::branch::{Branch, Inner};
 use crate::error::{Error, Result};
 use crate::history::Turn;
 use crate::limits::INVALIDATE_NAMES_MAX;
-use crate::record::{Event, OpKind, SwitchKind, TreePatch, encode};
+use crate::record::{Counters, Event, OpKind, SwitchKind, TreePatch, encode};
 use crate::transition::{Transition, transition};
-use crate::tree::Tree;
 use crate::types::Nid;
 use std::collections::BTreeMap;
 
@@ -55,12 +57,7 @@ impl Branch {
     }
 
     fn switch(&self, author: &str, kind: SwitchKind, turn: Turn) -> Result<RolledBack> {
-        if let Some(why) = self.places.journal.poisoned() {
-            return Err(Error::Damaged {
-                what: "the journal".into(),
-                why,
-            });
-        }
+        self.check_journal()?;
         self.cache().flush_dirty();
         let target = self.tree_of(turn.state)?;
         let (shown, replaced, changes) = {
@@ -77,42 +74,62 @@ impl Branch {
                 });
             }
             let shown = inner.history.shown;
-            let (replaced, changes) = self.swap(&mut inner, author, kind, turn, &target)?;
+            let lookups = &inner.lookups;
+            let mut counters = inner.counters;
+            let known = |nid| lookups.get(nid) > 0;
+            let changes = transition(&inner.live, &target, &mut counters, &known);
+            let replaced = self.swap(&mut inner, author, kind, turn, &changes, counters)?;
             (shown, replaced, changes)
         };
-        let files_changed = changes.inodes.len() as u64;
-        self.invalidate(&changes);
+        self.after_swap(&changes, replaced, shown, turn.state)
+    }
+
+    /// Nothing can be switched while the journal takes no records.
+    pub(super) fn check_journal(&self) -> Result<()> {
+        match self.places.journal.poisoned() {
+            None => Ok(()),
+            Some(why) => Err(Error::Damaged {
+                what: "the journal".into(),
+                why,
+            }),
+        }
+    }
+
+    /// Tells the kernel of a swap, ends its fence, and makes all durable.
+    pub(super) fn after_swap(
+        &self,
+        changes: &Transition,
+        replaced: u64,
+        shown: Option<u64>,
+        target: u64,
+    ) -> Result<RolledBack> {
+        self.invalidate(changes);
         let replaced = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
         let inner = self.lock();
-        let (commit, replaced) = (
-            inner.history.id_of(turn.state),
-            inner.history.id_of(replaced),
-        );
         Ok(RolledBack {
-            commit,
-            replaced,
-            files_changed,
+            commit: inner.history.id_of(target),
+            replaced: inner.history.id_of(replaced),
+            files_changed: changes.inodes.len() as u64,
         })
     }
 
-    /// Freezes what is there, shows the target, and puts up the fence: all or, on error, nothing.
-    fn swap(
+    /// Freezes what is there, shows what comes, and puts up the fence: all or, on error, nothing. Gives
+    /// the state that keeps what was there.
+    pub(super) fn swap(
         &self,
         inner: &mut Inner,
         author: &str,
         kind: SwitchKind,
         turn: Turn,
-        target: &Tree,
-    ) -> Result<(u64, Transition)> {
+        changes: &Transition,
+        mut counters: Counters,
+    ) -> Result<u64> {
         let before = inner.live.clone();
-        let lookups = &inner.lookups;
-        let mut counters = inner.counters;
-        let changes = transition(&before, target, &mut counters, &|nid| lookups.get(nid) > 0);
         let patch = encode(&TreePatch::between(&before, &changes.tree));
         let why = match kind {
-            SwitchKind::Rollback => OpKind::BeforeRollback,
+            SwitchKind::Rollback | SwitchKind::Restore => OpKind::BeforeRollback,
             SwitchKind::Undo => OpKind::BeforeUndo,
             SwitchKind::Redo => OpKind::BeforeRedo,
         };
@@ -135,7 +152,7 @@ impl Branch {
             .iter()
             .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
         inner.fence = Some(Fence::new(replaced, files.copied()));
-        Ok((replaced, changes))
+        Ok(replaced)
     }
 
     /// The replaced state is whole now. Where nothing had been written since the live tree was made
