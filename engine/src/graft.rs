@@ -1,9 +1,10 @@
 //! A live tree with some paths taken from another state of the same branch.
 //!
-//! Names outside the paths keep their inodes as they are: a file that was moved or linked out of the
-//! paths stays, and what comes back under its old name is a copy. Names below the paths that are one
-//! file in the source are one file again; one that is linked with a name outside stays so where that
-//! is still the same unchanged file. Only what differs is looked at.
+//! Names outside the paths keep their inodes as they are: a file that was moved out of the paths stays,
+//! and what comes back under its old name is a copy. Names below the paths that are one file in the
+//! source are one file again, and linked with a name outside where that is the same unchanged file. A
+//! file that did not change is not touched, whatever further names it got. Only what differs is looked
+//! at.
 
 use crate::error::{Error, Result};
 use crate::load_tree::Numbers;
@@ -278,24 +279,16 @@ impl Job<'_> {
         self.drop_name(parent, name, a)
     }
 
-    /// True for an inode that both have alike and that no name from outside shares in the live tree
-    /// which does not share it in the source.
+    /// True for an inode that both have alike, whatever links it has.
     fn is_the_same(&self, nid: Nid) -> bool {
-        let (Some(a), Some(b)) = (self.live.get(nid), self.source.get(nid)) else {
-            return false;
-        };
-        let names = b.names();
-        a.alike_but_links(b)
-            && (a.nlink == 1
-                || a.names()
-                    .into_iter()
-                    .all(|n| names.contains(&n) || self.is_inside(nid, n)))
+        let both = (self.live.get(nid), self.source.get(nid));
+        matches!(both, (Some(a), Some(b)) if a.alike_but_links(b))
     }
 
-    /// Whether a name in the live tree lies at or below the paths.
-    fn is_inside(&self, nid: Nid, name: (Nid, u64)) -> bool {
-        let path = self.live.path_of_name(nid, name);
-        path.is_some_and(|p| self.paths.iter().any(|top| is_at_or_below(&p, top)))
+    /// Whether the source, too, has this inode at the path that a name of it has in `tree`.
+    fn is_named_alike(&self, tree: &Tree, nid: Nid, name: (Nid, u64)) -> bool {
+        let path = tree.path_of_name(nid, name);
+        path.is_some_and(|path| self.source.resolve(&path).is_ok_and(|there| there == nid))
     }
 
     /// Directories at the same path.
@@ -531,15 +524,14 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Whether the inode that has this number now is the same unchanged file, linked as in the source.
+    /// Whether the inode that has this number now is the same unchanged file, and has one of the names
+    /// that it has in the source.
     fn may_join(&self, from: Nid, inode: &Inode) -> bool {
         let Some(here) = self.tree.get(from) else {
             return false;
         };
-        let names = inode.names();
-        here.nlink > 0
-            && here.alike_but_links(inode)
-            && here.names().iter().all(|n| names.contains(n))
+        let shared = |n| self.is_named_alike(&self.tree, from, n);
+        here.nlink > 0 && here.alike_but_links(inode) && here.names().into_iter().any(shared)
     }
 
     /// `group`, or another number where another file has that one.
@@ -577,3 +569,6 @@ impl Job<'_> {
 }
 
 type Pair = (Vec<u8>, Option<Entry>, Option<Entry>);
+
+#[cfg(test)]
+mod tests;

@@ -241,16 +241,16 @@ fn drawing(top: &[u8], found: &[(Vec<u8>, FileNode)]) -> Vec<u8> {
 }
 
 fn find(args: &FsFindArgs, context: &mut Context) -> Result<(), Failure> {
-    let (state, path) = at(
+    let (state, top) = at(
         args.state.reference.as_deref(),
         args.path.as_deref(),
         context,
     )?;
     let mut found = Vec::new();
     let pattern = args.name.as_ref().map(|name| name.as_bytes());
-    state.walk(&path, usize::MAX, context, &mut |path, node| {
+    state.walk(&top, usize::MAX, context, &mut |path, node| {
         let is_named = pattern.is_none_or(|pattern| matches(pattern, &node.name.0));
-        if !path.is_empty() && is_named && args.kind.is_none_or(|kind| is_kind(node, kind)) {
+        if path != top && is_named && args.kind.is_none_or(|kind| is_kind(node, kind)) {
             found.push((path.to_vec(), node.clone()));
         }
         Ok(())

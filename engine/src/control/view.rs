@@ -124,7 +124,11 @@ impl View<'_> {
             let inode = tree.inode(find(tree, path, true)?)?;
             let size = inode.size;
             let file = file_of(inode)?;
-            let data = self.pinned.branch.places.data_ranges(file, size)?;
+            // Only of a sparse file is it worth looking for holes: that reads all of its manifest.
+            let data = match file.allocated(size) < size {
+                true => self.pinned.branch.places.data_ranges(file, size)?,
+                false => std::iter::once(0..size).collect(),
+            };
             let Some(range) = data.into_iter().find(|r| r.end > offset) else {
                 return Ok(Stretch {
                     offset: size.max(offset),
