@@ -46,6 +46,10 @@ pub struct Global {
     /// Print one JSON object
     #[arg(long, global = true)]
     pub json: bool,
+    /// Say on standard error what is asked of the daemon and how long it takes; a daemon that is
+    /// started writes more to its log
+    #[arg(long, global = true)]
+    pub verbose: bool,
 }
 
 /// Commands.
@@ -57,6 +61,9 @@ pub enum Command {
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),
+    /// Look whether this machine has what agentvfs needs, and say how to get what is missing
+    #[command(after_help = "Example:\n  agentvfs doctor")]
+    Doctor(RowArgs),
     /// Print completions for a shell
     #[command(
         after_help = "Example:\n  agentvfs completions bash > ~/.local/share/bash-completion/completions/agentvfs"
@@ -83,8 +90,9 @@ pub enum Verb {
     #[command(after_help = "Example:\n  agentvfs workspace stop my-task")]
     Stop(StopArgs),
     /// Say what a workspace is doing; exit status 0 only where it runs and is healthy
-    #[command(after_help = "Example:\n  agentvfs workspace status --json")]
-    Status(OneWorkspace),
+    #[command(after_help = "Examples:\n  agentvfs workspace status --json\n  \
+        agentvfs workspace status --log")]
+    Status(StatusArgs),
     /// List the workspaces: name, status, mount
     #[command(after_help = "Example:\n  agentvfs workspace list")]
     List(RowArgs),
@@ -138,6 +146,17 @@ pub struct OneWorkspace {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Print the end of the daemon's log instead; no daemon is needed for that
+    #[arg(long)]
+    pub log: bool,
 }
 
 /// Arguments of `init`.

@@ -216,6 +216,8 @@ methods! {
     Diff = "workspace.diff" (Diff);
     /// Whether a ref names something.
     HasRef = "workspace.has_ref" (HasRef);
+    /// Gives all mounts up and ends, for a daemon of another build.
+    HandOver = "daemon.hand_over" (Nothing);
     /// What differs, as a patch.
     Patch = "workspace.patch" (Diff);
     /// What is known of a path.
@@ -226,6 +228,16 @@ methods! {
     FsRead = "fs.read" (ReadFile);
     /// Writes a part of a file.
     FsWrite = "fs.write" (WriteFile);
+}
+
+/// A call for a log, cut where it is long.
+pub fn shown(call: &Call) -> String {
+    const CHARACTERS_MAX: usize = 300;
+    let text = format!("{call:?}");
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
 }
 
 fn decode_params<P: DeserializeOwned>(params: Value) -> Result<P, Fault> {

@@ -7,7 +7,7 @@ use super::dispatch::{dispatch, wants_progress};
 use super::server::Daemon;
 use crate::protocol::{
     Call, Fault, PROTOCOL_VERSION, Progress, REQUEST_BYTES_MAX, Request, RequestId, code,
-    encode_answer, encode_data, encode_progress, parse_request,
+    encode_answer, encode_data, encode_progress, parse_request, shown,
 };
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -158,7 +158,7 @@ fn work(daemon: &Daemon, stream: &UnixStream, request: &Request) -> io::Result<(
     if let Err(fault) = &answer {
         tracing::info!(kind = fault.kind, "request failed: {}", fault.message);
     }
-    tracing::debug!(took = ?since.elapsed(), call = ?request.call, "answered");
+    tracing::debug!(took = ?since.elapsed(), call = shown(&request.call), "answered");
     send(stream, &request.id, &answer)
 }
 

@@ -39,6 +39,7 @@ pub fn dispatch(
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
+        Call::HandOver(_) => reply(&mounts.hand_over()?),
         Call::Patch(ask) => reply(&files::patch(mounts, ask, data)?),
         Call::FsStat(ask) => reply(&files::stat(mounts, ask)?),
         Call::FsList(ask) => reply(&files::list(mounts, ask)?),
@@ -66,6 +67,7 @@ fn hello() -> Result<Value, Fault> {
     reply(&HelloAnswer {
         protocol: PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: crate::identity::build().to_owned(),
         pid: std::process::id(),
     })
 }

@@ -1,9 +1,31 @@
-//! Parameters and results of the methods about single files, and of patches.
+//! Parameters and results of the methods about single files, patches, and the daemon itself.
 
 use super::{Bytes, Changed, Moment, Side};
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `fs.stat` and `fs.list`.
+/// Answer to `hello`. More may come in it, so that any client can tell whom it talks to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HelloAnswer {
+    /// [`super::PROTOCOL_VERSION`] of the daemon.
+    pub protocol: u32,
+    /// Version of the daemon.
+    pub version: String,
+    /// Which build of that version it is.
+    #[serde(default)]
+    pub build: String,
+    /// The daemon's process id.
+    pub pid: u32,
+}
+
+/// Answer of `daemon.hand_over`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOverAnswer {
+    /// Workspaces that were mounted, and are to be started again.
+    pub workspaces: Vec<String>,
+}
+
+/// Parameters of `fs.stat`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AtPath {

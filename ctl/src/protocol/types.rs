@@ -27,16 +27,6 @@ wire! {
         pub client: String,
     }
 
-    /// Answer to [`Hello`].
-    pub struct HelloAnswer {
-        /// [`super::PROTOCOL_VERSION`] of the daemon.
-        pub protocol: u32,
-        /// Version of the daemon.
-        pub version: String,
-        /// The daemon's process id.
-        pub pid: u32,
-    }
-
     /// No parameters.
     pub struct Nothing {}
 
