@@ -195,6 +195,15 @@ pub enum Error {
         /// How many it matches.
         count: usize,
     },
+    /// A path that none of the places looked at has.
+    #[error("{} does not exist there, nor in the live tree", String::from_utf8_lossy(.0))]
+    NoSuchPath(Vec<u8>),
+    /// A path on which a symbolic link leads out of the workspace, or in a circle.
+    #[error("{} leads out of the workspace", String::from_utf8_lossy(.0))]
+    LeadsOut(Vec<u8>),
+    /// Something that is no directory stands where one must be.
+    #[error("{} is no directory now", String::from_utf8_lossy(.0))]
+    InTheWay(Vec<u8>),
     /// Nothing is left to take back or forward.
     #[error("nothing to {0}")]
     NothingTo(&'static str),
@@ -234,9 +243,9 @@ impl Error {
     pub fn errno(&self) -> i32 {
         use errno::*;
         match self {
-            Error::NotFound => ENOENT,
+            Error::NotFound | Error::NoSuchPath(_) => ENOENT,
             Error::Exists => EEXIST,
-            Error::NotDir => ENOTDIR,
+            Error::NotDir | Error::InTheWay(_) => ENOTDIR,
             Error::IsDir => EISDIR,
             Error::NotEmpty => ENOTEMPTY,
             Error::NameTooLong => ENAMETOOLONG,
@@ -277,6 +286,7 @@ impl Error {
             | Error::NothingTo(_)
             | Error::NoCommit(_)
             | Error::NoCommonHistory { .. }
+            | Error::LeadsOut(_)
             | Error::ImportPaused(_)
             | Error::StoreLocked { .. }
             | Error::Closing => EIO,

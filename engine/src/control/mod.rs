@@ -6,7 +6,13 @@ mod checkpoint;
 mod diff;
 mod merging;
 mod report;
+mod restore;
 mod switch;
+mod view;
+mod write;
+
+pub use view::{Node, Stretch, View};
+pub use write::WriteFile;
 
 pub use merging::{MergeReport, MergeRequest};
 
