@@ -4,7 +4,7 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
-use super::{faults, files, holders};
+use super::{branches, faults, files, holders};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
@@ -38,6 +38,14 @@ pub fn dispatch(
         Call::Redo(ask) => on(mounts, &ask.workspace, |w| reply_back(w.redo(&ask.branch)?)),
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
+        Call::BranchCreate(ask) => reply(&branches::create(mounts, ask)?),
+        Call::BranchList(ask) => reply(&branches::list(mounts, ask)?),
+        Call::BranchDelete(ask) => reply(&branches::delete(mounts, ask, progress)?),
+        Call::BranchRename(ask) => reply(&branches::rename(mounts, ask)?),
+        Call::BranchMerge(ask) => reply(&branches::merge(mounts, ask, progress)?),
+        Call::BranchConflicts(ask) => reply(&branches::conflicts(mounts, ask)?),
+        Call::BranchResolve(ask) => reply(&branches::resolve(mounts, ask)?),
+        Call::BranchDiff(ask) => reply(&branches::diff(mounts, ask)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
         Call::HandOver(_) => reply(&mounts.hand_over()?),
         Call::Patch(ask) => reply(&files::patch(mounts, ask, data)?),
@@ -53,6 +61,7 @@ pub fn wants_progress(call: &Call) -> bool {
     match call {
         Call::Checkpoint(ask) => ask.progress,
         Call::Stop(ask) => ask.progress,
+        Call::BranchMerge(ask) => ask.progress,
         _ => false,
     }
 }
@@ -114,6 +123,7 @@ fn checkpoint(
         bytes_changed: made.bytes_changed,
         moved_from: made.moved_from.map(|id| id.to_string()),
         new_commit: made.new_commit,
+        unresolved: made.unresolved as u64,
     })
 }
 
