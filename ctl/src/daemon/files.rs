@@ -15,7 +15,7 @@ const ENTRIES_MAX: usize = 4096;
 /// What is known of a path.
 pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
     let node = on(mounts, &ask.workspace, |w| {
-        w.view(&ask.branch, &side(&ask.state))?
+        w.view_of(&ask.branch, &side(&ask.state))?
             .stat(&ask.path.0, false)
     });
     node.map(of_node).map_err(|fault| at(fault, &ask.path))
@@ -24,7 +24,7 @@ pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
 /// The entries of a directory, some thousand at a time.
 pub fn list(mounts: &Mounts, ask: &ListFiles) -> Result<ListFilesAnswer, Fault> {
     let mut all = on(mounts, &ask.workspace, |w| {
-        w.view(&ask.branch, &side(&ask.state))?.list(&ask.path.0)
+        w.view_of(&ask.branch, &side(&ask.state))?.list(&ask.path.0)
     })
     .map_err(|fault| at(fault, &ask.path))?;
     if let Some(after) = &ask.after {
@@ -41,7 +41,7 @@ pub fn list(mounts: &Mounts, ask: &ListFiles) -> Result<ListFilesAnswer, Fault> 
 /// A part of a file.
 pub fn read(mounts: &Mounts, ask: &ReadFile) -> Result<ReadAnswer, Fault> {
     let stretch = on(mounts, &ask.workspace, |w| {
-        w.view(&ask.branch, &side(&ask.state))?
+        w.view_of(&ask.branch, &side(&ask.state))?
             .read(&ask.path.0, ask.offset, PIECE_BYTES)
     })
     .map_err(|fault| at(fault, &ask.path))?;
@@ -86,8 +86,8 @@ pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
 pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer, Fault> {
     let mut waiting = Vec::new();
     let (changes, left_out) = on(mounts, &ask.workspace, |w| {
-        let old = w.view(&ask.branch, &side(&ask.from))?;
-        let new = w.view(&ask.branch, &side(&ask.to))?;
+        let old = w.view_of(&ask.branch, &side(&ask.from))?;
+        let new = w.view_of(&ask.branch, &side(&ask.to))?;
         let changes = old.changes(&new, &bare(&ask.paths))?;
         let mut send = |bytes: &[u8]| {
             waiting.extend_from_slice(bytes);
@@ -115,8 +115,8 @@ pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer,
 /// What differs, with its lines counted.
 pub fn counted(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
     on(mounts, &ask.workspace, |w| {
-        let old = w.view(&ask.branch, &side(&ask.from))?;
-        let new = w.view(&ask.branch, &side(&ask.to))?;
+        let old = w.view_of(&ask.branch, &side(&ask.from))?;
+        let new = w.view_of(&ask.branch, &side(&ask.to))?;
         let changes = old.changes(&new, &bare(&ask.paths))?;
         let lines = engine::patch::count(&old, &new, &changes)?;
         let changes = changes

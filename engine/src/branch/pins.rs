@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::journal::JournalError;
 use crate::tree::Tree;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Pinned trees by number.
 #[derive(Debug, Default)]
@@ -26,13 +27,13 @@ impl Pins {
 
 /// A tree that stays readable while this lives.
 #[derive(Debug)]
-pub(crate) struct Pinned<'a> {
+pub(crate) struct Pinned {
     /// Its branch.
-    pub branch: &'a Branch,
+    pub branch: Arc<Branch>,
     number: u64,
 }
 
-impl Drop for Pinned<'_> {
+impl Drop for Pinned {
     fn drop(&mut self) {
         self.branch.lock().pins.trees.remove(&self.number);
     }
@@ -40,20 +41,23 @@ impl Drop for Pinned<'_> {
 
 impl Branch {
     /// Pins the tree that `choose` makes of the branch's state.
-    pub fn pin(&self, choose: impl FnOnce(&super::Inner) -> Result<Tree>) -> Result<Pinned<'_>> {
+    pub fn pin(
+        self: &Arc<Branch>,
+        choose: impl FnOnce(&super::Inner) -> Result<Tree>,
+    ) -> Result<Pinned> {
         let mut inner = self.lock();
         let tree = choose(&inner)?;
         let number = inner.pins.next;
         inner.pins.next += 1;
         inner.pins.trees.insert(number, tree);
         Ok(Pinned {
-            branch: self,
+            branch: self.clone(),
             number,
         })
     }
 }
 
-impl Pinned<'_> {
+impl Pinned {
     /// The tree as it is kept now.
     pub fn tree(&self) -> Result<Tree> {
         let inner = self.branch.lock();

@@ -19,7 +19,7 @@ impl Branch {
     pub(super) fn state_of(&self, side: &DiffSide) -> Result<u64> {
         let inner = self.lock();
         match side {
-            DiffSide::Ref(text) => inner.history.resolve(&self.name, text),
+            DiffSide::Ref(text) => inner.history.resolve(&self.name(), text),
             DiffSide::Base | DiffSide::Live => {
                 let first = inner.history.states.keys().next().copied();
                 first.ok_or(Error::NoSuchRef("base".into()))
@@ -100,10 +100,10 @@ impl Branch {
     }
 }
 
-impl View<'_> {
+impl View {
     /// Differences from this state to another of the same branch, sorted by path; with `paths`, only at
     /// or below these.
-    pub fn changes(&self, to: &View<'_>, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
+    pub fn changes(&self, to: &View, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
         self.with(|from| self.branch().changes(from, &to.tree()?, paths))
     }
 }

@@ -3,6 +3,7 @@
 //! A switch like a rollback (what is replaced becomes an automatic commit, undo and redo go over it),
 //! but to a mixture of two states, and the head stays.
 
+use super::switch::To;
 use super::{Change, FRESH_NID, RolledBack, Target};
 use crate::branch::Branch;
 use crate::clock;
@@ -42,9 +43,8 @@ impl Branch {
                         let lookups = &inner.lookups;
                         let changes = in_place(&inner.live, &tree, &|nid| lookups.get(nid) > 0);
                         let turn = Turn { state, head };
-                        let kind = SwitchKind::Restore;
-                        let replaced =
-                            self.swap(&mut inner, author, kind, turn, &changes, counters)?;
+                        let to = To::State(SwitchKind::Restore, turn);
+                        let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
                         drop(inner);
                         return self.after_swap(&changes, replaced, shown, state);
                     }

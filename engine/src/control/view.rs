@@ -12,6 +12,7 @@ use crate::tree::Tree;
 use crate::tree::file::FileData;
 use crate::tree::inode::{Content, Dir, Inode};
 use crate::types::{Kind, Nid, Time, Wait};
+use std::sync::Arc;
 
 /// What is known of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +56,13 @@ pub struct Stretch {
 
 /// One state of a branch, which stays as it is while this lives.
 #[derive(Debug)]
-pub struct View<'a> {
-    pinned: Pinned<'a>,
+pub struct View {
+    pinned: Pinned,
 }
 
 impl Branch {
     /// A view of one state.
-    pub fn view(&self, side: &DiffSide) -> Result<View<'_>> {
+    pub fn view(self: &Arc<Branch>, side: &DiffSide) -> Result<View> {
         if *side == DiffSide::Live {
             self.cache().flush_dirty();
             let pinned = self.pin(|inner| Ok(inner.live.clone()))?;
@@ -81,7 +82,7 @@ impl Branch {
     }
 }
 
-impl View<'_> {
+impl View {
     /// The tree as it is kept now.
     pub(crate) fn tree(&self) -> Result<Tree> {
         self.pinned.tree()
@@ -94,7 +95,7 @@ impl View<'_> {
 
     /// Its branch.
     pub(crate) fn branch(&self) -> &Branch {
-        self.pinned.branch
+        &self.pinned.branch
     }
 
     /// What is known of a path; with `follow` of what a symbolic link there leads to.

@@ -40,7 +40,7 @@ pub struct Lines {
 
 /// One side of a change.
 struct Side<'a> {
-    view: &'a View<'a>,
+    view: &'a View,
     what: What,
 }
 
@@ -66,12 +66,7 @@ struct Blob {
 }
 
 /// Writes `changes` from `old` to `new` as a patch; gives the paths that a patch cannot express.
-pub fn write(
-    old: &View<'_>,
-    new: &View<'_>,
-    changes: &[Change],
-    out: Sink<'_>,
-) -> Result<Vec<Vec<u8>>> {
+pub fn write(old: &View, new: &View, changes: &[Change], out: Sink<'_>) -> Result<Vec<Vec<u8>>> {
     let mut left_out = Vec::new();
     for change in changes {
         let (a, b) = sides(old, new, change)?;
@@ -83,7 +78,7 @@ pub fn write(
 }
 
 /// Counts the lines of each change.
-pub fn count(old: &View<'_>, new: &View<'_>, changes: &[Change]) -> Result<Vec<Lines>> {
+pub fn count(old: &View, new: &View, changes: &[Change]) -> Result<Vec<Lines>> {
     let mut out = Vec::with_capacity(changes.len());
     for change in changes {
         let (a, b) = sides(old, new, change)?;
@@ -102,17 +97,13 @@ pub fn count(old: &View<'_>, new: &View<'_>, changes: &[Change]) -> Result<Vec<L
     Ok(out)
 }
 
-fn sides<'a>(
-    old: &'a View<'a>,
-    new: &'a View<'a>,
-    change: &Change,
-) -> Result<(Side<'a>, Side<'a>)> {
+fn sides<'a>(old: &'a View, new: &'a View, change: &Change) -> Result<(Side<'a>, Side<'a>)> {
     let before = change.old_path.as_deref().unwrap_or(&change.path);
     Ok((Side::at(old, before)?, Side::at(new, &change.path)?))
 }
 
 impl<'a> Side<'a> {
-    fn at(view: &'a View<'a>, path: &[u8]) -> Result<Side<'a>> {
+    fn at(view: &'a View, path: &[u8]) -> Result<Side<'a>> {
         let tree = view.tree()?;
         let what = match tree.resolve(path) {
             Err(Error::NotFound | Error::NotDir) => What::Nothing,

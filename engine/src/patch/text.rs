@@ -2,7 +2,7 @@
 
 use super::{Blob, Sink};
 use crate::error::Result;
-use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
+use gix_imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -43,11 +43,11 @@ pub fn write(old: &[u8], new: &[u8], out: Sink<'_>) -> Result<()> {
 /// The lines of one side.
 struct Text<'a> {
     input: &'a InternedInput<&'a [u8]>,
-    tokens: &'a [imara_diff::Token],
+    tokens: &'a [gix_imara_diff::Token],
 }
 
 impl<'a> Text<'a> {
-    fn new(input: &'a InternedInput<&'a [u8]>, tokens: &'a [imara_diff::Token]) -> Text<'a> {
+    fn new(input: &'a InternedInput<&'a [u8]>, tokens: &'a [gix_imara_diff::Token]) -> Text<'a> {
         Text { input, tokens }
     }
 
