@@ -52,7 +52,7 @@ fn write(w: &Workspace, path: &str, data: &[u8]) {
     w.write_file(MAIN, &Caller::default(), &part).unwrap();
 }
 
-fn picture(view: &View<'_>) -> Picture {
+fn picture(view: &View) -> Picture {
     let mut out = Picture::new();
     let mut work = vec![String::new()];
     while let Some(dir) = work.pop() {
@@ -80,7 +80,7 @@ fn picture(view: &View<'_>) -> Picture {
 }
 
 fn live(w: &Workspace) -> Picture {
-    picture(&w.view(MAIN, &DiffSide::Live).unwrap())
+    picture(&w.view_of(MAIN, &DiffSide::Live).unwrap())
 }
 
 fn restore(w: &Workspace, paths: &[&str]) -> engine::RolledBack {
@@ -163,7 +163,7 @@ fn a_view_stays_as_it_was_while_all_around_it_changes() {
     let (engine, w) = open(&CrashStorage::without_log(), dir.path());
     write(&w, "src/big", &[3; 300_000]);
     write(&w, "src/main", b"changed");
-    let view = w.view(MAIN, &DiffSide::Live).unwrap();
+    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
     let wanted = picture(&view);
     write(&w, "src/big", &[4; 10]);
     restore(&w, &["src/main"]);
@@ -173,7 +173,7 @@ fn a_view_stays_as_it_was_while_all_around_it_changes() {
     w.seal().unwrap();
     w.seal().unwrap();
     assert_eq!(picture(&view), wanted);
-    let head = w.view(MAIN, &DiffSide::Ref("@".into())).unwrap();
+    let head = w.view_of(MAIN, &DiffSide::Ref("@".into())).unwrap();
     let changes = head.changes(&view, &[]).unwrap();
     let mut patch = Vec::new();
     let mut take = |bytes: &[u8]| {
