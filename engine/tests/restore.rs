@@ -185,3 +185,39 @@ fn a_view_stays_as_it_was_while_all_around_it_changes() {
     drop((view, head));
     end(&engine);
 }
+
+#[test]
+fn paths_come_from_other_branches_and_go_into_the_branch_that_is_meant() {
+    let dir = base();
+    let disk = CrashStorage::without_log();
+    let (engine, w) = open(&disk, dir.path());
+    w.create_branch("b", MAIN, None).unwrap();
+    write(&w, "src/main", b"of main\n");
+    w.checkpoint(MAIN, Default::default(), &|_, _| {}).unwrap();
+    let of = |w: &Workspace, branch: &str| {
+        let view = w.view_of(branch, &DiffSide::Live).unwrap();
+        picture(&view)
+    };
+    let (main, before) = (of(&w, MAIN), of(&w, "b"));
+    let from = Target::Ref("main:@".into());
+    let head = w.status("b").unwrap().head;
+    w.restore("b", &from, &[b"src/main".to_vec()]).unwrap();
+    let mut wanted = before.clone();
+    wanted.insert("src/main".into(), main["src/main"].clone());
+    assert_eq!(of(&w, "b")["src/main"], wanted["src/main"]);
+    assert_eq!(of(&w, "b")["README"], wanted["README"]);
+    assert_eq!(w.status("b").unwrap().head, head, "the head stays");
+    assert_eq!(of(&w, MAIN), main);
+    let other = w.view_of("b", &DiffSide::Ref("main:@".into())).unwrap();
+    assert_eq!(picture(&other), main);
+    drop(other);
+    w.undo("b").unwrap();
+    assert_eq!(of(&w, "b"), before);
+    w.redo("b").unwrap();
+    let after = of(&w, "b");
+    end(&engine);
+    drop((w, engine));
+    let (engine, w) = open(&disk, dir.path());
+    assert_eq!((of(&w, MAIN), of(&w, "b")), (main, after));
+    end(&engine);
+}
