@@ -48,8 +48,8 @@ pub struct Global {
     /// Print one JSON object
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say on standard error what is asked of the daemon and how long it takes; a daemon that is
-    /// started writes more to its log
+    /// Say on standard error what is asked for and how long it takes; what is started for it writes
+    /// more to the log
     #[arg(long, global = true)]
     pub verbose: bool,
 }

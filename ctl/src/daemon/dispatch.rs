@@ -91,6 +91,16 @@ pub(super) fn on<R>(
     work(&workspace).map_err(|e| faults::of_engine(&e, name))
 }
 
+/// Something looked up in a workspace, whether it runs or not.
+pub(super) fn looking_into<R>(
+    mounts: &Mounts,
+    name: &str,
+    work: impl FnOnce(&Arc<Workspace>) -> Result<R, Error>,
+) -> Result<R, Fault> {
+    let workspace = mounts.to_read(name)?;
+    work(&workspace).map_err(|e| faults::of_engine(&e, name))
+}
+
 fn reply_back(back: engine::RolledBack) -> Result<Value, Error> {
     Ok(serde_json::to_value(of_rollback(&back)).unwrap_or_default())
 }
@@ -178,7 +188,7 @@ pub(super) fn of_change(change: engine::Change) -> Changed {
 }
 
 fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
-    let entries = on(mounts, &ask.workspace, |w| w.log(&ask.branch, ask.all))?;
+    let entries = looking_into(mounts, &ask.workspace, |w| w.log(&ask.branch, ask.all))?;
     Ok(LogAnswer {
         commits: entries.into_iter().map(of_entry).collect(),
     })
@@ -211,7 +221,7 @@ fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
     if ask.stat {
         return files::counted(mounts, ask);
     }
-    let changes = on(mounts, &ask.workspace, |w| {
+    let changes = looking_into(mounts, &ask.workspace, |w| {
         w.diff(&ask.branch, &from, &to, &bare(&ask.paths))
     })?;
     Ok(DiffAnswer {
@@ -222,7 +232,7 @@ fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
 /// A ref names something where it can be compared with itself.
 fn has_ref(mounts: &Mounts, ask: &HasRef) -> Result<HasRefAnswer, Fault> {
     let itself = DiffSide::Ref(ask.name.clone());
-    let workspace = mounts.workspace(&ask.workspace)?;
+    let workspace = mounts.to_read(&ask.workspace)?;
     let compared = workspace.diff(&ask.branch, &itself, &itself, &[]);
     Ok(HasRefAnswer {
         exists: compared.is_ok(),
