@@ -218,6 +218,13 @@ impl Workspace {
         b.read(nid, offset, size, wait)
     }
 
+    /// Notes that a program reads a file; nothing where there is none.
+    pub fn note_read(&self, node: NodeId) {
+        if let Ok((b, nid)) = self.route(node) {
+            b.note_read(nid);
+        }
+    }
+
     /// Writes all of `data`, or nothing.
     pub fn write(
         &self,

@@ -6,7 +6,7 @@
 //! permissions itself.
 
 use crate::attr::{engine_time, node, set_time};
-use crate::decode::{Create, PERMISSIONS, caller, fallocate_mode, owned};
+use crate::decode::{Create, O_NOATIME, PERMISSIONS, caller, fallocate_mode, owned};
 use crate::decode::{rename_flags, seek, write_flags};
 use crate::limits::COPY_RANGE_MAX;
 use crate::probe;
@@ -205,12 +205,17 @@ impl Filesystem for Front {
         _fh: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let moves_time = flags.0 & O_NOATIME == 0;
         self.serve(Op::Read, reply, move |ws, wait| {
-            ws.read(node(ino), offset, size, wait)
+            let data = ws.read(node(ino), offset, size, wait)?;
+            if moves_time {
+                ws.note_read(node(ino));
+            }
+            Ok(data)
         });
     }
 

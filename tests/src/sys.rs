@@ -1,8 +1,9 @@
-//! Shared mappings of files: the one place with `unsafe` code.
+//! Shared mappings, locks on ranges and leases: the one place with `unsafe` code.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,6 +58,59 @@ impl Drop for Mapping {
         // SAFETY: this very mapping, of which no reference is left.
         let done = unsafe { munmap(self.start.cast(), self.pages * PAGE) };
         debug_assert!(done.is_ok());
+    }
+}
+
+/// A lock of fcntl(2) on a range of a file.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeLock {
+    /// It belongs to the open file (`F_OFD_SETLK`), not to the process (`F_SETLK`).
+    pub of_open_file: bool,
+    /// No other may be there, not even a shared one.
+    pub exclusive: bool,
+    /// First byte.
+    pub start: i64,
+    /// Bytes; 0 for all that follow.
+    pub len: i64,
+}
+
+/// Takes a lock, or fails at once where another is in its way.
+pub fn try_lock(file: &File, lock: RangeLock) -> io::Result<()> {
+    let kind = match lock.exclusive {
+        true => libc::F_WRLCK,
+        false => libc::F_RDLCK,
+    };
+    let wanted = libc::flock {
+        l_type: kind as _,
+        l_whence: libc::SEEK_SET as _,
+        l_start: lock.start,
+        l_len: lock.len,
+        l_pid: 0,
+    };
+    let command = match lock.of_open_file {
+        true => libc::F_OFD_SETLK,
+        false => libc::F_SETLK,
+    };
+    // SAFETY: an open descriptor, and a structure of the type that this command reads.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), command, &wanted) })
+}
+
+/// Takes a lease on a file that is open for reading alone (`F_SETLEASE` with `F_RDLCK`). Its break is
+/// told by a signal that is ignored by default.
+pub fn take_read_lease(file: &File) -> io::Result<()> {
+    // SAFETY: an open descriptor, and a number.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) })?;
+    // SAFETY: an open descriptor, and a number.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) })
+}
+
+/// Which signal tells of a broken lease (asm-generic/fcntl.h).
+const F_SETSIG: i32 = 10;
+
+fn checked(result: i32) -> io::Result<()> {
+    match result {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

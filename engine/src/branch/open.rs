@@ -195,6 +195,7 @@ fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
         history,
         counters,
         lookups: Lookups::default(),
+        accessed: Default::default(),
         fence: None,
         scan_done: false,
         base_inodes: HashMap::new(),

@@ -129,6 +129,10 @@ impl Branch {
         self.record_switch(event, &patch)?;
         inner.counters = counters;
         inner.live = changes.tree.clone();
+        changes
+            .inodes
+            .iter()
+            .for_each(|n| inner.accessed.forget(*n));
         inner.history.switch(kind, replaced, turn.state, turn.head);
         let files = changes
             .inodes

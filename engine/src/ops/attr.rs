@@ -16,7 +16,7 @@ impl Branch {
     /// What `stat` shows. A directory's link count and size need its entries.
     pub fn getattr(&self, nid: Nid, _wait: Wait) -> Result<Attr> {
         let inner = self.lock();
-        Ok(inner.live.inode(nid)?.attr(self.slot, nid))
+        Ok(inner.attr(inner.live.inode(nid)?, self.slot, nid))
     }
 
     /// Changes attributes; returns them all.
@@ -28,7 +28,10 @@ impl Branch {
             }
             let m = mutation(who, nid, inode, set, clock::now());
             self.change(inner, m, &[])?;
-            Ok(inner.live.inode(nid)?.attr(self.slot, nid))
+            if set.atime.is_some() {
+                inner.accessed.forget(nid);
+            }
+            Ok(inner.attr(inner.live.inode(nid)?, self.slot, nid))
         })
     }
 }

@@ -39,6 +39,15 @@ impl Branch {
         Ok(inode)
     }
 
+    /// Notes that a file was read: its access time follows, where it is due.
+    pub fn note_read(&self, nid: Nid) {
+        let mut inner = self.lock();
+        let Inner { live, accessed, .. } = &mut *inner;
+        if let Some(inode) = live.get(nid) {
+            accessed.read(nid, inode, clock::now());
+        }
+    }
+
     /// Writes `data` at `offset`.
     pub fn write(
         &self,
