@@ -198,7 +198,14 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Change time, where the front sets it itself.
     pub ctime: Option<Time>,
+    /// The caller is not in the file's group: where set-id bits go, set-group-id goes also without
+    /// group execution.
+    pub outside_group: bool,
 }
+
+/// A flag beside those of setxattr(2), for access control lists: the caller is not in the file's group,
+/// so the list takes its set-group-id bit away (`posix_acl_update_mode` in the kernel).
+pub const SETXATTR_KILL_SGID: u32 = 1 << 16;
 
 /// Flags of a rename (renameat2(2)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -216,6 +223,8 @@ pub struct WriteFlags {
     pub from_cache: bool,
     /// The kernel asks for set-id bits to be cleared (FUSE_WRITE_KILL_SUIDGID).
     pub kill_suidgid: bool,
+    /// The caller is not in the file's group: the set-group-id bit goes also without group execution.
+    pub outside_group: bool,
 }
 
 /// Modes of fallocate(2) that are supported.

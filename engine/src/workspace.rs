@@ -306,6 +306,15 @@ impl Workspace {
         b.listxattr(nid)
     }
 
+    /// Names of the extended attributes that `who` may see, each ended by NUL.
+    pub fn listxattr_as(&self, who: &Caller, node: NodeId, wait: Wait) -> Result<Vec<u8>> {
+        if who.uid == 0 {
+            return self.listxattr(node, wait);
+        }
+        let (b, nid) = self.route(node)?;
+        b.listxattr_of_others(nid)
+    }
+
     /// Sets an extended attribute; `flags` as setxattr(2) has them.
     pub fn setxattr(
         &self,

@@ -75,6 +75,7 @@ pub(crate) fn write_flags(flags: fuser::WriteFlags) -> WriteFlags {
     WriteFlags {
         from_cache: flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE),
         kill_suidgid: flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+        outside_group: false,
     }
 }
 

@@ -19,6 +19,7 @@ mod dirstream;
 mod drain;
 mod end;
 mod errno;
+mod groups;
 mod holders;
 mod invalidate;
 mod latency;

@@ -8,6 +8,7 @@
 use crate::attr::{engine_time, node, set_time};
 use crate::decode::{Create, O_NOATIME, PERMISSIONS, caller, fallocate_mode, owned};
 use crate::decode::{rename_flags, seek, write_flags};
+use crate::groups;
 use crate::limits::COPY_RANGE_MAX;
 use crate::probe;
 use crate::serve::{Front, LookupReply, XattrReply};
@@ -87,6 +88,7 @@ impl Filesystem for Front {
             atime: atime.map(set_time),
             mtime: mtime.map(set_time),
             ctime: ctime.map(engine_time),
+            outside_group: groups::is_outside(req, &self.0.ws.0, node(ino)),
         };
         self.serve(Op::Setattr, reply, move |ws, wait| {
             ws.setattr(&who, node(ino), &set, wait)
@@ -221,7 +223,7 @@ impl Filesystem for Front {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -232,7 +234,8 @@ impl Filesystem for Front {
         reply: ReplyWrite,
     ) {
         let ticket = self.0.begin(Op::Write);
-        let (ino, flags) = (node(ino), write_flags(flags));
+        let (ino, mut flags) = (node(ino), write_flags(flags));
+        flags.outside_group = flags.kill_suidgid && groups::is_outside(req, &self.0.ws.0, ino);
         if flags.from_cache {
             self.0.drain.count_cached_write();
         }
@@ -351,7 +354,7 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let (who, name, value) = (caller(req, 0), owned(name), value.to_vec());
-        let flags = flags as u32;
+        let flags = flags as u32 | groups::list_flag(req, &self.0.ws.0, node(ino), &name);
         self.serve(Op::Setxattr, reply, move |ws, wait| {
             ws.setxattr(&who, node(ino), &name, &value, flags, wait)
         });
@@ -365,10 +368,11 @@ impl Filesystem for Front {
         });
     }
 
-    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let who = caller(req, 0);
         let reply = XattrReply { reply, size };
         self.serve(Op::Listxattr, reply, move |ws, wait| {
-            ws.listxattr(node(ino), wait)
+            ws.listxattr_as(&who, node(ino), wait)
         });
     }
 

@@ -84,6 +84,7 @@ impl Runner {
         let flags = WriteFlags {
             from_cache: seed % 7 == 0,
             kill_suidgid: kill,
+            outside_group: false,
         };
         let have = self
             .world
