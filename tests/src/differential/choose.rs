@@ -1,5 +1,6 @@
 //! Which calls are made: from a seed, always the same.
 
+use super::perform::INNER;
 use super::{Blob, Octal, Op, SLOTS, Stamp, Step, USERS};
 use crate::rng::Rng;
 
@@ -86,9 +87,10 @@ impl Choose {
             64..76 => Op::Link(path, self.path(), self.flip()),
             76..86 => {
                 let target = match self.rng.below(4) {
-                    0 => "../".to_owned() + &self.path(),
+                    0 => format!("../{INNER}/{}", self.simple_path()),
                     1 => "t".repeat(*self.pick(&[0, 1, 59, 60, 4095, 4096])),
-                    _ => self.path(),
+                    2 => ".".to_owned(),
+                    _ => self.simple_path(),
                 };
                 Op::Symlink(target, path)
             }
@@ -204,11 +206,7 @@ impl Choose {
             2 => return "n".repeat(*self.pick(&[255, 256])),
             _ => {}
         }
-        let depth = *self.pick(&[1, 1, 1, 2, 2, 3]);
-        let names: Vec<&str> = (0..depth)
-            .map(|_| *self.pick(&["a", "b", "c", "d"]))
-            .collect();
-        let path = names.join("/");
+        let path = self.simple_path();
         match self.rng.below(40) {
             0 => format!("{path}/"),
             1 => format!("{path}/."),
@@ -216,6 +214,15 @@ impl Choose {
             3 => format!("./{path}"),
             _ => path,
         }
+    }
+
+    /// A path that leads nowhere but down, unless a symbolic link is on the way.
+    fn simple_path(&mut self) -> String {
+        let depth = *self.pick(&[1, 1, 1, 2, 2, 3]);
+        let names: Vec<&str> = (0..depth)
+            .map(|_| *self.pick(&["a", "b", "c", "d"]))
+            .collect();
+        names.join("/")
     }
 
     fn mode(&mut self) -> Octal {

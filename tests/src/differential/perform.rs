@@ -17,6 +17,9 @@ use std::path::Path;
 const UTIME_NOW: i64 = (1 << 30) - 1;
 const UTIME_OMIT: i64 = (1 << 30) - 2;
 
+/// Name of the directory in which calls are made.
+pub const INNER: &str = "inner";
+
 /// The longest that a file can be on ext4, and in the mount.
 const FILE_BYTES_MAX: u64 = (16 << 40) - PAGE as u64;
 
@@ -44,15 +47,19 @@ pub struct Side {
 }
 
 impl Side {
-    /// An empty directory at `place`, which all may write to.
+    /// An empty directory in a new directory `place`, which all may write to. A path may lead out of
+    /// the inner one, but not out of both.
     pub fn new(place: &Path) -> Side {
-        std::fs::create_dir(place).unwrap();
-        rustix::fs::chmod(place, Mode::from_raw_mode(0o777)).unwrap();
+        for place in [place, &place.join(INNER)] {
+            std::fs::create_dir(place).unwrap();
+            rustix::fs::chmod(place, Mode::from_raw_mode(0o777)).unwrap();
+        }
         Side::at(place)
     }
 
-    /// A directory that is there.
+    /// A directory that was made so.
     pub fn at(place: &Path) -> Side {
+        let place = &place.join(INNER);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Side {
             root: rustix::fs::open(place, flags, Mode::empty()).unwrap(),
@@ -143,7 +150,9 @@ impl Side {
             Op::Append(_, len, seed) => {
                 let mut data = Data::new(*len, self.direct[slot]);
                 data.fill(*seed);
-                if position(file)? + data.bytes().len() as u64 > FILE_BYTES_MAX {
+                let at = position(file)?;
+                let is_aligned = !self.direct[slot] || at.is_multiple_of(PAGE as u64);
+                if !is_aligned || at + data.bytes().len() as u64 > FILE_BYTES_MAX {
                     return Ok(Value::NotMade);
                 }
                 let written = rustix::io::write(file, data.bytes())?;

@@ -49,11 +49,11 @@ impl Drop for Scratch {
 }
 
 fn remove(place: &Path) {
+    let all = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(place, all).unwrap();
     if let Ok(entries) = std::fs::read_dir(place) {
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                let all = std::fs::Permissions::from_mode(0o700);
-                std::fs::set_permissions(entry.path(), all).unwrap();
                 remove(&entry.path());
             } else {
                 std::fs::remove_file(entry.path()).unwrap();
