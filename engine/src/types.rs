@@ -315,6 +315,32 @@ pub trait KernelCache: Send + Sync {
 
     /// Drops every cached name of the mount at once, where the kernel can; false where it cannot.
     fn inval_all_entries(&self) -> bool;
+
+    /// Tells those who watch the mount what has changed behind the kernel's back, as far as it lets
+    /// that be told. Does not wait.
+    fn announce(&self, _changes: Vec<Announcement>) {}
+}
+
+/// A change to tell watchers of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Announcement {
+    /// Path of the directory from the mount's root; empty for the root.
+    pub dir: Vec<u8>,
+    /// Name in it.
+    pub name: Vec<u8>,
+    /// What happened to it.
+    pub what: Happened,
+}
+
+/// What happened to a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Happened {
+    /// It came, with this type.
+    Made(Kind),
+    /// It went, and had this type.
+    Removed(Kind),
+    /// It names what it did; content or attributes are others.
+    Changed,
 }
 
 /// A [`KernelCache`] for trees that nothing has mounted.

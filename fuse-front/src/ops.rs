@@ -26,11 +26,14 @@ impl Filesystem for Front {
         Ok(())
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if self.0.probe.wanted(parent, name) {
             return probe::answer_lookup(reply);
         }
         let (parent, name) = (node(parent), owned(name));
+        let Some(reply) = self.lookup_own(self.own(req), parent, &name, reply) else {
+            return;
+        };
         let reply = LookupReply(reply);
         self.serve(Op::Lookup, reply, move |ws, wait| {
             ws.lookup(parent, &name, wait)
@@ -38,7 +41,7 @@ impl Filesystem for Front {
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, lookups: u64) {
-        if probe::is_probe(ino) {
+        if probe::is_made_up(ino) {
             return;
         }
         let ticket = self.0.begin(Op::Forget);
@@ -77,6 +80,9 @@ impl Filesystem for Front {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        if self.own(req).is_some() {
+            return self.touch_own(node(ino), reply);
+        }
         // With no field at all it is the kernel's wish, before a write by a caller without
         // CAP_FSETID, that set-id bits be cleared; it takes the new mode from the answer.
         let who = caller(req, 0);
@@ -110,6 +116,9 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let (who, parent, name) = (caller(req, umask), node(parent), owned(name));
+        if self.own(req).is_some() {
+            return self.make_own(Op::Mknod, parent, name, mode, reply);
+        }
         self.serve(Op::Mknod, reply, move |ws, wait| {
             ws.mknod(&who, parent, &name, mode, rdev, wait)
         });
@@ -125,21 +134,30 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let (who, parent, name) = (caller(req, umask), node(parent), owned(name));
+        if self.own(req).is_some() {
+            return self.make_own(Op::Mkdir, parent, name, mode::DIR, reply);
+        }
         let mode = mode & PERMISSIONS;
         self.serve(Op::Mkdir, reply, move |ws, wait| {
             ws.mkdir(&who, parent, &name, mode, wait)
         });
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (parent, name) = (node(parent), owned(name));
+        if let Some(own) = self.own(req) {
+            return self.remove_own(own, Op::Unlink, parent, &name, reply);
+        }
         self.serve(Op::Unlink, reply, move |ws, wait| {
             ws.unlink(parent, &name, wait)
         });
     }
 
-    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (parent, name) = (node(parent), owned(name));
+        if let Some(own) = self.own(req) {
+            return self.remove_own(own, Op::Rmdir, parent, &name, reply);
+        }
         self.serve(Op::Rmdir, reply, move |ws, wait| {
             ws.rmdir(parent, &name, wait)
         });
@@ -154,6 +172,9 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let (who, parent, name) = (caller(req, 0), node(parent), owned(name));
+        if self.own(req).is_some() {
+            return self.make_own(Op::Symlink, parent, name, mode::LNK, reply);
+        }
         let target = owned(target.as_os_str());
         self.serve(Op::Symlink, reply, move |ws, wait| {
             ws.symlink(&who, parent, &name, &target, wait)
@@ -531,13 +552,5 @@ impl Filesystem for Front {
             let copied = ws.copy_range(src, offset_in, dst, offset_out, len, wait)?;
             Ok(copied as u32)
         });
-    }
-}
-
-impl Front {
-    /// Answers a request that needs nothing done.
-    fn done(&self, op: Op, reply: ReplyEmpty) {
-        let ticket = self.0.begin(op);
-        self.0.finish(ticket, reply, Ok(()));
     }
 }

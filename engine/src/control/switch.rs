@@ -63,7 +63,7 @@ impl Branch {
         }
         self.cache().flush_dirty();
         let target = self.tree_of(turn.state)?;
-        let (shown, replaced, changes) = {
+        let (shown, replaced, changes, before) = {
             let mut inner = self.lock_synced()?;
             // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
             let target = inner.history.tree(turn.state).cloned().unwrap_or(target);
@@ -77,14 +77,16 @@ impl Branch {
                 });
             }
             let shown = inner.history.shown;
+            let before = inner.live.clone();
             let (replaced, changes) = self.swap(&mut inner, author, kind, turn, &target)?;
-            (shown, replaced, changes)
+            (shown, replaced, changes, before)
         };
         let files_changed = changes.inodes.len() as u64;
         self.invalidate(&changes);
         let replaced = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
+        self.announce(&before, &changes);
         let inner = self.lock();
         let (commit, replaced) = (
             inner.history.id_of(turn.state),
