@@ -128,7 +128,7 @@ fn access_lists_are_enforced_and_inherited() {
     fs::write(inner.join("new"), "x").unwrap();
     fs::create_dir(inner.join("deeper")).unwrap();
     assert!(may_read(BOB, "dir/new") && !may_read(ALICE, "dir/new"));
-    let mut value = vec![0; 100];
+    let mut value = [0; 100];
     let name = "system.posix_acl_default";
     let count = rustix::fs::getxattr(inner.join("deeper"), name, &mut value[..]).unwrap();
     assert_eq!(value[..count], list(BOB.uid, 6));

@@ -99,12 +99,13 @@ fn times(stat: &Stat) -> Times {
     )
 }
 
-/// Every path below the working directory.
+/// Every path below the working directory that may be looked at: who is not root may not everywhere.
 fn walk(path: &[u8], found: &mut Vec<(Vec<u8>, Stat)>) {
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    let Ok(stat) = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) else {
+        return;
+    };
     found.push((path.to_vec(), stat));
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-        // Who is not root may not list every directory.
         for (name, _) in list(path).unwrap_or_default() {
             walk(&[path, b"/", &name].concat(), found);
         }
@@ -229,8 +230,11 @@ fn xattrs(path: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect();
     let value = |name: Vec<u8>| {
         let mut buffer = vec![0; 66_000];
-        let count = rustix::fs::lgetxattr(path, &name, &mut buffer[..]).unwrap();
-        (name, buffer[..count].to_vec())
+        let value = match rustix::fs::lgetxattr(path, &name, &mut buffer[..]) {
+            Ok(count) => buffer[..count].to_vec(),
+            Err(errno) => errno.to_string().into_bytes(),
+        };
+        (name, value)
     };
     names.into_iter().map(value).collect()
 }
