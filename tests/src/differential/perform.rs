@@ -123,45 +123,13 @@ impl Side {
 
     /// A call on an open file.
     fn on_open(&self, op: &Op) -> Result<Value> {
-        let slot = match op {
-            Op::Write(slot, ..)
-            | Op::Append(slot, ..)
-            | Op::Read(slot, ..)
-            | Op::Resize(slot, ..)
-            | Op::Allocate(slot, ..)
-            | Op::Map(slot, ..)
-            | Op::Sync(slot)
-            | Op::End(slot)
-            | Op::ChmodOpen(slot, ..)
-            | Op::Copy((slot, _), ..) => *slot,
-            other => unreachable!("{other:?}"),
-        };
+        let slot = slot_of(op);
         let Some(file) = &self.slots[slot] else {
             return Ok(Value::NotMade);
         };
         match op {
-            Op::Write(_, at, len, seed) => {
-                let mut data = Data::new(*len, self.direct[slot]);
-                data.fill(*seed);
-                let at = data.place(*at);
-                let end = appended_at(file)?.unwrap_or(at) + data.bytes().len() as u64;
-                if end > FILE_BYTES_MAX && (self.direct[slot] || !crate::mount::is_root()) {
-                    return Ok(Value::NotMade);
-                }
-                let written = rustix::io::pwrite(file, data.bytes(), at)?;
-                Ok(Value::Number(written as u64))
-            }
-            Op::Append(_, len, seed) => {
-                let mut data = Data::new(*len, self.direct[slot]);
-                data.fill(*seed);
-                let at = position(file)?;
-                let is_aligned = !self.direct[slot] || at.is_multiple_of(PAGE as u64);
-                if !is_aligned || at + data.bytes().len() as u64 > FILE_BYTES_MAX {
-                    return Ok(Value::NotMade);
-                }
-                let written = rustix::io::write(file, data.bytes())?;
-                Ok(Value::Number(written as u64))
-            }
+            Op::Write(_, at, len, seed) => self.write(slot, file, *at, (*len, *seed)),
+            Op::Append(_, len, seed) => self.append(slot, file, (*len, *seed)),
             Op::Read(_, at, len) => {
                 let mut data = Data::new(*len, self.direct[slot]);
                 let at = data.place(*at);
@@ -185,6 +153,39 @@ impl Side {
         }
     }
 
+    /// A write, given by length and seed of its bytes. One that ends behind the longest length is made
+    /// by root alone, and not directly: see [`proves_something`].
+    fn write(
+        &self,
+        slot: usize,
+        file: &OwnedFd,
+        at: u64,
+        (len, seed): (usize, u64),
+    ) -> Result<Value> {
+        let mut data = Data::new(len, self.direct[slot]);
+        data.fill(seed);
+        let at = data.place(at);
+        let end = appended_at(file)?.unwrap_or(at) + data.bytes().len() as u64;
+        if end > FILE_BYTES_MAX && (self.direct[slot] || !crate::mount::is_root()) {
+            return Ok(Value::NotMade);
+        }
+        let written = rustix::io::pwrite(file, data.bytes(), at)?;
+        Ok(Value::Number(written as u64))
+    }
+
+    /// A write at the descriptor's position, which for O_DIRECT must be a block's edge on ext4.
+    fn append(&self, slot: usize, file: &OwnedFd, (len, seed): (usize, u64)) -> Result<Value> {
+        let mut data = Data::new(len, self.direct[slot]);
+        data.fill(seed);
+        let at = position(file)?;
+        let is_aligned = !self.direct[slot] || at.is_multiple_of(PAGE as u64);
+        if !is_aligned || at + data.bytes().len() as u64 > FILE_BYTES_MAX {
+            return Ok(Value::NotMade);
+        }
+        let written = rustix::io::write(file, data.bytes())?;
+        Ok(Value::Number(written as u64))
+    }
+
     /// The native file system copies through its page cache, which O_DIRECT does not mix with. To
     /// copy nothing to behind the longest length fails there alone: FUSE does not tell the kernel
     /// how long a file may be.
@@ -199,6 +200,23 @@ impl Side {
         let copied =
             rustix::fs::copy_file_range(source, Some(&mut at), target, Some(&mut to_at), len)?;
         Ok(Value::Number(copied as u64))
+    }
+}
+
+/// The slot of a call on an open file.
+fn slot_of(op: &Op) -> usize {
+    match op {
+        Op::Write(slot, ..)
+        | Op::Append(slot, ..)
+        | Op::Read(slot, ..)
+        | Op::Resize(slot, ..)
+        | Op::Allocate(slot, ..)
+        | Op::Map(slot, ..)
+        | Op::Sync(slot)
+        | Op::End(slot)
+        | Op::ChmodOpen(slot, ..)
+        | Op::Copy((slot, _), ..) => *slot,
+        other => unreachable!("{other:?}"),
     }
 }
 
