@@ -8,6 +8,7 @@
 //! without a mount.
 #![forbid(unsafe_code)]
 
+mod accessed;
 pub mod acl;
 mod base;
 mod branch;

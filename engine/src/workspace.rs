@@ -246,6 +246,13 @@ impl Workspace {
         b.read(nid, offset, size, wait)
     }
 
+    /// Notes that a program reads a file; nothing where there is none.
+    pub fn note_read(&self, node: NodeId) {
+        if let Ok((b, nid)) = self.route(node) {
+            b.note_read(nid);
+        }
+    }
+
     /// Writes all of `data`, or nothing.
     pub fn write(
         &self,
@@ -331,6 +338,15 @@ impl Workspace {
         }
         let (b, nid) = self.route(node)?;
         b.listxattr(nid)
+    }
+
+    /// Names of the extended attributes that `who` may see, each ended by NUL.
+    pub fn listxattr_as(&self, who: &Caller, node: NodeId, wait: Wait) -> Result<Vec<u8>> {
+        if who.uid == 0 {
+            return self.listxattr(node, wait);
+        }
+        let (b, nid) = self.route(node)?;
+        b.listxattr_of_others(nid)
     }
 
     /// Sets an extended attribute; `flags` as setxattr(2) has them.

@@ -9,6 +9,7 @@ use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Takes a part of a long result; false where nobody reads it.
@@ -254,7 +255,8 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
             let status = on(mounts, &ask.workspace, |w| w.status(&ask.branch))?;
             answer.healthy = status.poisoned.is_none();
             answer.troubles = troubles(&status);
-            answer.facts = Some(of_status(status));
+            let requests = mounts.requests(&ask.workspace);
+            answer.facts = Some(of_status(status, requests));
         }
         State::Stale => answer.troubles.push(format!(
             "its daemon died without stopping it; nothing that was written is lost: \
@@ -285,7 +287,7 @@ fn troubles(status: &engine::Status) -> Vec<String> {
     troubles
 }
 
-fn of_status(status: engine::Status) -> Facts {
+fn of_status(status: engine::Status, requests: BTreeMap<String, Requests>) -> Facts {
     Facts {
         head: status.head.map(|id| id.to_string()),
         import: of_import(&status.import),
@@ -294,5 +296,6 @@ fn of_status(status: engine::Status) -> Facts {
         journal_bytes: status.journal_bytes,
         entries: status.entries,
         recovered: status.recovered,
+        requests,
     }
 }
