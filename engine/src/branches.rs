@@ -518,7 +518,8 @@ impl Workspace {
             deleted: now,
             last,
         };
-        let kept = format!("{}/{name}-{}", deleted_dir(&views.workspace), now.sec);
+        let (dir, when) = (deleted_dir(&views.workspace), now.sec);
+        let kept = format!("{dir}/{name}-{when}");
         views.shared.refs.set(&kept, &encode(&record))?;
         views
             .shared
