@@ -3,8 +3,10 @@
 //! Says what can be written, not what it means. Which of one or two words is the workspace depends
 //! on the verb; that is decided by the commands.
 
+mod branch;
 mod files;
 
+pub use branch::*;
 pub use files::*;
 
 use clap::builder::styling::{AnsiColor, Style, Styles};
@@ -58,6 +60,9 @@ pub enum Command {
     /// Make, start, stop workspaces; checkpoint them and go back
     #[command(subcommand)]
     Workspace(Verb),
+    /// Make, list and delete branches, and merge them
+    #[command(subcommand)]
+    Branch(BranchVerb),
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),
@@ -440,7 +445,7 @@ mod tests {
             "agentvfs workspace rollback --before 5m --meta a=b",
             "agentvfs workspace checkpoint a b c",
             "agentvfs workspace rollback -z",
-            "agentvfs branch list",
+            "agentvfs branch create",
             "agentvfs workspace start --latency none",
         ] {
             let text = parsed(line).unwrap_err().usage_text();

@@ -2,6 +2,7 @@
 //!
 //! One file per verb. Invariant: wrong usage is found before the daemon is asked to do anything.
 
+mod branch;
 mod checkpoint;
 mod completions;
 mod delete;
@@ -26,7 +27,7 @@ use crate::cli::{Cli, Command, Global, Verb};
 use crate::client::{Client, ClientError, Heard};
 use crate::exit::{Failure, NO_DAEMON};
 use crate::home::{Home, process_env};
-use crate::infer::{Surroundings, branch};
+use crate::infer::{Surroundings, branch_meant};
 use crate::launch::{connect_or_start, failed};
 use crate::output::{Bar, Facts, warn};
 use crate::patharg::{PathError, Places, inside};
@@ -46,6 +47,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
+        Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),
@@ -135,7 +137,9 @@ impl Context {
     /// The branch that is meant.
     pub fn branch(&self) -> Result<String, Failure> {
         let variable = text_variable("AGENTVFS_BRANCH")?;
-        Ok(branch(self.global.branch.as_deref(), variable.as_deref()))
+        let cwd = self.surroundings.cwd.as_deref();
+        let option = self.global.branch.as_deref();
+        Ok(branch_meant(option, variable.as_deref(), cwd))
     }
 
     /// The workspace that is meant, where `word` names it if given.

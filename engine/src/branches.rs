@@ -675,6 +675,12 @@ impl Branch {
         Ok(attr)
     }
 
+    /// Where the mount shows it, from its root; `None` for `main`, which is the root.
+    pub(crate) fn view_path(&self) -> Option<Vec<u8>> {
+        let path = format!(".agentvfs/branches/{}", self.name());
+        (self.slot != NodeId::ROOT.slot()).then(|| path.into_bytes())
+    }
+
     /// True where the kernel knows no inode of it.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.lock().lookups.is_empty()

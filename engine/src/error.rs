@@ -175,6 +175,9 @@ pub enum Error {
     /// A merge of a branch into itself.
     #[error("branch {0} cannot be merged into itself")]
     MergeWithItself(String),
+    /// No conflict at this path.
+    #[error("{} is not in conflict", String::from_utf8_lossy(.0))]
+    NoConflict(Vec<u8>),
     /// What a merge touches is changed all the time.
     #[error("branch {0} keeps changing where the merge changes it")]
     KeepsChanging(String),
@@ -280,6 +283,7 @@ impl Error {
             | Error::MainBranch
             | Error::MergeWithItself(_)
             | Error::KeepsChanging(_)
+            | Error::NoConflict(_)
             | Error::TooManyBranches
             | Error::NoSuchRef(_)
             | Error::AmbiguousRef { .. }

@@ -8,6 +8,7 @@
 //! without a mount.
 #![forbid(unsafe_code)]
 
+mod accessed;
 pub mod acl;
 mod base;
 mod branch;
@@ -44,8 +45,8 @@ pub use branch::tree_file::check_tree_bytes;
 pub use branches::{BranchInfo, Created, Deleted, MAIN, SeenBy};
 pub use control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
-    MergeReport, MergeRequest, Node, Progress, RolledBack, Status, Stretch, Target, View,
-    WriteFile,
+    MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch, Target,
+    View, WriteFile,
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};

@@ -4,11 +4,12 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
-use super::{faults, files, holders};
+use super::{branches, faults, files, holders};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Takes a part of a long result; false where nobody reads it.
@@ -38,6 +39,14 @@ pub fn dispatch(
         Call::Redo(ask) => on(mounts, &ask.workspace, |w| reply_back(w.redo(&ask.branch)?)),
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
+        Call::BranchCreate(ask) => reply(&branches::create(mounts, ask)?),
+        Call::BranchList(ask) => reply(&branches::list(mounts, ask)?),
+        Call::BranchDelete(ask) => reply(&branches::delete(mounts, ask, progress)?),
+        Call::BranchRename(ask) => reply(&branches::rename(mounts, ask)?),
+        Call::BranchMerge(ask) => reply(&branches::merge(mounts, ask, progress)?),
+        Call::BranchConflicts(ask) => reply(&branches::conflicts(mounts, ask)?),
+        Call::BranchResolve(ask) => reply(&branches::resolve(mounts, ask)?),
+        Call::BranchDiff(ask) => reply(&branches::diff(mounts, ask)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
         Call::HandOver(_) => reply(&mounts.hand_over()?),
         Call::Patch(ask) => reply(&files::patch(mounts, ask, data)?),
@@ -53,6 +62,7 @@ pub fn wants_progress(call: &Call) -> bool {
     match call {
         Call::Checkpoint(ask) => ask.progress,
         Call::Stop(ask) => ask.progress,
+        Call::BranchMerge(ask) => ask.progress,
         _ => false,
     }
 }
@@ -124,6 +134,7 @@ fn checkpoint(
         bytes_changed: made.bytes_changed,
         moved_from: made.moved_from.map(|id| id.to_string()),
         new_commit: made.new_commit,
+        unresolved: made.unresolved as u64,
     })
 }
 
@@ -244,7 +255,8 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
             let status = on(mounts, &ask.workspace, |w| w.status(&ask.branch))?;
             answer.healthy = status.poisoned.is_none();
             answer.troubles = troubles(&status);
-            answer.facts = Some(of_status(status));
+            let requests = mounts.requests(&ask.workspace);
+            answer.facts = Some(of_status(status, requests));
         }
         State::Stale => answer.troubles.push(format!(
             "its daemon died without stopping it; nothing that was written is lost: \
@@ -275,7 +287,7 @@ fn troubles(status: &engine::Status) -> Vec<String> {
     troubles
 }
 
-fn of_status(status: engine::Status) -> Facts {
+fn of_status(status: engine::Status, requests: BTreeMap<String, Requests>) -> Facts {
     Facts {
         head: status.head.map(|id| id.to_string()),
         import: of_import(&status.import),
@@ -284,5 +296,6 @@ fn of_status(status: engine::Status) -> Facts {
         journal_bytes: status.journal_bytes,
         entries: status.entries,
         recovered: status.recovered,
+        requests,
     }
 }

@@ -17,11 +17,11 @@ use super::lifecycle::Gate;
 use super::record::{Record, Records};
 use super::{faults, mountpoint};
 use crate::home::Home;
-use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Start, StartAnswer, State};
+use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State};
 use engine::{CloseMode, Engine, Workspace, WorkspaceConfig};
 use parking_lot::Mutex;
 use running::Running;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -132,6 +132,14 @@ impl Mounts {
             .mount
             .clone()
             .unwrap_or_else(|| self.home.default_mount(&config.name))
+    }
+
+    /// What the kernel has asked of a workspace's mount, by kind of request; nothing where it does
+    /// not run.
+    pub fn requests(&self, name: &str) -> BTreeMap<String, Requests> {
+        let slot = self.slots.lock().get(name).cloned();
+        let running = slot.and_then(|slot| slot.running.lock().as_ref().map(Running::requests));
+        running.unwrap_or_default()
     }
 
     fn slot(&self, name: &str) -> Arc<Slot> {

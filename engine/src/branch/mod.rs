@@ -18,6 +18,7 @@ pub(crate) mod tree_file;
 
 use self::fence::Fence;
 use self::tree_file::Trees;
+use crate::accessed::Accessed;
 use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::history::History;
@@ -30,7 +31,8 @@ use crate::lookups::Lookups;
 use crate::record::{Counters, Event, Mutation, Record, encode};
 use crate::store_tree::Reference;
 use crate::tree::Tree;
-use crate::types::{KernelCache, Nid, NoKernelCache, NodeId, Wait};
+use crate::tree::inode::Inode;
+use crate::types::{Attr, KernelCache, Nid, NoKernelCache, NodeId, Wait};
 use objstore::io::Storage;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeSet, HashMap};
@@ -45,6 +47,8 @@ pub(crate) struct Inner {
     pub history: History,
     pub counters: Counters,
     pub lookups: Lookups,
+    /// Access times that the tree does not have.
+    pub accessed: Accessed,
     /// Stands while the kernel may still bring pages of a replaced state.
     pub fence: Option<Fence>,
     /// All base directories were read.
@@ -323,6 +327,14 @@ impl Numbers for BranchNumbers<'_> {
 }
 
 impl Inner {
+    /// What `stat` shows of an inode, in view `slot`.
+    pub fn attr(&self, inode: &Inode, slot: u16, nid: Nid) -> Attr {
+        Attr {
+            atime: self.accessed.of(nid, inode),
+            ..inode.attr(slot, nid)
+        }
+    }
+
     /// Every tree that must agree on what the base holds.
     pub fn trees_mut(&mut self) -> Vec<&mut Tree> {
         let reference = self.reference.iter_mut().map(|r| &mut r.tree);
@@ -337,6 +349,7 @@ impl Inner {
     pub fn reap(&mut self, nid: Nid) {
         let gone = self.live.get(nid).is_some_and(|i| i.nlink == 0);
         if gone && self.lookups.get(nid) == 0 {
+            self.accessed.forget(nid);
             self.live.remove(nid);
         }
     }

@@ -271,7 +271,7 @@ impl Branch {
             To::State(_, turn) => Some(turn.state),
             To::Merge(_) => None,
         };
-        let (shown, replaced, changes, state) = {
+        let (shown, replaced, changes, before, state) = {
             let mut inner = self.lock_synced()?;
             let lookups = &inner.lookups;
             let mut counters = inner.counters;
@@ -282,15 +282,18 @@ impl Branch {
             };
             let shown = inner.history.shown;
             let changes = in_place(&inner.live, &target, &|nid| inner.lookups.get(nid) > 0);
+            let before = inner.live.clone();
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
             (
                 shown,
                 replaced,
                 changes,
+                before,
                 state.unwrap_or(inner.history.head),
             )
         };
-        self.after_swap(&changes, replaced, shown, state).map(Some)
+        self.after_swap(&before, &changes, replaced, shown, state)
+            .map(Some)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::limits::INVALIDATE_NAMES_MAX;
 use crate::merge::Conflict;
 use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch, encode};
 use crate::transition::{Transition, transition};
+use crate::tree::Tree;
 use crate::types::Nid;
 use std::collections::BTreeMap;
 
@@ -87,7 +88,7 @@ impl Branch {
         self.check_journal()?;
         self.cache().flush_dirty();
         let target = self.tree_of(turn.state)?;
-        let (shown, replaced, changes) = {
+        let (shown, replaced, changes, before) = {
             let mut inner = self.lock_synced()?;
             // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
             let target = inner.history.tree(turn.state).cloned().unwrap_or(target);
@@ -101,15 +102,16 @@ impl Branch {
                 });
             }
             let shown = inner.history.shown;
+            let before = inner.live.clone();
             let lookups = &inner.lookups;
             let mut counters = inner.counters;
             let known = |nid| lookups.get(nid) > 0;
-            let changes = transition(&inner.live, &target, &mut counters, &known);
+            let changes = transition(&before, &target, &mut counters, &known);
             let to = To::State(kind, turn);
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-            (shown, replaced, changes)
+            (shown, replaced, changes, before)
         };
-        self.after_swap(&changes, replaced, shown, turn.state)
+        self.after_swap(&before, &changes, replaced, shown, turn.state)
     }
 
     /// Nothing can be switched while the journal takes no records.
@@ -126,6 +128,7 @@ impl Branch {
     /// Tells the kernel of a swap, ends its fence, and makes all durable.
     pub(super) fn after_swap(
         &self,
+        before: &Tree,
         changes: &Transition,
         replaced: u64,
         shown: Option<u64>,
@@ -135,6 +138,7 @@ impl Branch {
         let replaced = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
+        self.announce(before, changes);
         let inner = self.lock();
         Ok(RolledBack {
             commit: inner.history.id_of(target),
@@ -192,6 +196,8 @@ impl Branch {
         }
         inner.counters = counters;
         inner.live = changes.tree.clone();
+        let read = changes.inodes.iter();
+        read.for_each(|n| inner.accessed.forget(*n));
         let files = changes
             .inodes
             .iter()

@@ -56,6 +56,7 @@ impl Branch {
         let flags = WriteFlags {
             from_cache: false,
             kill_suidgid: who.uid != 0,
+            outside_group: false,
         };
         let size = self.getattr(nid, Wait::Allowed)?.size;
         let offset = w.offset.unwrap_or(size);
