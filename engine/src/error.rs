@@ -169,6 +169,21 @@ pub enum Error {
     /// No branch of that name.
     #[error("no branch named {0}")]
     NoSuchBranch(String),
+    /// The branch name is taken.
+    #[error("branch {0} already exists")]
+    BranchExists(String),
+    /// A merge of a branch into itself.
+    #[error("branch {0} cannot be merged into itself")]
+    MergeWithItself(String),
+    /// What a merge touches is changed all the time.
+    #[error("branch {0} keeps changing where the merge changes it")]
+    KeepsChanging(String),
+    /// `main` cannot be deleted or renamed.
+    #[error("the branch main stays")]
+    MainBranch,
+    /// No number is left for a further branch or snapshot.
+    #[error("there are too many branches or snapshots")]
+    TooManyBranches,
     /// A reference that names nothing.
     #[error("no label, commit or state matches {0:?}")]
     NoSuchRef(String),
@@ -252,6 +267,11 @@ impl Error {
             | Error::BadName { .. }
             | Error::BadBase { .. }
             | Error::NoSuchBranch(_)
+            | Error::BranchExists(_)
+            | Error::MainBranch
+            | Error::MergeWithItself(_)
+            | Error::KeepsChanging(_)
+            | Error::TooManyBranches
             | Error::NoSuchRef(_)
             | Error::AmbiguousRef { .. }
             | Error::NothingTo(_)

@@ -10,7 +10,7 @@ use crate::decode::{Create, PERMISSIONS, caller, fallocate_mode, owned};
 use crate::decode::{rename_flags, seek, write_flags};
 use crate::limits::COPY_RANGE_MAX;
 use crate::probe;
-use crate::serve::{Front, LookupReply, XattrReply};
+use crate::serve::{Front, LookupReply, PassingReply, XattrReply};
 use crate::stats::Op;
 use engine::Error;
 use engine::types::{SetAttr, Wait, mode};
@@ -30,6 +30,12 @@ impl Filesystem for Front {
             return probe::answer_lookup(reply);
         }
         let (parent, name) = (node(parent), owned(name));
+        if !engine::names_last(parent) {
+            let reply = PassingReply(reply);
+            return self.serve(Op::Lookup, reply, move |ws, wait| {
+                ws.lookup(parent, &name, wait)
+            });
+        }
         let reply = LookupReply(reply);
         self.serve(Op::Lookup, reply, move |ws, wait| {
             ws.lookup(parent, &name, wait)
@@ -93,8 +99,11 @@ impl Filesystem for Front {
         });
     }
 
-    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        self.serve(Op::Readlink, reply, move |ws, _| ws.readlink(node(ino)));
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        let who = caller(req, 0);
+        self.serve(Op::Readlink, reply, move |ws, _| {
+            ws.readlink(&who, node(ino))
+        });
     }
 
     fn mknod(

@@ -5,19 +5,24 @@
 //! belongs to exactly one sequence number.
 
 pub(crate) mod close;
+pub(crate) mod create;
 pub(crate) mod fence;
+pub(crate) mod frames;
 pub(crate) mod load;
 pub(crate) mod open;
 pub(crate) mod replay;
 pub(crate) mod seal;
 pub(crate) mod state_file;
+pub(crate) mod tree_file;
 
 use self::fence::Fence;
+use self::tree_file::Trees;
 use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::history::History;
 use crate::import::Importer;
 use crate::journal::{Appended, JournalError, PayloadRef};
+use crate::keeper::Wake;
 use crate::limits::{DISK_RESERVE_BYTES, SPACE_CHECK_BYTES};
 use crate::load_tree::Numbers;
 use crate::lookups::Lookups;
@@ -30,6 +35,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Everything that changes, under one lock.
 #[derive(Debug)]
@@ -50,17 +56,25 @@ pub(crate) struct Inner {
     pub unreadable: BTreeSet<Vec<u8>>,
     /// The tree that was stored last.
     pub reference: Option<Reference>,
+    /// The tree file that the state file names, with its tree.
+    pub tree_file: (u32, Tree),
 }
 
 /// A branch of an open workspace.
 #[derive(Debug)]
 pub(crate) struct Branch {
-    pub name: String,
+    name: RwLock<String>,
     pub dir: String,
+    /// View under which the mount shows it.
     pub slot: u16,
     pub storage: Arc<dyn Storage>,
     pub places: Places,
+    pub trees: Arc<Trees>,
     pub importer: Importer,
+    /// Serialises checkpoint, rollback, undo, redo, merge and stop of the branch.
+    pub control: Mutex<()>,
+    /// A snapshot: nothing changes it.
+    pub read_only: bool,
     inner: Mutex<Inner>,
     /// Signalled when a state got its id, the scan ended, or the journal shrank.
     progress: Condvar,
@@ -78,9 +92,21 @@ pub(crate) struct Branch {
     pub stale: Mutex<Vec<Nid>>,
     unchecked_bytes: AtomicU64,
     /// Trees refer to stored content that no sync has covered yet; a record in the journal must not.
-    unsynced: AtomicBool,
+    pub unsynced: AtomicBool,
     /// Sequence number that the last state file covers.
     pub sealed_seq: AtomicU64,
+    /// Wakes the workspace's background work.
+    pub wake: Arc<Wake>,
+    /// What the background work last saw of the journal.
+    rest: Mutex<Rest>,
+}
+
+/// What the background work last saw of a branch's journal.
+#[derive(Debug)]
+struct Rest {
+    last_seq: u64,
+    since: Instant,
+    scanned: bool,
 }
 
 struct CacheRef(Arc<dyn KernelCache>);
@@ -95,6 +121,16 @@ impl Branch {
     /// The lock.
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.name.read().clone()
+    }
+
+    /// Gives it another name.
+    pub fn set_name(&self, name: &str) {
+        name.clone_into(&mut self.name.write());
     }
 
     /// Sets what is told to forget.
@@ -126,9 +162,10 @@ impl Branch {
             .wait_for(inner, std::time::Duration::from_millis(100));
     }
 
-    /// Signals progress.
+    /// Signals progress, and that there may be work in the background.
     pub fn signal(&self) {
         self.progress.notify_all();
+        self.wake.wake();
     }
 
     /// Journals and applies a mutation that was validated.
@@ -157,6 +194,9 @@ impl Branch {
     }
 
     fn append(&self, record: &Record, payload: &[u8], reserve: bool) -> Result<Appended> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
         let meta = encode(record);
         let journal = &self.places.journal;
         let appended = if reserve {
@@ -165,7 +205,10 @@ impl Branch {
             journal.append(&meta, payload)
         };
         appended.map_err(|e| match e {
-            JournalError::Full { .. } => Error::WouldBlock,
+            JournalError::Full { .. } => {
+                self.wake.wake();
+                Error::WouldBlock
+            }
             e => Error::Journal(e),
         })
     }

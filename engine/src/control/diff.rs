@@ -38,7 +38,7 @@ impl Branch {
                 self.tree_of(start)
             }
             DiffSide::Ref(text) => {
-                let state = self.lock().history.resolve(&self.name, text)?;
+                let state = self.lock().history.resolve(&self.name(), text)?;
                 self.tree_of(state)
             }
         }

@@ -6,11 +6,38 @@ use crate::branch::{Branch, Inner};
 use crate::error::{Error, Result};
 use crate::history::Turn;
 use crate::limits::INVALIDATE_NAMES_MAX;
-use crate::record::{Event, OpKind, SwitchKind, TreePatch, encode};
+use crate::merge::Conflict;
+use crate::record::{Event, OpKind, StateInfo, SwitchKind, TreePatch, encode};
 use crate::transition::{Transition, transition};
 use crate::tree::Tree;
 use crate::types::Nid;
 use std::collections::BTreeMap;
+
+/// What the live tree is changed into.
+pub(super) enum To {
+    /// A state that there is.
+    State(SwitchKind, Turn),
+    /// What a merge made.
+    Merge(Box<Made>),
+}
+
+/// What a merge made; the number of its state is given when it is shown.
+pub(super) struct Made {
+    pub info: StateInfo,
+    pub label: Option<String>,
+    pub conflicts: Vec<Conflict>,
+}
+
+impl To {
+    fn kind_of_replaced(&self) -> OpKind {
+        match self {
+            To::State(SwitchKind::Rollback, _) => OpKind::BeforeRollback,
+            To::State(SwitchKind::Undo, _) => OpKind::BeforeUndo,
+            To::State(SwitchKind::Redo, _) => OpKind::BeforeRedo,
+            To::State(SwitchKind::Merge, _) | To::Merge(_) => OpKind::BeforeMerge,
+        }
+    }
+}
 
 /// Bytes of a patch in one journal record.
 const PATCH_PART_BYTES: usize = 32 << 20;
@@ -21,7 +48,7 @@ impl Branch {
         let inner = self.lock();
         match target {
             Target::Head => Ok(inner.history.head),
-            Target::Ref(text) => inner.history.resolve(&self.name, text),
+            Target::Ref(text) => inner.history.resolve(&self.name(), text),
             Target::Before(time) => inner.history.before(*time),
             Target::Meta { key, value } => inner.history.with_meta(key, value),
         }
@@ -77,33 +104,41 @@ impl Branch {
                 });
             }
             let shown = inner.history.shown;
-            let (replaced, changes) = self.swap(&mut inner, author, kind, turn, &target)?;
+            let to = To::State(kind, turn);
+            let (replaced, changes) = self.swap(&mut inner, author, to, &target)?;
             (shown, replaced, changes)
         };
+        self.finish_switch(&changes, turn.state, replaced, shown)
+    }
+
+    /// Ends a switch to `state` once the live tree was swapped: the kernel learns of it, the replaced
+    /// state becomes whole, all is made durable.
+    pub(super) fn finish_switch(
+        &self,
+        changes: &Transition,
+        state: u64,
+        replaced: u64,
+        shown: Option<u64>,
+    ) -> Result<RolledBack> {
         let files_changed = changes.inodes.len() as u64;
-        self.invalidate(&changes);
+        self.invalidate(changes);
         let replaced = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
         let inner = self.lock();
-        let (commit, replaced) = (
-            inner.history.id_of(turn.state),
-            inner.history.id_of(replaced),
-        );
         Ok(RolledBack {
-            commit,
-            replaced,
+            commit: inner.history.id_of(state),
+            replaced: inner.history.id_of(replaced),
             files_changed,
         })
     }
 
     /// Freezes what is there, shows the target, and puts up the fence: all or, on error, nothing.
-    fn swap(
+    pub(super) fn swap(
         &self,
         inner: &mut Inner,
         author: &str,
-        kind: SwitchKind,
-        turn: Turn,
+        to: To,
         target: &Tree,
     ) -> Result<(u64, Transition)> {
         let before = inner.live.clone();
@@ -111,25 +146,43 @@ impl Branch {
         let mut counters = inner.counters;
         let changes = transition(&before, target, &mut counters, &|nid| lookups.get(nid) > 0);
         let patch = encode(&TreePatch::between(&before, &changes.tree));
-        let why = match kind {
-            SwitchKind::Rollback => OpKind::BeforeRollback,
-            SwitchKind::Undo => OpKind::BeforeUndo,
-            SwitchKind::Redo => OpKind::BeforeRedo,
-        };
+        let why = to.kind_of_replaced();
         let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
-        counters.state = info.number + 1;
         let replaced = self.freeze(inner, info, false, None)?;
-        let event = Event::Switch {
-            kind,
-            replaced,
-            target: turn.state,
-            head: turn.head,
-            counters,
-        };
-        self.record_switch(event, &patch)?;
+        counters.state = replaced + 1;
+        match to {
+            To::State(kind, turn) => {
+                let event = Event::Switch {
+                    kind,
+                    replaced,
+                    target: turn.state,
+                    head: turn.head,
+                    counters,
+                };
+                self.record_switch(event, &patch)?;
+                inner.history.switch(kind, replaced, turn.state, turn.head);
+            }
+            To::Merge(made) => {
+                let Made {
+                    mut info,
+                    label,
+                    conflicts,
+                } = *made;
+                info.number = counters.state;
+                counters.state += 1;
+                let event = Event::Merged {
+                    replaced,
+                    info: info.clone(),
+                    label: label.clone(),
+                    conflicts: conflicts.clone(),
+                    counters,
+                };
+                self.record_switch(event, &patch)?;
+                inner.history.merged(replaced, info, label, conflicts);
+            }
+        }
         inner.counters = counters;
         inner.live = changes.tree.clone();
-        inner.history.switch(kind, replaced, turn.state, turn.head);
         let files = changes
             .inodes
             .iter()
@@ -161,7 +214,8 @@ impl Branch {
         Ok(kept)
     }
 
-    fn record_switch(&self, event: Event, patch: &[u8]) -> Result<()> {
+    /// Journals an event with a patch, in parts where that is long.
+    pub fn record_switch(&self, event: Event, patch: &[u8]) -> Result<()> {
         let mut rest = patch;
         while rest.len() > PATCH_PART_BYTES {
             let (part, after) = rest.split_at(PATCH_PART_BYTES);
