@@ -3,6 +3,12 @@
 //! Says what can be written, not what it means. Which of one or two words is the workspace depends
 //! on the verb; that is decided by the commands.
 
+mod branch;
+mod files;
+
+pub use branch::*;
+pub use files::*;
+
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -42,6 +48,10 @@ pub struct Global {
     /// Print one JSON object
     #[arg(long, global = true)]
     pub json: bool,
+    /// Say on standard error what is asked for and how long it takes; what is started for it writes
+    /// more to the log
+    #[arg(long, global = true)]
+    pub verbose: bool,
 }
 
 /// Commands.
@@ -50,6 +60,15 @@ pub enum Command {
     /// Make, start, stop workspaces; checkpoint them and go back
     #[command(subcommand)]
     Workspace(Verb),
+    /// Make, list and delete branches, and merge them
+    #[command(subcommand)]
+    Branch(BranchVerb),
+    /// Look into commits and the live tree, and write files, without a mount
+    #[command(subcommand)]
+    Fs(FsVerb),
+    /// Look whether this machine has what agentvfs needs, and say how to get what is missing
+    #[command(after_help = "Example:\n  agentvfs doctor")]
+    Doctor(RowArgs),
     /// Print completions for a shell
     #[command(
         after_help = "Example:\n  agentvfs completions bash > ~/.local/share/bash-completion/completions/agentvfs"
@@ -76,8 +95,9 @@ pub enum Verb {
     #[command(after_help = "Example:\n  agentvfs workspace stop my-task")]
     Stop(StopArgs),
     /// Say what a workspace is doing; exit status 0 only where it runs and is healthy
-    #[command(after_help = "Example:\n  agentvfs workspace status --json")]
-    Status(OneWorkspace),
+    #[command(after_help = "Examples:\n  agentvfs workspace status --json\n  \
+        agentvfs workspace status --log")]
+    Status(StatusArgs),
     /// List the workspaces: name, status, mount
     #[command(after_help = "Example:\n  agentvfs workspace list")]
     List(RowArgs),
@@ -98,7 +118,13 @@ pub enum Verb {
     #[command(after_help = "Example:\n  agentvfs workspace rollback --before 5m\n\n\
         What was there is kept: `agentvfs workspace undo` brings it back.")]
     Rollback(RollbackArgs),
-    /// Take back the last rollback
+    /// Take files or directories back from the last checkpoint, or from REF, or write them elsewhere
+    #[command(after_help = "Examples:\n  agentvfs workspace restore src/main.rs\n  \
+        agentvfs workspace restore --ref before-refactor src docs\n  \
+        agentvfs workspace restore --ref @~1 src --to /tmp/old\n\n\
+        What was there is kept: `agentvfs workspace undo` brings it back.")]
+    Restore(RestoreArgs),
+    /// Take back the last rollback or restore
     #[command(after_help = "Example:\n  agentvfs workspace undo")]
     Undo(OneWorkspace),
     /// Take back the last undo
@@ -107,13 +133,62 @@ pub enum Verb {
     /// List the commits: id, time, label, message; newest first
     #[command(after_help = "Example:\n  agentvfs workspace log --json")]
     Log(LogArgs),
-    /// List what differs from the head, from REF, between two refs, or from the base
+    /// Tell what differs from the head, from REF, between two refs, or from the base
     #[command(
         override_usage = "agentvfs workspace diff [OPTIONS] [WORKSPACE] [REF [REF]]\n       \
         agentvfs workspace diff [OPTIONS] --base [WORKSPACE]"
     )]
-    #[command(after_help = "Example:\n  agentvfs workspace diff before-refactor")]
+    #[command(
+        after_help = "Examples:\n  agentvfs workspace diff before-refactor\n  \
+        agentvfs workspace diff --base --patch | git -C project apply"
+    )]
     Diff(DiffArgs),
+    /// Write a branch's changes to the project's directory: all of them, or none
+    #[command(after_help = "Examples:\n  agentvfs workspace apply --dry-run\n  \
+        agentvfs workspace apply my-task --branch fix\n\n\
+        What both sides changed is merged; with conflicts nothing is done.")]
+    Apply(ApplyArgs),
+    /// Bring what was changed in the project's directory into a branch
+    #[command(after_help = "Example:\n  agentvfs workspace update\n\n\
+        `agentvfs workspace undo` takes it back.")]
+    Update(UpdateArgs),
+}
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Tell what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write the changes as a patch to FILE (- for standard output), and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub patch: Option<PathBuf>,
+    /// Apply set-id bits, devices, capabilities and files of other owners too
+    #[arg(long)]
+    pub privileged: bool,
+    /// How rows are printed
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+/// Arguments of `update`.
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Tell what would change, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// With conflicts change nothing, or commit them with markers
+    #[arg(long, value_name = "WHAT", default_value = "abort")]
+    pub conflicts: ConflictsArg,
+    /// How rows are printed
+    #[command(flatten)]
+    pub rows: RowArgs,
 }
 
 /// A workspace and nothing else.
@@ -122,6 +197,17 @@ pub struct OneWorkspace {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Print the end of the daemon's log instead; no daemon is needed for that
+    #[arg(long)]
+    pub log: bool,
 }
 
 /// Arguments of `init`.
@@ -236,6 +322,9 @@ pub struct RollbackArgs {
     /// The newest commit with this metadata
     #[arg(long, value_name = "KEY=VALUE")]
     pub meta: Option<String>,
+    /// Go back only with what lies at or below this path; may be given often
+    #[arg(long, value_name = "PATH")]
+    pub path: Vec<PathBuf>,
     /// Change nothing; list what would change, and who holds those files open
     #[arg(long)]
     pub dry_run: bool,
@@ -271,8 +360,14 @@ pub struct DiffArgs {
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
     /// Print A, M, D, R or T and the path (the default)
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["stat", "patch"])]
     pub name_status: bool,
+    /// Print how many lines were added and removed, and the path
+    #[arg(long, conflicts_with = "patch")]
+    pub stat: bool,
+    /// Print a patch for git apply or patch -p1
+    #[arg(long, short)]
+    pub patch: bool,
     /// How rows are printed.
     #[command(flatten)]
     pub rows: RowArgs,
@@ -396,7 +491,7 @@ mod tests {
             "agentvfs workspace rollback --before 5m --meta a=b",
             "agentvfs workspace checkpoint a b c",
             "agentvfs workspace rollback -z",
-            "agentvfs branch list",
+            "agentvfs branch create",
             "agentvfs workspace start --latency none",
         ] {
             let text = parsed(line).unwrap_err().usage_text();

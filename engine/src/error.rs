@@ -175,6 +175,9 @@ pub enum Error {
     /// A merge of a branch into itself.
     #[error("branch {0} cannot be merged into itself")]
     MergeWithItself(String),
+    /// No conflict at this path.
+    #[error("{} is not in conflict", String::from_utf8_lossy(.0))]
+    NoConflict(Vec<u8>),
     /// What a merge touches is changed all the time.
     #[error("branch {0} keeps changing where the merge changes it")]
     KeepsChanging(String),
@@ -195,6 +198,15 @@ pub enum Error {
         /// How many it matches.
         count: usize,
     },
+    /// A path that none of the places looked at has.
+    #[error("{} does not exist there, nor in the live tree", String::from_utf8_lossy(.0))]
+    NoSuchPath(Vec<u8>),
+    /// A path on which a symbolic link leads out of the workspace, or in a circle.
+    #[error("{} leads out of the workspace", String::from_utf8_lossy(.0))]
+    LeadsOut(Vec<u8>),
+    /// Something that is no directory stands where one must be.
+    #[error("{} is no directory now", String::from_utf8_lossy(.0))]
+    InTheWay(Vec<u8>),
     /// Nothing is left to take back or forward.
     #[error("nothing to {0}")]
     NothingTo(&'static str),
@@ -252,9 +264,9 @@ impl Error {
     pub fn errno(&self) -> i32 {
         use errno::*;
         match self {
-            Error::NotFound => ENOENT,
+            Error::NotFound | Error::NoSuchPath(_) => ENOENT,
             Error::Exists => EEXIST,
-            Error::NotDir => ENOTDIR,
+            Error::NotDir | Error::InTheWay(_) => ENOTDIR,
             Error::IsDir => EISDIR,
             Error::NotEmpty => ENOTEMPTY,
             Error::NameTooLong => ENAMETOOLONG,
@@ -289,6 +301,7 @@ impl Error {
             | Error::MainBranch
             | Error::MergeWithItself(_)
             | Error::KeepsChanging(_)
+            | Error::NoConflict(_)
             | Error::TooManyBranches
             | Error::NoSuchRef(_)
             | Error::AmbiguousRef { .. }
@@ -299,6 +312,7 @@ impl Error {
             | Error::ChangedMeanwhile(_)
             | Error::NeedsPrivilege { .. }
             | Error::ApplyUnfinished { .. }
+            | Error::LeadsOut(_)
             | Error::ImportPaused(_)
             | Error::StoreLocked { .. }
             | Error::Closing => EIO,

@@ -223,7 +223,7 @@ impl History {
             .collect()
     }
 
-    /// Notes a switch from what is now state `replaced` to state `target`.
+    /// Notes a switch from what is now state `replaced` to state `target`, or to a mixture of both.
     pub fn switch(&mut self, kind: SwitchKind, replaced: u64, target: u64, head: u64) {
         let back = Turn {
             state: replaced,
@@ -236,6 +236,10 @@ impl History {
                 if let Some(s) = self.states.get_mut(&target) {
                     s.info.asked = true;
                 }
+            }
+            SwitchKind::Restore => {
+                self.undo.push(back);
+                self.redo.clear();
             }
             SwitchKind::Undo => {
                 self.undo.pop();
@@ -255,7 +259,7 @@ impl History {
         }
         self.branched.clear();
         self.head = head;
-        self.shown = Some(target);
+        self.shown = (kind != SwitchKind::Restore).then_some(target);
     }
 
     /// The part of the history that a branch made of state `head` begins with: that state and the

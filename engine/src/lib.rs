@@ -18,6 +18,7 @@ mod control;
 mod data;
 mod engine;
 mod error;
+mod graft;
 mod history;
 mod import;
 pub mod journal;
@@ -29,6 +30,7 @@ mod lookups;
 pub mod merge;
 pub mod names;
 mod ops;
+pub mod patch;
 pub mod record;
 mod store_tree;
 mod transition;
@@ -44,7 +46,8 @@ pub use branch::tree_file::check_tree_bytes;
 pub use branches::{BranchInfo, Created, Deleted, MAIN, SeenBy};
 pub use control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
-    MergeReport, MergeRequest, Progress, RolledBack, Status, Target,
+    MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch, Target,
+    View, WriteFile,
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};

@@ -245,7 +245,7 @@ pub struct StateInfo {
     pub id: Option<CommitId>,
 }
 
-/// What was switched by a rollback, undo or redo.
+/// By what the live tree was switched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum SwitchKind {
     /// Rollback.
@@ -256,6 +256,8 @@ pub enum SwitchKind {
     Redo,
     /// Merge.
     Merge,
+    /// Some paths were taken from another state; the head stays.
+    Restore,
 }
 
 /// Something between mutations.
@@ -288,7 +290,7 @@ pub enum Event {
         kind: SwitchKind,
         /// State that keeps what was replaced.
         replaced: u64,
-        /// State now shown.
+        /// State now shown, or from which paths were taken.
         target: u64,
         /// Head afterwards.
         head: u64,

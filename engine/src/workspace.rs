@@ -4,7 +4,7 @@ use crate::branch::{Branch, drop_orphans};
 use crate::branches::{SharedParts, Views};
 use crate::control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, LogEntry, Progress, RolledBack, Status,
-    Target,
+    Target, View, WriteFile,
 };
 use crate::engine::WorkspaceConfig;
 use crate::error::{Error, Result};
@@ -400,7 +400,29 @@ impl Workspace {
         b.rollback_plan(&target)
     }
 
-    /// Takes the last rollback or merge back.
+    /// Takes what lies at `paths` from a commit into the live tree; the head stays, and what was there
+    /// becomes an automatic commit.
+    pub fn restore(&self, branch: &str, target: &Target, paths: &[Vec<u8>]) -> Result<RolledBack> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let target = self.import_ref(&b, target)?;
+        b.restore(&self.author, &target, paths)
+    }
+
+    /// What [`Workspace::restore`] would change.
+    pub fn restore_plan(
+        &self,
+        branch: &str,
+        target: &Target,
+        paths: &[Vec<u8>],
+    ) -> Result<Vec<Change>> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let target = self.import_ref(&b, target)?;
+        b.restore_plan(&target, paths)
+    }
+
+    /// Takes the last rollback, restore or merge back.
     pub fn undo(&self, branch: &str) -> Result<RolledBack> {
         let b = self.branch(branch)?;
         let _one = b.control.lock();
@@ -427,18 +449,27 @@ impl Workspace {
         to: &DiffSide,
         paths: &[Vec<u8>],
     ) -> Result<Vec<Change>> {
+        let (old, new) = (self.view_of(branch, from)?, self.view_of(branch, to)?);
+        old.changes(&new, paths)
+    }
+
+    /// A state to look into, which stays as it is meanwhile.
+    pub fn view_of(&self, branch: &str, side: &DiffSide) -> Result<View> {
         let b = self.branch(branch)?;
         let _one = b.control.lock();
-        let side = |side: &DiffSide| -> Result<DiffSide> {
-            Ok(match side {
-                DiffSide::Ref(text) => match self.import_ref(&b, &Target::Ref(text.clone()))? {
-                    Target::Ref(text) => DiffSide::Ref(text),
-                    _ => side.clone(),
-                },
+        let side = match side {
+            DiffSide::Ref(text) => match self.import_ref(&b, &Target::Ref(text.clone()))? {
+                Target::Ref(text) => DiffSide::Ref(text),
                 _ => side.clone(),
-            })
+            },
+            _ => side.clone(),
         };
-        b.diff(&side(from)?, &side(to)?, paths)
+        b.view(&side)
+    }
+
+    /// Writes a part of a file of the live tree; gives the file's length afterwards.
+    pub fn write_file(&self, branch: &str, who: &Caller, part: &WriteFile) -> Result<u64> {
+        self.branch(branch)?.write_file(who, part)
     }
 
     /// How a branch is.

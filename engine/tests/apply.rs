@@ -105,7 +105,7 @@ fn each_step(test: impl Fn(u64) -> bool + Sync) {
         }
     });
     let last = last.into_inner();
-    assert!(last > 20, "only {last} steps");
+    assert!(last > 15, "only {last} steps");
 }
 
 fn parent(world: &World, path: &str) -> (NodeId, String) {

@@ -314,9 +314,33 @@ fn every_commit_is_one_moment_and_nothing_gets_stuck() {
             .w()
             .rollback(MAIN, &Target::Ref(label.clone()))
             .unwrap();
+        let now = contents(walk(world.w()));
+        let differ = |p: &&Vec<u8>| seen.get(*p) != now.get(*p);
+        let paths: Vec<_> = seen.keys().chain(now.keys()).filter(differ).collect();
+        let told: Vec<_> = paths
+            .iter()
+            .take(4)
+            .map(|p| {
+                let short = |e: Option<&(Kind, Vec<u8>)>| {
+                    e.map(|(k, c)| {
+                        (
+                            *k,
+                            c.len(),
+                            String::from_utf8_lossy(&c[..c.len().min(60)]).into_owned(),
+                        )
+                    })
+                };
+                format!(
+                    "{}: {:?} -> {:?}",
+                    String::from_utf8_lossy(p),
+                    short(seen.get(*p)),
+                    short(now.get(*p))
+                )
+            })
+            .collect();
         assert!(
-            contents(walk(world.w())) == seen,
-            "{label} is another tree after the restart"
+            paths.is_empty(),
+            "{label} is another tree after the restart: {told:?}"
         );
     }
 }

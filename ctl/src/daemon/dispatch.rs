@@ -4,15 +4,23 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
-use super::{faults, holders};
+use super::{apply, branches, faults, files, holders};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 
+/// Takes a part of a long result; false where nobody reads it.
+pub type Data<'a> = &'a dyn Fn(&[u8]) -> bool;
+
 /// Carries out one request.
-pub fn dispatch(mounts: &Mounts, call: &Call, progress: Progress<'_>) -> Result<Value, Fault> {
+pub fn dispatch(
+    mounts: &Mounts,
+    call: &Call,
+    progress: Progress<'_>,
+    data: Data<'_>,
+) -> Result<Value, Fault> {
     match call {
         Call::Hello(_) => hello(),
         Call::List(_) => reply(&ListAnswer {
@@ -30,7 +38,24 @@ pub fn dispatch(mounts: &Mounts, call: &Call, progress: Progress<'_>) -> Result<
         Call::Redo(ask) => on(mounts, &ask.workspace, |w| reply_back(w.redo(&ask.branch)?)),
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
+        Call::BranchCreate(ask) => reply(&branches::create(mounts, ask)?),
+        Call::BranchList(ask) => reply(&branches::list(mounts, ask)?),
+        Call::BranchDelete(ask) => reply(&branches::delete(mounts, ask, progress)?),
+        Call::BranchRename(ask) => reply(&branches::rename(mounts, ask)?),
+        Call::BranchMerge(ask) => reply(&branches::merge(mounts, ask, progress)?),
+        Call::BranchConflicts(ask) => reply(&branches::conflicts(mounts, ask)?),
+        Call::BranchResolve(ask) => reply(&branches::resolve(mounts, ask)?),
+        Call::BranchDiff(ask) => reply(&branches::diff(mounts, ask)?),
+        Call::Apply(ask) => reply(&apply::apply(mounts, ask, progress)?),
+        Call::ApplyPatch(ask) => reply(&apply::patch(mounts, ask, progress, data)?),
+        Call::Update(ask) => reply(&apply::update(mounts, ask, progress)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
+        Call::HandOver(_) => reply(&mounts.hand_over()?),
+        Call::Patch(ask) => reply(&files::patch(mounts, ask, data)?),
+        Call::FsStat(ask) => reply(&files::stat(mounts, ask)?),
+        Call::FsList(ask) => reply(&files::list(mounts, ask)?),
+        Call::FsRead(ask) => reply(&files::read(mounts, ask)?),
+        Call::FsWrite(ask) => reply(&files::write(mounts, ask)?),
     }
 }
 
@@ -39,6 +64,9 @@ pub fn wants_progress(call: &Call) -> bool {
     match call {
         Call::Checkpoint(ask) => ask.progress,
         Call::Stop(ask) => ask.progress,
+        Call::BranchMerge(ask) => ask.progress,
+        Call::Apply(ask) | Call::ApplyPatch(ask) => ask.progress,
+        Call::Update(ask) => ask.progress,
         _ => false,
     }
 }
@@ -53,17 +81,28 @@ fn hello() -> Result<Value, Fault> {
     reply(&HelloAnswer {
         protocol: PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: crate::identity::build().to_owned(),
         pid: std::process::id(),
     })
 }
 
 /// Something done with a running workspace.
-fn on<R>(
+pub(super) fn on<R>(
     mounts: &Mounts,
     name: &str,
     work: impl FnOnce(&Arc<Workspace>) -> Result<R, Error>,
 ) -> Result<R, Fault> {
     let workspace = mounts.workspace(name)?;
+    work(&workspace).map_err(|e| faults::of_engine(&e, name))
+}
+
+/// Something looked up in a workspace, whether it runs or not.
+pub(super) fn looking_into<R>(
+    mounts: &Mounts,
+    name: &str,
+    work: impl FnOnce(&Arc<Workspace>) -> Result<R, Error>,
+) -> Result<R, Fault> {
+    let workspace = mounts.to_read(name)?;
     work(&workspace).map_err(|e| faults::of_engine(&e, name))
 }
 
@@ -99,6 +138,7 @@ fn checkpoint(
         bytes_changed: made.bytes_changed,
         moved_from: made.moved_from.map(|id| id.to_string()),
         new_commit: made.new_commit,
+        unresolved: made.unresolved as u64,
     })
 }
 
@@ -114,20 +154,26 @@ fn target(target: &Target) -> engine::Target {
     }
 }
 
-fn bare(paths: &[Bytes]) -> Vec<Vec<u8>> {
+pub(super) fn bare(paths: &[Bytes]) -> Vec<Vec<u8>> {
     paths.iter().map(|path| path.0.clone()).collect()
 }
 
 fn rollback(mounts: &Mounts, ask: &Rollback) -> Result<RollbackAnswer, Fault> {
     let to = target(&ask.target);
-    let back = on(mounts, &ask.workspace, |w| w.rollback(&ask.branch, &to))?;
+    let paths = bare(&ask.paths);
+    let back = on(mounts, &ask.workspace, |w| match paths.as_slice() {
+        [] => w.rollback(&ask.branch, &to),
+        some => w.restore(&ask.branch, &to, some),
+    })?;
     Ok(of_rollback(&back))
 }
 
 fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     let to = target(&ask.target);
-    let changes = on(mounts, &ask.workspace, |w| {
-        w.rollback_plan(&ask.branch, &to)
+    let paths = bare(&ask.paths);
+    let changes = on(mounts, &ask.workspace, |w| match paths.as_slice() {
+        [] => w.rollback_plan(&ask.branch, &to),
+        some => w.restore_plan(&ask.branch, &to, some),
     })?;
     let changes = changes.into_iter().map(of_change).collect::<Vec<_>>();
     let place = mounts.mounted_at(&ask.workspace);
@@ -137,16 +183,17 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     Ok(PlanAnswer { changes, holders })
 }
 
-fn of_change(change: engine::Change) -> Changed {
+pub(super) fn of_change(change: engine::Change) -> Changed {
     Changed {
         status: change.status,
         path: Bytes(change.path),
         old_path: change.old_path.map(Bytes),
+        lines: None,
     }
 }
 
 fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
-    let entries = on(mounts, &ask.workspace, |w| w.log(&ask.branch, ask.all))?;
+    let entries = looking_into(mounts, &ask.workspace, |w| w.log(&ask.branch, ask.all))?;
     Ok(LogAnswer {
         commits: entries.into_iter().map(of_entry).collect(),
     })
@@ -166,7 +213,7 @@ fn of_entry(entry: engine::LogEntry) -> LogRow {
     }
 }
 
-fn side(side: &Side) -> DiffSide {
+pub(super) fn side(side: &Side) -> DiffSide {
     match side {
         Side::Live => DiffSide::Live,
         Side::Base => DiffSide::Base,
@@ -176,7 +223,10 @@ fn side(side: &Side) -> DiffSide {
 
 fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
     let (from, to) = (side(&ask.from), side(&ask.to));
-    let changes = on(mounts, &ask.workspace, |w| {
+    if ask.stat {
+        return files::counted(mounts, ask);
+    }
+    let changes = looking_into(mounts, &ask.workspace, |w| {
         w.diff(&ask.branch, &from, &to, &bare(&ask.paths))
     })?;
     Ok(DiffAnswer {
@@ -187,7 +237,7 @@ fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
 /// A ref names something where it can be compared with itself.
 fn has_ref(mounts: &Mounts, ask: &HasRef) -> Result<HasRefAnswer, Fault> {
     let itself = DiffSide::Ref(ask.name.clone());
-    let workspace = mounts.workspace(&ask.workspace)?;
+    let workspace = mounts.to_read(&ask.workspace)?;
     let compared = workspace.diff(&ask.branch, &itself, &itself, &[]);
     Ok(HasRefAnswer {
         exists: compared.is_ok(),

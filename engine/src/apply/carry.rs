@@ -126,6 +126,7 @@ fn attempt(site: &Site<'_>, scan: &Scan, plan: &Plan, intent: &mut Intent) -> Re
     };
     intent.steps = stage(site, scan, plan, &staging)?;
     sync_dir(site, &staging.dir, &intent.staging)?;
+    intent.before.clone_from(&plan.before);
     intent.phase = Phase::Moving;
     site.tick()?;
     intent.write(site.storage, site.record)?;
@@ -213,7 +214,6 @@ fn stage(
     }
     steps.extend(plan.dirs.iter().map(|dir| Step::Attributes {
         path: dir.path.clone(),
-        old: dir.old.clone(),
         new: dir.new.clone(),
     }));
     Ok(steps)
@@ -381,17 +381,10 @@ fn reverse(site: &Site<'_>, intent: &Intent) -> Result<()> {
     for step in intent.steps.iter().rev() {
         backward(site, &staging, step)?;
     }
-    for step in &intent.steps {
-        if let Step::Attributes {
-            path,
-            old: Some(old),
-            ..
-        } = step
-        {
-            let dir = open_dir(site.base, path)?;
-            let set = set_attributes(dir.as_fd(), b"", old);
-            set.map_err(|e| failed(site.base, path, e))?;
-        }
+    for (path, old) in &intent.before {
+        let dir = open_dir(site.base, path)?;
+        let set = set_attributes(dir.as_fd(), b"", old);
+        set.map_err(|e| failed(site.base, path, e))?;
     }
     match sync_parents(site, &intent.steps, &staging) {
         Ok(()) | Err(Stop::Died) => Ok(()),

@@ -55,11 +55,7 @@ pub(super) enum Step {
         dir: bool,
     },
     /// A directory gets other attributes.
-    Attributes {
-        path: Vec<u8>,
-        old: Option<Meta>,
-        new: Meta,
-    },
+    Attributes { path: Vec<u8>, new: Meta },
 }
 
 /// The record.
@@ -74,6 +70,8 @@ pub(super) struct Intent {
     /// Modification time of the base directory before, and as it is to be: staging changes it.
     pub times: [Time; 2],
     pub steps: Vec<Step>,
+    /// Attributes before of all directories that are touched.
+    pub before: Vec<(Vec<u8>, Meta)>,
 }
 
 impl Intent {
@@ -86,6 +84,7 @@ impl Intent {
             phase: Phase::Staging,
             times,
             steps: Vec::new(),
+            before: Vec::new(),
         }
     }
 

@@ -24,8 +24,8 @@ use crate::clock;
 use crate::control::{Change, MergeReport, MergeRequest, Progress};
 use crate::error::{Error, Result};
 use crate::merge::{
-    Conflict, ConflictKind, ConflictSide, Labels, MergeOptions, OnConflict, Outcome, merge_bases,
-    merge_commits,
+    Conflict, ConflictKind, ConflictSide, Labels, MergeOptions, OnConflict, Outcome, Root,
+    merge_bases, merge_commits,
 };
 use crate::workspace::Workspace;
 pub use carry::{Fault, Faults};
@@ -34,7 +34,6 @@ use objstore::io::Storage;
 use objstore::{Commit, CommitId, CommitKind, ObjectStore, TreeEntry};
 use plan::{Owners, Plan, check_privileges, plan};
 use scan::Scan;
-use std::sync::Arc;
 
 /// State of `main` that the workspace was started from.
 const START_STATE: u64 = 1;
@@ -88,6 +87,12 @@ pub(crate) fn ref_name(workspace: &str) -> String {
     format!("base/{workspace}")
 }
 
+/// What the base is to become, and the commit of the branch that makes it so.
+struct Ready {
+    root: Root,
+    theirs: CommitId,
+}
+
 fn record_path(workspace: &str) -> String {
     format!("workspaces/{workspace}/apply")
 }
@@ -125,36 +130,20 @@ impl Workspace {
         let _one = self.applying.lock();
         let _control = branch.control.lock();
         let record = record_path(self.name());
+        let store = &*branch.places.store;
         let site = Site {
             base: &branch.places.base,
-            store: &branch.places.store,
+            store,
             storage: &*branch.storage,
             record: &record,
             faults,
         };
         recover(&site)?;
-        let (_, theirs) = branch.frozen(self.author(), progress)?;
-        let now = self.base_now(&branch, progress)?;
-        let store = &*branch.places.store;
-        let options = self.apply_options(&req.branch);
-        let mut result = merge_commits(store, store, &now.commit, &theirs, &options)?;
-        let unknown = self.without_ancestor(&branch, &now.commit, &theirs)?;
-        if !unknown.is_empty() {
-            result.root = None;
-            result.outcome = Outcome::Conflicts;
-            result.conflicts.extend(unknown);
-        }
-        let mut report = ApplyReport {
-            outcome: result.outcome,
-            changes: Vec::new(),
-            conflicts: result.conflicts,
-            left_alone: Vec::new(),
-            before: now.commit,
-        };
-        let Some(root) = result.root else {
+        let (now, ready, mut report) = self.merged_with_base(req, &branch, progress)?;
+        let Some(ready) = ready else {
             return Ok(report);
         };
-        let plan = plan(store, &now.scan, &root)?;
+        let plan = plan(store, &now.scan, &ready.root)?;
         report.changes = changes(&plan);
         report.left_alone.clone_from(&plan.left_alone);
         report.outcome = match plan.is_empty() {
@@ -171,12 +160,67 @@ impl Workspace {
         }
         // The way back is in the store before anything is changed.
         store.sync()?;
-        self.set_base_line(&branch, now.commit)?;
+        self.set_base_line(now.commit)?;
+        // So that it can be named, to take things back from it.
+        branch.know(now.commit)?;
         carry_out(&site, &now.scan, &plan)?;
-        let after = self.base_commit(&branch, &root, vec![now.commit, theirs], "apply")?;
+        let parents = vec![now.commit, ready.theirs];
+        let after = self.base_commit(&branch, &ready.root, parents, "apply")?;
         store.sync()?;
-        self.set_base_line(&branch, after)?;
+        self.set_base_line(after)?;
         Ok(report)
+    }
+
+    /// Writes what [`Workspace::apply`] would change as a patch; gives what a patch cannot express, too.
+    pub fn apply_patch(
+        &self,
+        req: &ApplyRequest,
+        progress: Progress<'_>,
+        out: crate::patch::Sink<'_>,
+    ) -> Result<(ApplyReport, Vec<Vec<u8>>)> {
+        let branch = self.branch(&req.branch)?;
+        let _one = self.applying.lock();
+        let _control = branch.control.lock();
+        let (base, store) = (&branch.places.base, &branch.places.store);
+        finish_interrupted(self.name(), base, store, &*branch.storage)?;
+        let (now, ready, mut report) = self.merged_with_base(req, &branch, progress)?;
+        let Some(ready) = ready else {
+            return Ok((report, Vec::new()));
+        };
+        let old = branch.view_of_tree(&branch.load_root(&now.scan.root)?)?;
+        let new = branch.view_of_tree(&branch.load_root(&ready.root)?)?;
+        report.changes = old.changes(&new, &[])?;
+        let left_out = crate::patch::write(&old, &new, &report.changes, out)?;
+        Ok((report, left_out))
+    }
+
+    /// The base as it is now, and what a branch makes of it; nothing where there are conflicts.
+    fn merged_with_base(
+        &self,
+        req: &ApplyRequest,
+        branch: &Branch,
+        progress: Progress<'_>,
+    ) -> Result<(BaseNow, Option<Ready>, ApplyReport)> {
+        let (_, theirs) = branch.frozen(self.author(), progress)?;
+        let now = self.base_now(branch, progress)?;
+        let store = &*branch.places.store;
+        let options = self.apply_options(&req.branch);
+        let mut result = merge_commits(store, store, &now.commit, &theirs, &options)?;
+        let unknown = self.without_ancestor(branch, &now.commit, &theirs)?;
+        if !unknown.is_empty() {
+            result.root = None;
+            result.outcome = Outcome::Conflicts;
+            result.conflicts.extend(unknown);
+        }
+        let report = ApplyReport {
+            outcome: result.outcome,
+            changes: Vec::new(),
+            conflicts: result.conflicts,
+            left_alone: Vec::new(),
+            before: now.commit,
+        };
+        let ready = result.root.map(|root| Ready { root, theirs });
+        Ok((now, ready, report))
     }
 
     /// Merges what was changed in the base into a branch. It can be undone like any merge.
@@ -189,7 +233,7 @@ impl Workspace {
         finish_interrupted(self.name(), base, store, &*branch.storage)?;
         let now = self.base_now(&branch, progress)?;
         store.sync()?;
-        self.set_base_line(&branch, now.commit)?;
+        self.set_base_line(now.commit)?;
         let (_, ours) = branch.frozen(self.author(), progress)?;
         let conflicts = self.without_ancestor(&branch, &now.commit, &ours)?;
         if !conflicts.is_empty() {
@@ -277,7 +321,7 @@ impl Workspace {
     fn base_commit(
         &self,
         branch: &Branch,
-        root: &crate::merge::Root,
+        root: &Root,
         parents: Vec<CommitId>,
         message: &str,
     ) -> Result<CommitId> {
@@ -308,13 +352,7 @@ impl Workspace {
         Ok(Some(CommitId::from_bytes(id)))
     }
 
-    fn set_base_line(&self, branch: &Arc<Branch>, id: CommitId) -> Result<()> {
-        debug_assert!(
-            branch
-                .places
-                .store
-                .contains(objstore::Kind::Commit, id.as_bytes())
-        );
+    fn set_base_line(&self, id: CommitId) -> Result<()> {
         let refs = &self.views.shared().refs;
         Ok(refs.set(&ref_name(self.name()), id.as_bytes())?)
     }

@@ -6,7 +6,7 @@ use crate::merge::Root;
 use crate::store_tree::UNREADABLE;
 use crate::types::mode;
 use objstore::{Body, Meta, ObjectStore, TreeEntry, TreeId, diff_trees};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Extended attributes that only a privileged process sets, or that give privileges.
 const PRIVILEGED_XATTRS: [&[u8]; 2] = [b"security.", b"trusted."];
@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub puts: Vec<Put>,
     /// Directories whose attributes change, or whose entries do, the deepest first.
     pub dirs: Vec<DirMeta>,
+    /// Attributes now of all directories that are touched, those that go too: the way back.
+    pub before: Vec<(Vec<u8>, Meta)>,
     /// What could not be read in the base and is left alone.
     pub left_alone: Vec<Vec<u8>>,
 }
@@ -126,7 +128,7 @@ pub(super) fn plan(store: &ObjectStore, scan: &Scan, to: &Root) -> Result<Plan> 
             entry(&mut plan, &mut metas, &mut work, path, old, new)?;
         }
     }
-    touched_parents(store, scan, to, &plan, &mut metas)?;
+    touched_parents(store, scan, to, &mut plan, &mut metas)?;
     plan.removes.sort();
     plan.rmdirs.sort_by(|a, b| b.cmp(a));
     plan.mkdirs.sort();
@@ -204,16 +206,14 @@ fn touched_parents(
     store: &ObjectStore,
     scan: &Scan,
     to: &Root,
-    plan: &Plan,
+    plan: &mut Plan,
     metas: &mut BTreeMap<Vec<u8>, DirMeta>,
 ) -> Result<()> {
     let puts = plan.puts.iter().map(|put| &put.path);
     let names = plan.removes.iter().chain(&plan.rmdirs).chain(&plan.mkdirs);
-    for path in names.chain(puts) {
-        let parent = parent_of(path);
-        if metas.contains_key(parent) {
-            continue;
-        }
+    let parents: BTreeSet<&[u8]> = names.chain(puts).map(|path| parent_of(path)).collect();
+    let mut before: BTreeMap<Vec<u8>, Meta> = BTreeMap::new();
+    for parent in parents {
         let (old, new) = match parent {
             b"" => (Some(scan.root.meta.clone()), Some(to.meta.clone())),
             _ => (
@@ -221,10 +221,16 @@ fn touched_parents(
                 dir_at(store, to.tree, parent)?,
             ),
         };
-        if let Some(new) = new {
+        if let Some(new) = new.filter(|_| !metas.contains_key(parent)) {
             metas.insert(parent.to_vec(), dir_meta(parent, old.as_ref(), &new));
         }
+        before.extend(old.map(|old| (parent.to_vec(), old)));
     }
+    let changed = metas
+        .values()
+        .filter_map(|dir| Some((dir.path.clone(), dir.old.clone()?)));
+    before.extend(changed);
+    plan.before = before.into_iter().collect();
     Ok(())
 }
 

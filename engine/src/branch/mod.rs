@@ -10,6 +10,7 @@ pub(crate) mod fence;
 pub(crate) mod frames;
 pub(crate) mod load;
 pub(crate) mod open;
+pub(crate) mod pins;
 pub(crate) mod replay;
 pub(crate) mod seal;
 pub(crate) mod state_file;
@@ -58,6 +59,8 @@ pub(crate) struct Inner {
     pub reference: Option<Reference>,
     /// The tree file that the state file names, with its tree.
     pub tree_file: (u32, Tree),
+    /// Trees that somebody reads.
+    pub pins: pins::Pins,
 }
 
 /// A branch of an open workspace.
@@ -326,6 +329,7 @@ impl Inner {
         std::iter::once(&mut self.live)
             .chain(self.history.trees_mut())
             .chain(reference)
+            .chain(self.pins.trees_mut())
             .collect()
     }
 

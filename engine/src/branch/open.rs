@@ -212,6 +212,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         unreadable: Default::default(),
         reference: None,
         tree_file: (0, Tree::default()),
+        pins: Default::default(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! meanwhile at a path that the merge touches, all of it is done again.
 
 use super::switch::{Made, To};
-use super::{Change, Progress, RolledBack};
+use super::{Change, DiffSide, Progress, RolledBack};
 use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::merge::{
 use crate::names::check_label;
 use crate::record::{OpKind, StateInfo, SwitchKind, encode};
 use crate::store_tree::meta_of;
-use crate::transition::transition;
+use crate::transition::{in_place, transition};
 use crate::tree::Tree;
 use crate::tree::inode::Inode;
 use crate::types::Nid;
@@ -222,10 +222,8 @@ impl Workspace {
 
     /// Differences between the live trees of two branches, sorted by path.
     pub fn diff_branches(&self, from: &str, to: &str, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
-        let (a, b) = (self.branch(from)?, self.branch(to)?);
-        a.cache().flush_dirty();
-        let (from, to) = (a.lock().live.clone(), b.lock().live.clone());
-        a.changes(&from, &to, paths)
+        let live = |name: &str| self.view_of(name, &DiffSide::Live);
+        live(from)?.changes(&live(to)?, paths)
     }
 
     /// Conflicts of a branch's last merge that are not settled.
@@ -293,9 +291,9 @@ impl Branch {
             let Some(target) = overlaid(&inner.live, frozen, &target) else {
                 return Ok(None);
             };
-            inner.counters = counters;
             let shown = inner.history.shown;
-            let (replaced, changes) = self.swap(&mut inner, author, to, &target)?;
+            let changes = in_place(&inner.live, &target, &|nid| inner.lookups.get(nid) > 0);
+            let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
             (
                 shown,
                 replaced,
@@ -303,8 +301,7 @@ impl Branch {
                 state.unwrap_or(inner.history.head),
             )
         };
-        self.finish_switch(&changes, state, replaced, shown)
-            .map(Some)
+        self.after_swap(&changes, replaced, shown, state).map(Some)
     }
 }
 

@@ -6,9 +6,17 @@ mod checkpoint;
 mod diff;
 mod merging;
 mod report;
+mod resolve;
+mod restore;
 mod switch;
+mod view;
+mod write;
+
+pub use view::{Node, Stretch, View};
+pub use write::WriteFile;
 
 pub use merging::{MergeReport, MergeRequest};
+pub use resolve::Resolution;
 
 use crate::branch::Branch;
 use crate::error::{Error, Result};
@@ -54,6 +62,8 @@ pub struct Checkpointed {
     pub moved_from: Option<CommitId>,
     /// False where nothing had changed and the head got the label.
     pub new_commit: bool,
+    /// Conflicts of the last merge that are not settled.
+    pub unresolved: usize,
 }
 
 /// What to roll back to.

@@ -1,4 +1,7 @@
 //! Rollback, undo and redo: the live tree becomes another state.
+//!
+//! What they share with taking single paths back (`restore.rs`): freezing what is there, showing the new
+//! tree behind the fence, and telling the kernel.
 
 use super::{Change, RolledBack, Target};
 use crate::branch::fence::Fence;
@@ -7,9 +10,8 @@ use crate::error::{Error, Result};
 use crate::history::Turn;
 use crate::limits::INVALIDATE_NAMES_MAX;
 use crate::merge::Conflict;
-use crate::record::{Event, OpKind, StateInfo, SwitchKind, TreePatch, encode};
+use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch, encode};
 use crate::transition::{Transition, transition};
-use crate::tree::Tree;
 use crate::types::Nid;
 use std::collections::BTreeMap;
 
@@ -31,7 +33,7 @@ pub(super) struct Made {
 impl To {
     fn kind_of_replaced(&self) -> OpKind {
         match self {
-            To::State(SwitchKind::Rollback, _) => OpKind::BeforeRollback,
+            To::State(SwitchKind::Rollback | SwitchKind::Restore, _) => OpKind::BeforeRollback,
             To::State(SwitchKind::Undo, _) => OpKind::BeforeUndo,
             To::State(SwitchKind::Redo, _) => OpKind::BeforeRedo,
             To::State(SwitchKind::Merge, _) | To::Merge(_) => OpKind::BeforeMerge,
@@ -82,12 +84,7 @@ impl Branch {
     }
 
     fn switch(&self, author: &str, kind: SwitchKind, turn: Turn) -> Result<RolledBack> {
-        if let Some(why) = self.places.journal.poisoned() {
-            return Err(Error::Damaged {
-                what: "the journal".into(),
-                why,
-            });
-        }
+        self.check_journal()?;
         self.cache().flush_dirty();
         let target = self.tree_of(turn.state)?;
         let (shown, replaced, changes) = {
@@ -104,47 +101,59 @@ impl Branch {
                 });
             }
             let shown = inner.history.shown;
+            let lookups = &inner.lookups;
+            let mut counters = inner.counters;
+            let known = |nid| lookups.get(nid) > 0;
+            let changes = transition(&inner.live, &target, &mut counters, &known);
             let to = To::State(kind, turn);
-            let (replaced, changes) = self.swap(&mut inner, author, to, &target)?;
+            let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
             (shown, replaced, changes)
         };
-        self.finish_switch(&changes, turn.state, replaced, shown)
+        self.after_swap(&changes, replaced, shown, turn.state)
     }
 
-    /// Ends a switch to `state` once the live tree was swapped: the kernel learns of it, the replaced
-    /// state becomes whole, all is made durable.
-    pub(super) fn finish_switch(
+    /// Nothing can be switched while the journal takes no records.
+    pub(super) fn check_journal(&self) -> Result<()> {
+        match self.places.journal.poisoned() {
+            None => Ok(()),
+            Some(why) => Err(Error::Damaged {
+                what: "the journal".into(),
+                why,
+            }),
+        }
+    }
+
+    /// Tells the kernel of a swap, ends its fence, and makes all durable.
+    pub(super) fn after_swap(
         &self,
         changes: &Transition,
-        state: u64,
         replaced: u64,
         shown: Option<u64>,
+        target: u64,
     ) -> Result<RolledBack> {
-        let files_changed = changes.inodes.len() as u64;
         self.invalidate(changes);
         let replaced = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
         let inner = self.lock();
         Ok(RolledBack {
-            commit: inner.history.id_of(state),
+            commit: inner.history.id_of(target),
             replaced: inner.history.id_of(replaced),
-            files_changed,
+            files_changed: changes.inodes.len() as u64,
         })
     }
 
-    /// Freezes what is there, shows the target, and puts up the fence: all or, on error, nothing.
+    /// Freezes what is there, shows what comes, and puts up the fence: all or, on error, nothing. Gives
+    /// the state that keeps what was there.
     pub(super) fn swap(
         &self,
         inner: &mut Inner,
         author: &str,
         to: To,
-        target: &Tree,
-    ) -> Result<(u64, Transition)> {
+        changes: &Transition,
+        mut counters: Counters,
+    ) -> Result<u64> {
         let before = inner.live.clone();
-        let lookups = &inner.lookups;
-        let mut counters = inner.counters;
-        let changes = transition(&before, target, &mut counters, &|nid| lookups.get(nid) > 0);
         let patch = encode(&TreePatch::between(&before, &changes.tree));
         let why = to.kind_of_replaced();
         let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
@@ -188,7 +197,7 @@ impl Branch {
             .iter()
             .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
         inner.fence = Some(Fence::new(replaced, files.copied()));
-        Ok((replaced, changes))
+        Ok(replaced)
     }
 
     /// The replaced state is whole now. Where nothing had been written since the live tree was made

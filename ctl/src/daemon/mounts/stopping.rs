@@ -57,7 +57,7 @@ impl Mounts {
     }
 
     /// Takes the mount away; where that fails it stays as it was.
-    fn unmount(&self, name: &str, slot: &Slot, force: bool) -> Result<(), Fault> {
+    pub(super) fn unmount(&self, name: &str, slot: &Slot, force: bool) -> Result<(), Fault> {
         let (place, mounted) = {
             let mut running = slot.running.lock();
             let running = running.as_mut().ok_or_else(|| faults::not_running(name))?;
@@ -130,6 +130,7 @@ impl Mounts {
                 name,
             ));
         }
+        self.close_read(name, &slot);
         self.clear_remains(name)?;
         self.engine
             .delete(name)
@@ -151,6 +152,7 @@ impl Mounts {
             // A workspace that is being started or stopped is looked after already.
             if let Some(_lifecycle) = slot.lifecycle.try_lock() {
                 self.reap(&name, &slot);
+                self.close_unread(&name, &slot);
             }
         }
     }
@@ -199,7 +201,10 @@ impl Mounts {
                 checkpoint: true,
                 progress: false,
             };
-            if self.slot(&name).running.lock().is_none() {
+            let slot = self.slot(&name);
+            if slot.running.lock().is_none() {
+                let _lifecycle = slot.lifecycle.lock();
+                self.close_read(&name, &slot);
                 continue;
             }
             let stopped = self
@@ -241,7 +246,7 @@ fn take_away(name: &str, place: &Path, mounted: Mounted) -> Result<(), Kept> {
     })
 }
 
-fn in_use(name: &str, holders: &[Holder]) -> Fault {
+pub(super) fn in_use(name: &str, holders: &[Holder]) -> Fault {
     let users: Vec<String> = holders
         .iter()
         .map(|holder| format!("{} ({})", holder.pid, holder.command))
