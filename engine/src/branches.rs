@@ -155,6 +155,11 @@ pub(crate) fn forget_refs(refs: &RefStore, workspace: &str) -> Result<()> {
 }
 
 impl Views {
+    /// What all branches share.
+    pub(crate) fn shared(&self) -> &SharedParts {
+        &self.shared
+    }
+
     /// Opens all branches of a workspace, making `main` where it does not exist.
     pub fn open(workspace: String, author: String, shared: SharedParts) -> Result<Views> {
         let dir = format!("workspaces/{workspace}");

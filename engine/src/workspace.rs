@@ -45,6 +45,8 @@ pub struct Workspace {
     pub(crate) main: Arc<Branch>,
     pub(crate) views: Arc<Views>,
     keeper: Keeper,
+    /// Held while the base is written or read for a merge.
+    pub(crate) applying: parking_lot::Mutex<()>,
 }
 
 impl Workspace {
@@ -66,6 +68,7 @@ impl Workspace {
             main: views.main(),
             views,
             keeper,
+            applying: parking_lot::Mutex::new(()),
         })
     }
 
