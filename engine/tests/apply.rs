@@ -51,7 +51,7 @@ fn snapshot(dir: &Path) -> BTreeMap<String, String> {
         } else if meta.is_symlink() {
             format!("to {:?}", fs::read_link(&at).unwrap())
         } else {
-            format!("{:?}", fs::read(&at).map_or_else(|_| vec![], |b| b))
+            format!("{:?}", fs::read(&at).unwrap_or_default())
         };
         let time = (meta.mtime(), meta.mtime_nsec());
         let facts = format!("{:o} {} {time:?} {content}", meta.mode(), meta.nlink());
