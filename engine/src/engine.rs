@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::journal::this_boot;
 use crate::limits::RESERVED_NAME;
 use crate::names::check_workspace_name;
+use crate::settings::{self, Settings, SharedSettings};
 use crate::types::Time;
 use crate::workspace::{CloseMode, Closed, Workspace};
 use objstore::file_storage::FileStorage;
@@ -17,7 +18,7 @@ use objstore::io::Storage;
 use objstore::lock::StoreLock;
 use objstore::refs::RefStore;
 use objstore::{ObjectStore, StoreConfig};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -69,6 +70,7 @@ pub struct Engine {
     refs: RefStore,
     table: Arc<ImportTable>,
     open: Mutex<HashMap<String, Arc<Workspace>>>,
+    settings: SharedSettings,
     /// Boot of the machine, 0 for a simulated disk: its power may be cut in between.
     boot: u64,
     _lock: Option<StoreLock>,
@@ -90,7 +92,7 @@ impl Engine {
     }
 
     /// An engine whose store lives on `storage` (a simulated disk); the import table is below
-    /// `cfg.root`. Nothing is locked.
+    /// `cfg.root`. Nothing is locked, and nothing happens by itself before [`Engine::set_settings`].
     pub fn on_storage(cfg: EngineConfig, storage: Arc<dyn Storage>) -> Result<Arc<Engine>> {
         Self::assemble(cfg, storage, None)
     }
@@ -102,6 +104,13 @@ impl Engine {
     ) -> Result<Arc<Engine>> {
         let store = Arc::new(ObjectStore::open(storage.clone(), StoreConfig::default())?);
         let refs = RefStore::open(storage.clone())?;
+        let simulated = lock.is_none();
+        let default = if simulated {
+            Settings::quiet()
+        } else {
+            Settings::default()
+        };
+        let settings = settings::load(&refs, default);
         let table = Arc::new(ImportTable::open(&cfg.root.join("import")));
         Ok(Arc::new(Engine {
             cfg,
@@ -110,9 +119,22 @@ impl Engine {
             refs,
             table,
             open: Mutex::default(),
+            settings: Arc::new(RwLock::new(settings)),
             boot: lock.as_ref().map_or(0, |_| this_boot()),
             _lock: lock,
         }))
+    }
+
+    /// The settings of the store.
+    pub fn settings(&self) -> Settings {
+        *self.settings.read()
+    }
+
+    /// Changes the settings, durably; they hold at once.
+    pub fn set_settings(&self, new: Settings) -> Result<()> {
+        settings::store(&self.refs, &new)?;
+        *self.settings.write() = new;
+        Ok(())
     }
 
     /// All workspaces, by name.
@@ -251,6 +273,7 @@ impl Engine {
             table: self.table.clone(),
             author: self.cfg.author.clone(),
             boot: self.boot,
+            settings: self.settings.clone(),
         })?;
         let w = Workspace::start(
             c.name.clone(),

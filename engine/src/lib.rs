@@ -25,6 +25,8 @@ mod lookups;
 pub mod names;
 mod ops;
 pub mod record;
+mod retention;
+pub mod settings;
 mod store_tree;
 mod transition;
 pub mod tree;
@@ -40,5 +42,6 @@ pub use control::{
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
 pub use objstore::CommitId;
+pub use settings::Settings;
 pub use types::*;
 pub use workspace::{CloseMode, Closed, Workspace};

@@ -188,6 +188,8 @@ pub enum OpKind {
     BeforeRedo,
     /// At stop.
     Stop,
+    /// After a rest, or now and then while there was none.
+    Auto,
 }
 
 impl OpKind {
@@ -205,6 +207,7 @@ impl OpKind {
             OpKind::BeforeUndo => "before-undo",
             OpKind::BeforeRedo => "before-redo",
             OpKind::Stop => "stop",
+            OpKind::Auto => "auto",
         }
     }
 }
@@ -335,6 +338,15 @@ pub enum Event {
         state: u64,
         /// The one that it equals.
         kept: u64,
+    },
+    /// Automatic commits that are not kept any longer.
+    Expired {
+        /// Their states.
+        states: Vec<u64>,
+        /// Steps of undo that go with them, from the oldest on.
+        undo: u64,
+        /// Steps of redo that go with them, from the oldest on.
+        redo: u64,
     },
 }
 

@@ -399,6 +399,11 @@ impl Workspace {
         self.main.store_pending()
     }
 
+    /// Lets go of automatic commits that have expired by now.
+    pub fn expire_now(&self, branch: &str) -> Result<()> {
+        self.branch(branch)?.expire(crate::clock::now())
+    }
+
     /// Folds the journal into the store now.
     pub fn seal(&self) -> Result<()> {
         self.main.seal()

@@ -38,6 +38,7 @@ impl Branch {
     fn run_timer(&self) {
         while !self.is_closing() {
             std::thread::sleep(TICK / 2);
+            self.auto_tick(false);
             let journal = &self.places.journal;
             if journal
                 .unsynced_since()
@@ -62,6 +63,7 @@ impl Branch {
         let mut quiet_since = Instant::now();
         while !self.is_closing() {
             self.drop_stale();
+            self.auto_tick(true);
             let seq = self.places.journal.last_seq();
             if seq != last_seq {
                 (last_seq, quiet_since) = (seq, Instant::now());

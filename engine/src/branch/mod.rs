@@ -4,6 +4,7 @@
 //! appended only with the lock held, so their order is the order of the changes, and a frozen tree
 //! belongs to exactly one sequence number.
 
+pub(crate) mod auto;
 pub(crate) mod close;
 pub(crate) mod fence;
 pub(crate) mod load;
@@ -81,6 +82,8 @@ pub(crate) struct Branch {
     unsynced: AtomicBool,
     /// Sequence number that the last state file covers.
     pub sealed_seq: AtomicU64,
+    /// Automatic commits.
+    pub auto: auto::Automatic,
 }
 
 struct CacheRef(Arc<dyn KernelCache>);
@@ -142,6 +145,7 @@ impl Branch {
         let Record::Mutation(m) = &record else {
             return Ok(());
         };
+        self.auto.note_change();
         inner.live.apply(m, appended.payload).map_err(|e| {
             tracing::error!("a validated change did not fit the tree: {e}: {m:?}");
             Error::Damaged {

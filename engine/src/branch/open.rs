@@ -1,5 +1,6 @@
 //! Opening a branch: made anew from the base, or recovered.
 
+use super::auto::Automatic;
 use super::replay::Replay;
 use super::state_file::{StateFile, StateHead};
 use super::{Branch, CacheRef, Inner, drop_orphans};
@@ -13,6 +14,7 @@ use crate::journal::{Journal, JournalConfig, RecoveryReport};
 use crate::limits::{FIRST_NEW_INO, JOURNAL_CAP_BYTES_MIN};
 use crate::lookups::Lookups;
 use crate::record::{Counters, Event, OpKind, StateInfo};
+use crate::settings::SharedSettings;
 use crate::store_tree::Reference;
 use crate::tree::Tree;
 use crate::tree::load::inode_of;
@@ -40,6 +42,8 @@ pub(crate) struct OpenBranch {
     pub author: String,
     /// Boot of the machine, 0 where unknown.
     pub boot: u64,
+    /// Settings of the store.
+    pub settings: SharedSettings,
 }
 
 impl Branch {
@@ -251,6 +255,7 @@ fn assemble(
         unchecked_bytes: AtomicU64::new(0),
         unsynced: AtomicBool::new(false),
         sealed_seq: AtomicU64::new(sealed),
+        auto: Automatic::new(o.settings, o.author),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::data::Places;
 use crate::journal::{PayloadRef, ReplayError, ReplayRecord};
 use crate::limits::FIRST_NEW_INO;
 use crate::record::{Event, Loaded, Mutation, Record, TreePatch, decode};
+use crate::retention::Expiry;
 use crate::tree::file::Body;
 use crate::tree::patch::BaseDirs;
 use crate::tree::{NewVersion, load};
@@ -125,6 +126,9 @@ impl Replay<'_> {
                 inner.history.withdraw(state);
             }
             Event::Same { state, kept } => inner.history.merge(state, kept),
+            Event::Expired { states, undo, redo } => {
+                inner.history.expire(&Expiry { states, undo, redo })
+            }
             Event::Label { label, state } => inner.history.label(label, state),
             Event::Switch {
                 kind,
