@@ -3,12 +3,15 @@
 //! Says what can be written, not what it means. Which of one or two words is the workspace depends
 //! on the verb; that is decided by the commands.
 
+mod store;
+
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+pub use store::*;
 
 /// A copy-on-write filesystem for agents: start on any project at once, go back to any moment.
 #[derive(Debug, Parser)]
@@ -50,6 +53,9 @@ pub enum Command {
     /// Make, start, stop workspaces; checkpoint them and go back
     #[command(subcommand)]
     Workspace(Verb),
+    /// Show settings of the store, or change them
+    #[command(after_help = SETTINGS_HELP)]
+    Config(ConfigArgs),
     /// Print completions for a shell
     #[command(
         after_help = "Example:\n  agentvfs completions bash > ~/.local/share/bash-completion/completions/agentvfs"

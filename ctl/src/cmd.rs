@@ -4,6 +4,7 @@
 
 mod checkpoint;
 mod completions;
+mod config;
 mod delete;
 mod diff;
 mod init;
@@ -33,6 +34,7 @@ use std::path::PathBuf;
 pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
+        Command::Config(args) => config::run(&args, &mut Context::new(cli.global)?),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),
     }

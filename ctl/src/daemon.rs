@@ -15,6 +15,7 @@ mod mountpoint;
 mod mounts;
 mod record;
 mod server;
+mod store;
 
 use crate::exit::NO_DAEMON;
 use crate::home::{Home, process_env};

@@ -18,6 +18,7 @@ mod output;
 mod patharg;
 pub mod protocol;
 mod quote;
+mod settings;
 mod sys;
 mod when;
 

@@ -4,9 +4,11 @@
 //! any bytes give a [`Request`] or a [`Refusal`] that can be sent back.
 
 mod bytes;
+mod store;
 mod types;
 
 pub use bytes::Bytes;
+pub use store::*;
 pub use types::*;
 
 use serde::de::DeserializeOwned;
@@ -208,6 +210,8 @@ methods! {
     Diff = "workspace.diff" (Diff);
     /// Whether a ref names something.
     HasRef = "workspace.has_ref" (HasRef);
+    /// Settings of the store.
+    Config = "store.config" (Config);
 }
 
 fn decode_params<P: DeserializeOwned>(params: Value) -> Result<P, Fault> {

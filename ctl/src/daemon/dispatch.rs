@@ -4,7 +4,7 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
-use super::{faults, holders};
+use super::{faults, holders, store};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
@@ -31,6 +31,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, progress: Progress<'_>) -> Result<
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
+        Call::Config(ask) => reply(&store::config(mounts, ask)?),
     }
 }
 
