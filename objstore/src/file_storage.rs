@@ -6,10 +6,11 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -93,6 +94,29 @@ fn make_dirs(dir: &Path) -> io::Result<()> {
     atomic_file::sync_dir(parent)
 }
 
+/// Bytes allocated for everything below `dir` on the device `dev`: a mount is not gone into.
+fn disk_usage(dir: &Path, dev: u64) -> io::Result<u64> {
+    const BLOCK_BYTES: u64 = 512;
+    let mut bytes = 0;
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        // A dead mount cannot even be asked; what vanishes meanwhile takes nothing.
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        if meta.is_dir() && meta.dev() == dev {
+            bytes += disk_usage(&path, dev)?;
+        } else if meta.is_file() {
+            bytes += meta.blocks() * BLOCK_BYTES;
+        }
+    }
+    Ok(bytes)
+}
+
 fn ok_if_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -160,6 +184,18 @@ impl Storage for FileStorage {
     fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(&self.root)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn used_bytes(&self) -> io::Result<u64> {
+        let dev = fs::metadata(&self.root)?.dev();
+        disk_usage(&self.root, dev)
+    }
+
+    fn age(&self, path: &str) -> io::Result<Duration> {
+        let changed = fs::metadata(self.path(path))?.modified()?;
+        Ok(SystemTime::now()
+            .duration_since(changed)
+            .unwrap_or_default())
     }
 }
 

@@ -18,6 +18,7 @@ pub mod content;
 pub mod crash_storage;
 mod error;
 pub mod file_storage;
+pub mod gc;
 pub mod id;
 pub mod import_table;
 pub mod io;
