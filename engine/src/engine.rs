@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where an engine keeps everything.
 #[derive(Clone, Debug)]
@@ -65,14 +66,20 @@ const MAIN: &str = "main";
 #[derive(Debug)]
 pub struct Engine {
     cfg: EngineConfig,
-    storage: Arc<dyn Storage>,
-    store: Arc<ObjectStore>,
-    refs: RefStore,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) store: Arc<ObjectStore>,
+    pub(crate) refs: RefStore,
     table: Arc<ImportTable>,
     open: Mutex<HashMap<String, Arc<Workspace>>>,
     settings: SharedSettings,
     /// Boot of the machine, 0 for a simulated disk: its power may be cut in between.
-    boot: u64,
+    pub(crate) boot: u64,
+    /// Held by who collects, or must not be disturbed by that.
+    pub(crate) collecting: Mutex<()>,
+    /// Set when the engine ends.
+    pub(crate) stop: AtomicBool,
+    /// Something was deleted since gc ran.
+    pub(crate) garbage: AtomicBool,
     _lock: Option<StoreLock>,
 }
 
@@ -121,6 +128,9 @@ impl Engine {
             open: Mutex::default(),
             settings: Arc::new(RwLock::new(settings)),
             boot: lock.as_ref().map_or(0, |_| this_boot()),
+            collecting: Mutex::default(),
+            stop: AtomicBool::new(false),
+            garbage: AtomicBool::new(false),
             _lock: lock,
         }))
     }
@@ -139,11 +149,14 @@ impl Engine {
 
     /// All workspaces, by name.
     pub fn list(&self) -> Result<Vec<WorkspaceConfig>> {
+        self.names()?.iter().map(|n| self.get(n)).collect()
+    }
+
+    /// Names of all workspaces, also of those whose record cannot be read.
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
         let names = self.refs.list("workspaces")?;
-        names
-            .iter()
-            .map(|n| self.get(n.trim_start_matches("workspaces/")))
-            .collect()
+        let bare = |n: &String| n.trim_start_matches("workspaces/").to_owned();
+        Ok(names.iter().map(bare).collect())
     }
 
     /// What is remembered of a workspace.
@@ -199,6 +212,11 @@ impl Engine {
             Err(e) => return Err(e),
         }
         self.check_base(base)?;
+        // What a deletion left that was cut off: its objects may be gone.
+        let left = format!("workspaces/{name}");
+        self.storage
+            .remove_dir_all(&left)
+            .map_err(Error::io(left))?;
         let c = WorkspaceConfig {
             name: name.to_owned(),
             base: base.to_owned(),
@@ -315,6 +333,7 @@ impl Engine {
         if self.opened(name).is_some() {
             return Err(Error::WorkspaceBusy(name.to_owned()));
         }
+        self.remember_deleted(name)?;
         self.refs.delete(&ref_name(&c.name))?;
         let dir = format!("workspaces/{name}");
         self.storage.remove_dir_all(&dir).map_err(Error::io(dir))
@@ -322,6 +341,8 @@ impl Engine {
 
     /// Ends the engine in order: nothing must be open.
     pub fn shut_down(&self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let _none = self.collecting.lock();
         self.table.release()?;
         Ok(self.store.close()?)
     }

@@ -12,6 +12,7 @@ pub mod acl;
 mod base;
 mod branch;
 mod clock;
+mod collect;
 mod control;
 mod data;
 mod engine;
@@ -35,6 +36,7 @@ mod workspace;
 
 pub use base::Stamp;
 pub use branch::state_file::check_state_bytes;
+pub use collect::{GcNote, GcReport, GcRequest};
 pub use control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
     Progress, RolledBack, Status, Target,

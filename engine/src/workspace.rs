@@ -329,6 +329,11 @@ impl Workspace {
         self.main.forget_kernel();
     }
 
+    /// All branches.
+    pub(crate) fn branches(&self) -> Vec<Arc<Branch>> {
+        vec![self.main.clone()]
+    }
+
     fn branch(&self, name: &str) -> Result<&Branch> {
         if name == self.main.name {
             Ok(&self.main)

@@ -4,15 +4,19 @@
 //! appended only with the lock held, so their order is the order of the changes, and a frozen tree
 //! belongs to exactly one sequence number.
 
+pub(crate) mod anchors;
 pub(crate) mod auto;
 pub(crate) mod close;
 pub(crate) mod fence;
+pub(crate) mod inspect;
 pub(crate) mod load;
 pub(crate) mod open;
 pub(crate) mod replay;
 pub(crate) mod seal;
 pub(crate) mod state_file;
 
+use self::anchors::Anchors;
+pub(crate) use self::close::lower_priority;
 use self::fence::Fence;
 use crate::data::Places;
 use crate::error::{Error, Result};
@@ -51,6 +55,8 @@ pub(crate) struct Inner {
     pub unreadable: BTreeSet<Vec<u8>>,
     /// The tree that was stored last.
     pub reference: Option<Reference>,
+    /// What the branch's files refer to in the store.
+    pub anchors: Anchors,
 }
 
 /// A branch of an open workspace.

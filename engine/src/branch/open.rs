@@ -1,5 +1,6 @@
 //! Opening a branch: made anew from the base, or recovered.
 
+use super::anchors::Anchors;
 use super::auto::Automatic;
 use super::replay::Replay;
 use super::state_file::{StateFile, StateHead};
@@ -155,14 +156,7 @@ fn recover(o: OpenBranch, state: StateHead, tree: Tree, dirs: BaseDirs) -> Resul
     inner.unreadable = state.unreadable.into_iter().collect();
     inner.reference = state.root.map(|root| Reference { tree, root });
     inner.base_inodes = base_inodes(&inner.live, o.base.dev());
-    let mut replay = Replay {
-        inner: &mut inner,
-        dirs,
-        late: Vec::new(),
-        entries: Vec::new(),
-        entries_of: 0,
-        parts: Vec::new(),
-    };
+    let mut replay = Replay::new(&mut inner, dirs);
     let cfg = journal_config(&o)?;
     let dir = journal_dir(&o);
     let (journal, report) =
@@ -174,7 +168,8 @@ fn recover(o: OpenBranch, state: StateHead, tree: Tree, dirs: BaseDirs) -> Resul
         journal: Arc::new(journal),
         base: o.base.clone(),
     };
-    replay.finish(&places).map_err(|e| Error::Damaged {
+    let read = |p, buf: &mut [u8]| Ok(places.journal.read(p, 0, buf)?);
+    replay.finish(&read).map_err(|e| Error::Damaged {
         what: dir.clone(),
         why: e.to_string(),
     })?;
@@ -193,8 +188,10 @@ fn describe(r: &RecoveryReport) -> String {
     )
 }
 
-fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
+/// What is known of a branch whose state file has this tree and this history.
+pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
     Inner {
+        anchors: Anchors::new(live.clone()),
         live,
         history,
         counters,

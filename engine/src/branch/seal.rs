@@ -51,6 +51,7 @@ impl Branch {
         if self.lock().reference.is_none() {
             self.import_ahead()?;
         }
+        let _pin = self.places.store.pin();
         let (info, tree, reference) = {
             let inner = self.lock();
             let fenced = inner.fence.as_ref().map(|f| f.state);
@@ -225,6 +226,7 @@ impl Branch {
         loop {
             while self.store_next()? {}
             let segment = self.places.journal.roll()?;
+            let _pin = self.places.store.pin();
             let Some(frozen) = self.freeze_for_seal() else {
                 continue;
             };
@@ -243,7 +245,7 @@ impl Branch {
             let next_seq = head.next_seq;
             self.state_file().write(head, &stored.tree)?;
             self.sealed_seq.store(next_seq, Ordering::Relaxed);
-            return self.drop_journal(segment, stored);
+            return self.drop_journal(segment, stored, next_seq);
         }
     }
 
@@ -265,12 +267,13 @@ impl Branch {
         Some((head, inner.live.clone(), inner.reference.clone()))
     }
 
-    fn drop_journal(&self, segment: u32, stored: Reference) -> Result<()> {
+    fn drop_journal(&self, segment: u32, stored: Reference, next_seq: u64) -> Result<()> {
         let keep = {
             let mut inner = self.lock();
             let keep = first_segment(&mut inner, &stored.tree)
                 .unwrap_or(segment)
                 .min(segment);
+            inner.anchors.seal(stored.tree.clone(), next_seq);
             inner.reference = Some(stored);
             keep
         };

@@ -131,6 +131,8 @@ impl Branch {
         self.record_switch(event, &patch)?;
         inner.counters = counters;
         inner.live = changes.tree.clone();
+        let seq = self.places.journal.last_seq();
+        inner.anchors.switched(seq, changes.tree.clone());
         self.auto.note_change();
         inner.history.switch(kind, replaced, turn.state, turn.head);
         let files = changes

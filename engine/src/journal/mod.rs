@@ -18,6 +18,7 @@
 mod commit;
 mod error;
 mod format;
+mod inspect;
 mod mark;
 mod reader;
 mod recovery;
@@ -28,6 +29,7 @@ mod tests;
 mod writer;
 
 pub use error::{JournalError, JournalResult, ReplayError};
+pub use inspect::Inspected;
 pub use recovery::{Each, RecoveryReport, ReplayRecord};
 pub use scan::check_record_bytes;
 

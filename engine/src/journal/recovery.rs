@@ -60,12 +60,12 @@ struct Candidate {
 
 /// Where the journal ends early.
 #[derive(Clone, Copy)]
-struct Cut {
+pub(super) struct Cut {
     index: usize,
     offset: u64,
 }
 
-struct Recovery<'a> {
+pub(super) struct Recovery<'a> {
     storage: &'a dyn Storage,
     dir: &'a str,
     mark: Mark,
@@ -91,7 +91,7 @@ impl Journal {
         each: &mut Each<'_>,
     ) -> JournalResult<(Journal, RecoveryReport)> {
         let mut mark = open_mark(&*storage, dir)?;
-        let mut recovery = Recovery::new(&*storage, dir, from_seq, &mark, &cfg)?;
+        let mut recovery = Recovery::new(&*storage, dir, from_seq, &mark, &cfg, true)?;
         recovery.check_acknowledged_segments()?;
         let cut = recovery.replay(each)?;
         recovery.check_end()?;
@@ -107,7 +107,7 @@ impl Journal {
 }
 
 /// Opens the mark, or tells apart why there is none.
-fn open_mark(storage: &dyn Storage, dir: &str) -> JournalResult<MarkFile> {
+pub(super) fn open_mark(storage: &dyn Storage, dir: &str) -> JournalResult<MarkFile> {
     if let Some(mark) = MarkFile::open(storage, dir)? {
         return Ok(mark);
     }
@@ -127,12 +127,14 @@ fn open_mark(storage: &dyn Storage, dir: &str) -> JournalResult<MarkFile> {
 }
 
 impl<'a> Recovery<'a> {
-    fn new(
+    /// With `tidy`, segments that were dropped before are removed.
+    pub(super) fn new(
         storage: &'a dyn Storage,
         dir: &'a str,
         from_seq: u64,
         mark: &MarkFile,
         cfg: &JournalConfig,
+        tidy: bool,
     ) -> JournalResult<Recovery<'a>> {
         let mark = *mark.last();
         Ok(Recovery {
@@ -141,15 +143,25 @@ impl<'a> Recovery<'a> {
             mark,
             same_boot: cfg.boot != 0 && cfg.boot == mark.boot,
             from_seq,
-            candidates: find_segments(storage, dir, &mark)?,
+            candidates: find_segments(storage, dir, &mark, tidy)?,
             next_seq: 0,
             acknowledged: mark.seq,
             report: RecoveryReport::default(),
         })
     }
 
+    /// What was found.
+    pub(super) fn report(&self) -> RecoveryReport {
+        self.report
+    }
+
+    /// The segments, oldest first.
+    pub(super) fn into_segments(self) -> Vec<Live> {
+        self.candidates.into_iter().map(|c| c.live).collect()
+    }
+
     /// The segments that the mark vouches for must be there, with their headers.
-    fn check_acknowledged_segments(&self) -> JournalResult<()> {
+    pub(super) fn check_acknowledged_segments(&self) -> JournalResult<()> {
         let numbers = self.mark.first_segment..=self.mark.segment;
         for (index, number) in numbers.enumerate() {
             let candidate = self.candidates.get(index);
@@ -169,7 +181,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Walks all segments that may hold a record from `from_seq` on.
-    fn replay(&mut self, each: &mut Each<'_>) -> JournalResult<Option<Cut>> {
+    pub(super) fn replay(&mut self, each: &mut Each<'_>) -> JournalResult<Option<Cut>> {
         let start = self.first_needed()?;
         for index in start..self.candidates.len() {
             if index > start && !self.continues(index) {
@@ -316,7 +328,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// The journal must reach its mark and what the caller already has.
-    fn check_end(&mut self) -> JournalResult<()> {
+    pub(super) fn check_end(&mut self) -> JournalResult<()> {
         let last_seq = self.next_seq - 1;
         self.report.last_seq = last_seq;
         self.report.clean = self.mark.clean && last_seq == self.mark.seq;
@@ -377,10 +389,19 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// Opens all segments that belong to the journal, in order; removes those that were dropped before.
-fn find_segments(storage: &dyn Storage, dir: &str, mark: &Mark) -> JournalResult<Vec<Candidate>> {
+/// Opens all segments that belong to the journal, in order; removes (where `tidy`) those that were
+/// dropped before.
+fn find_segments(
+    storage: &dyn Storage,
+    dir: &str,
+    mark: &Mark,
+    tidy: bool,
+) -> JournalResult<Vec<Candidate>> {
     let mut candidates = Vec::new();
     for number in segment::list(storage, dir)? {
+        if number < mark.first_segment && !tidy {
+            continue;
+        }
         if number < mark.first_segment {
             let path = segment::path(dir, number);
             storage.remove(&path).map_err(JournalError::io(&path))?;

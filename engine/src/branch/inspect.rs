@@ -1,0 +1,62 @@
+//! A closed branch as opening it would show it, read from its files without changing them.
+
+use super::Inner;
+use super::open::new_inner;
+use super::replay::Replay;
+use super::state_file::StateFile;
+use crate::error::{Error, Result};
+use crate::history::History;
+use crate::journal::{self, Journal};
+use crate::store_tree::Reference;
+use crate::tree::Tree;
+use crate::tree::patch::{self, BaseDirs};
+use crate::types::Nid;
+use objstore::CommitId;
+use objstore::io::Storage;
+use std::sync::Arc;
+
+/// A branch that was looked at.
+#[derive(Debug)]
+pub(crate) struct Inspected {
+    pub inner: Inner,
+    /// Commits of the state file; some may have expired since.
+    pub sealed_commits: Vec<CommitId>,
+    pub journal: journal::Inspected,
+}
+
+/// Looks at the branch whose files are in `dir`; `None` where it was never made whole.
+pub(crate) fn inspect(storage: &dyn Storage, dir: &str, boot: u64) -> Result<Option<Inspected>> {
+    let mut tree = Tree::default();
+    let mut dirs = BaseDirs::default();
+    let file = StateFile { storage, dir };
+    let head = file.read(&mut |(nid, record)| {
+        let inode = patch::inode_of(&record, &mut dirs).map_err(|e| e.to_string())?;
+        tree.set(Nid(nid), Arc::new(inode));
+        Ok(())
+    })?;
+    let Some(head) = head else {
+        return Ok(None);
+    };
+    let states = head.history.states.iter();
+    let sealed_commits = states.filter_map(|s| s.id).collect();
+    let history = History::from_record(head.history);
+    let mut inner = new_inner(tree.clone(), head.counters, history);
+    inner.reference = head.root.map(|root| Reference { tree, root });
+    let mut replay = Replay::new(&mut inner, dirs);
+    let journal_dir = format!("{dir}/journal");
+    let journal = Journal::inspect(storage, &journal_dir, head.next_seq, boot, &mut |r| {
+        replay.take(r)
+    })?;
+    replay
+        .finish(&|p, buf| Ok(journal.read(p, 0, buf)?))
+        .map_err(|e| Error::Damaged {
+            what: journal_dir,
+            why: e.to_string(),
+        })?;
+    super::drop_orphans(&mut inner.live);
+    Ok(Some(Inspected {
+        inner,
+        sealed_commits,
+        journal,
+    }))
+}

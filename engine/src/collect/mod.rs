@@ -1,0 +1,249 @@
+//! gc: which objects of the store are needed is known here, objstore takes the rest away.
+//!
+//! Order: the run begins (from then on nothing that is put or found goes), expired commits are let go
+//! of, each branch's roots are taken under its lock, the journals are synced (so that what expired
+//! stays so), all roots are walked, packs are swept. A root that cannot be read as a whole ends the run
+//! before anything goes.
+
+pub(crate) mod roots;
+mod tombs;
+
+use crate::branch::inspect::inspect;
+use crate::branch::{Branch, lower_priority};
+use crate::clock;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::types::Time;
+use objstore::CommitId;
+use objstore::gc::{Collection, Met, Plan, Swept, Walk};
+use roots::Roots;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Name of the ref that notes the last run.
+const NOTE_REF: &str = "gc";
+const NOTE_VERSION: u16 = 1;
+/// Least time between two runs that nobody asked for.
+const PAUSE: Duration = Duration::from_secs(3600);
+/// Least growth of the packs since the last run that makes another worthwhile.
+const GROWTH_MIN: u64 = 64 << 20;
+
+/// What gc is asked to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcRequest {
+    /// Age up to which what nothing needs stays; `None`: as the settings say.
+    pub grace: Option<Duration>,
+    /// Only say what would be done.
+    pub dry_run: bool,
+}
+
+/// What gc did, or would do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcReport {
+    /// Bytes that the disk got back.
+    pub freed_bytes: u64,
+    /// Objects that are gone.
+    pub objects: u64,
+    /// Packs that are gone.
+    pub packs: u64,
+    /// Bytes that were copied out of them.
+    pub copied_bytes: u64,
+    /// Bytes of all packs before.
+    pub store_bytes: u64,
+    /// Bytes of objects that are needed.
+    pub needed_bytes: u64,
+    /// Bytes that nothing needs and that stay: too young, or too few in their pack.
+    pub left_bytes: u64,
+    /// Packs that stay because a record that is needed cannot be read.
+    pub damaged_packs: u64,
+}
+
+/// When gc ran last, and how large the packs were afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct GcNote {
+    version: u16,
+    /// When it ended.
+    pub time: Time,
+    /// Bytes of all packs then.
+    pub bytes: u64,
+}
+
+impl Engine {
+    /// Takes away what nothing needs any more, beside all other work and at low priority. `progress`
+    /// hears how many bytes of how many are done.
+    pub fn gc(&self, req: GcRequest, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<GcReport> {
+        let Some(_one) = self.collecting.try_lock() else {
+            return Err(Error::Store(objstore::Error::Busy));
+        };
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                lower_priority();
+                self.run_gc(req, progress)
+            });
+            run.join().unwrap_or(Err(Error::Closing))
+        })
+    }
+
+    fn run_gc(&self, req: GcRequest, progress: &dyn Fn(u64, u64)) -> Result<GcReport> {
+        let now = clock::now();
+        let grace = req.grace.unwrap_or(self.settings().gc_grace);
+        let run = self.store.collect(&self.stop)?;
+        self.mark_all(&run, now, grace, &mut |_| ())?;
+        let plan = run.plan(grace)?;
+        if req.dry_run {
+            return Ok(planned(&plan));
+        }
+        let total = plan.packs.iter().map(|p| p.bytes).sum();
+        let swept = run.sweep(&plan, &|done| progress(done, total))?;
+        drop(run);
+        self.bury(now, grace)?;
+        self.note_gc(now)?;
+        tracing::info!(freed = swept.freed_bytes, objects = swept.objects, "gc");
+        Ok(done(&plan, &swept))
+    }
+
+    /// Marks all that is needed.
+    fn mark_all(
+        &self,
+        run: &Collection<'_>,
+        now: Time,
+        grace: Duration,
+        met: &mut dyn FnMut(Met<'_>),
+    ) -> Result<()> {
+        let mut walk = Walk::new(run, met);
+        let mut maybe = self.tombs(now, grace)?;
+        for name in self.names()? {
+            self.mark_workspace(&name, &mut walk, now, &mut maybe)?;
+        }
+        Roots::walk_rest(&maybe, &mut walk)?;
+        Ok(walk.finish()?)
+    }
+
+    /// Marks what one workspace needs, open or not; `maybe` gets what need not be there as a whole.
+    fn mark_workspace(
+        &self,
+        name: &str,
+        walk: &mut Walk<'_>,
+        now: Time,
+        maybe: &mut Vec<CommitId>,
+    ) -> Result<()> {
+        loop {
+            if let Some(w) = self.opened(name) {
+                for branch in w.branches() {
+                    mark_branch(&branch, walk, now, maybe)?;
+                }
+                return Ok(());
+            }
+            let marked = self.mark_closed(name, walk, maybe);
+            // It may have been opened meanwhile, and its files changed under the reader.
+            if marked.is_ok() || self.opened(name).is_none() {
+                return marked;
+            }
+        }
+    }
+
+    fn mark_closed(
+        &self,
+        name: &str,
+        walk: &mut Walk<'_>,
+        maybe: &mut Vec<CommitId>,
+    ) -> Result<()> {
+        for (_, dir) in self.branch_dirs(name)? {
+            if let Some(found) = inspect(&*self.storage, &dir, self.boot)? {
+                let roots = Roots::of(&found.inner);
+                roots.walk(walk)?;
+                maybe.extend(roots.maybe);
+                maybe.extend(found.sealed_commits);
+            }
+        }
+        Ok(())
+    }
+
+    /// Names and directories of a workspace's branches on disk.
+    pub(crate) fn branch_dirs(&self, workspace: &str) -> Result<Vec<(String, String)>> {
+        let above = format!("workspaces/{workspace}/branches");
+        let names = self.storage.list(&above).map_err(Error::io(&above))?;
+        Ok(names
+            .into_iter()
+            .map(|name| (name.clone(), format!("{above}/{name}")))
+            .collect())
+    }
+
+    /// When gc ran last.
+    pub fn last_gc(&self) -> Option<GcNote> {
+        let bytes = self.refs.get(NOTE_REF).ok()??;
+        let note: GcNote = crate::record::decode(&bytes).ok()?;
+        (note.version == NOTE_VERSION).then_some(note)
+    }
+
+    fn note_gc(&self, time: Time) -> Result<()> {
+        let note = GcNote {
+            version: NOTE_VERSION,
+            time,
+            bytes: self.store.stats().bytes,
+        };
+        let bytes = crate::record::encode(&note);
+        self.garbage.store(false, Ordering::Relaxed);
+        self.refs.set(NOTE_REF, &bytes).map_err(Error::Store)
+    }
+
+    /// Runs gc where that is worthwhile and the settings do not forbid it: an hour or more after the last
+    /// run, and the packs have grown by a quarter (and 64 MiB) since, or a workspace was deleted.
+    pub fn gc_if_worthwhile(&self) -> Result<Option<GcReport>> {
+        if !self.settings().gc_auto || !self.is_gc_worthwhile(clock::now()) {
+            return Ok(None);
+        }
+        self.gc(GcRequest::default(), &|_, _| ()).map(Some)
+    }
+
+    fn is_gc_worthwhile(&self, now: Time) -> bool {
+        let bytes = self.store.stats().bytes;
+        let (since, before) = match self.last_gc() {
+            // A clock that was put back must not keep gc away for ever.
+            Some(note) => (now.sec.abs_diff(note.time.sec), note.bytes),
+            None => (u64::MAX, 0),
+        };
+        let grown = bytes.saturating_sub(before);
+        let worth = grown >= GROWTH_MIN.max(before / 4) || self.garbage.load(Ordering::Relaxed);
+        since >= PAUSE.as_secs() && worth
+    }
+}
+
+/// Marks what an open branch needs.
+fn mark_branch(
+    branch: &Arc<Branch>,
+    walk: &mut Walk<'_>,
+    now: Time,
+    maybe: &mut Vec<CommitId>,
+) -> Result<()> {
+    branch.expire(now)?;
+    let roots = Roots::of(&branch.lock());
+    branch.sync()?;
+    roots.walk(walk)?;
+    maybe.extend(roots.maybe);
+    Ok(())
+}
+
+fn planned(plan: &Plan) -> GcReport {
+    GcReport {
+        freed_bytes: plan.freed_bytes(),
+        objects: plan.packs.iter().map(|p| p.unneeded).sum(),
+        packs: plan.packs.len() as u64,
+        copied_bytes: plan.packs.iter().map(|p| p.needed_bytes).sum(),
+        ..done(plan, &Swept::default())
+    }
+}
+
+fn done(plan: &Plan, swept: &Swept) -> GcReport {
+    GcReport {
+        freed_bytes: swept.freed_bytes,
+        objects: swept.objects,
+        packs: swept.packs,
+        copied_bytes: swept.copied_bytes,
+        store_bytes: plan.total_bytes,
+        needed_bytes: plan.needed_bytes,
+        left_bytes: plan.left_bytes,
+        damaged_packs: swept.damaged_packs,
+    }
+}

@@ -1,0 +1,97 @@
+//! What was deleted lately: its commits stay for the grace period of gc, by their ids.
+//!
+//! One ref `deleted/NAME` for each workspace that was deleted; a name that is deleted again adds to it.
+
+use crate::branch::inspect::inspect;
+use crate::clock;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::types::Time;
+use objstore::CommitId;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const DIR: &str = "deleted";
+const VERSION: u16 = 1;
+/// Commits that are remembered of one name.
+const COMMITS_MAX: usize = 100_000;
+
+/// A deleted workspace.
+#[derive(Debug, bincode::Encode, bincode::Decode)]
+struct Tomb {
+    version: u16,
+    /// When it was deleted last.
+    time: Time,
+    commits: Vec<CommitId>,
+}
+
+impl Engine {
+    /// Notes the commits of a workspace that is about to be deleted. One that cannot be read any more
+    /// is deleted without.
+    pub(crate) fn remember_deleted(&self, name: &str) -> Result<()> {
+        let mut commits = Vec::new();
+        for (_, dir) in self.branch_dirs(name)? {
+            match inspect(&*self.storage, &dir, self.boot) {
+                Ok(Some(found)) => {
+                    let states = found.inner.history.states.values();
+                    commits.extend(states.filter_map(|s| s.info.id));
+                }
+                Ok(None) => {}
+                Err(e) => tracing::warn!("{dir} is deleted though it cannot be read: {e}"),
+            }
+        }
+        self.garbage.store(true, Ordering::Relaxed);
+        let name = format!("{DIR}/{name}");
+        commits.extend(self.tomb(&name)?.into_iter().flat_map(|t| t.commits));
+        commits.truncate(COMMITS_MAX);
+        let tomb = Tomb {
+            version: VERSION,
+            time: clock::now(),
+            commits,
+        };
+        let bytes = crate::record::encode(&tomb);
+        self.refs.set(&name, &bytes).map_err(Error::Store)
+    }
+
+    fn tomb(&self, name: &str) -> Result<Option<Tomb>> {
+        let Some(bytes) = self.refs.get(name)? else {
+            return Ok(None);
+        };
+        let tomb: Tomb = crate::record::decode(&bytes).map_err(|why| Error::Damaged {
+            what: format!("ref {name}"),
+            why,
+        })?;
+        Ok((tomb.version == VERSION).then_some(tomb))
+    }
+
+    fn all_tombs(&self) -> Result<Vec<(String, Tomb)>> {
+        let names = self.refs.list(DIR)?;
+        let tombs = names.into_iter().map(|name| {
+            let tomb = self.tomb(&name)?;
+            Ok(tomb.map(|tomb| (name, tomb)))
+        });
+        tombs.filter_map(Result::transpose).collect()
+    }
+
+    /// Commits of what was deleted less than `grace` ago.
+    pub(crate) fn tombs(&self, now: Time, grace: Duration) -> Result<Vec<CommitId>> {
+        let tombs = self.all_tombs()?;
+        let young = tombs.into_iter().filter(|(_, t)| is_young(t, now, grace));
+        Ok(young.flat_map(|(_, t)| t.commits).collect())
+    }
+
+    /// Forgets what was deleted longer ago.
+    pub(crate) fn bury(&self, now: Time, grace: Duration) -> Result<()> {
+        for (name, tomb) in self.all_tombs()? {
+            if !is_young(&tomb, now, grace) {
+                self.refs.delete(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_young(tomb: &Tomb, now: Time, grace: Duration) -> bool {
+    let age = now.sec.saturating_sub(tomb.time.sec).max(0) as u64;
+    age < grace.as_secs()
+}
