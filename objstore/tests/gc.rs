@@ -72,7 +72,7 @@ fn collect(store: &ObjectStore, roots: &[CommitId]) -> Result<Swept> {
         walk.commit(*root, Strictness::All)?;
     }
     walk.finish()?;
-    run.sweep(&run.plan(Duration::ZERO)?, &|_| ())
+    run.sweep(&run.plan(Duration::ZERO, 20)?, &|_| ())
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn what_is_put_or_found_during_a_run_is_kept() {
     assert!(matches!(store.collect(&stop).unwrap_err(), Error::Busy));
     let again = commit(&store, &[1, 2]).unwrap();
     let new = commit(&store, &[9]).unwrap();
-    let plan = run.plan(Duration::ZERO).unwrap();
+    let plan = run.plan(Duration::ZERO, 20).unwrap();
     let late = commit(&store, &[3]).unwrap();
     run.sweep(&plan, &|_| ()).unwrap();
     drop(run);
@@ -166,9 +166,9 @@ fn packs_in_their_grace_period_stay() {
     commit(&store, &[1, 2, 3]).unwrap();
     let stop = AtomicBool::new(false);
     let run = store.collect(&stop).unwrap();
-    let young = run.plan(Duration::from_secs(3600)).unwrap();
+    let young = run.plan(Duration::from_secs(3600), 20).unwrap();
     assert!(young.packs.is_empty() && young.left_bytes > 0, "{young:?}");
-    let all = run.plan(Duration::ZERO).unwrap();
+    let all = run.plan(Duration::ZERO, 20).unwrap();
     assert!(!all.packs.is_empty());
     run.sweep(&all, &|_| ()).unwrap();
     drop(run);
@@ -218,7 +218,7 @@ fn chunks_without_their_manifest_do_not_count_as_stored_content() {
     };
     assert!(store.contains(Kind::Manifest, id.as_bytes()));
     assert!(store.contains(Kind::Chunk, chunk.as_bytes()));
-    run.sweep(&run.plan(Duration::ZERO).unwrap(), &|_| ())
+    run.sweep(&run.plan(Duration::ZERO, 20).unwrap(), &|_| ())
         .unwrap();
     drop(run);
     assert!(!store.contains_content(&content).unwrap());
@@ -358,7 +358,7 @@ fn threads_that_put_during_runs_lose_nothing() {
                 walk.commit(*id, Strictness::All).unwrap();
             }
             walk.finish().unwrap();
-            run.sweep(&run.plan(Duration::ZERO).unwrap(), &|_| ())
+            run.sweep(&run.plan(Duration::ZERO, 20).unwrap(), &|_| ())
                 .unwrap();
             drop(run);
             runs += 1;

@@ -5,14 +5,18 @@
 //! content, so gc must keep it. Invariant: never changed by what is stored meanwhile.
 
 use crate::record::{BodyRecord, ContentRecord, InodeRecord, SrcRecord, TreePatch};
+use crate::store_tree::Reference;
 use crate::tree::Tree;
+use objstore::TreeId;
 use objstore::content::FileContent;
 
 /// What recovery would need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Anchors {
     /// The tree in the state file.
-    pub sealed: Tree,
+    sealed: Tree,
+    /// Its root directory, where it is stored as a whole.
+    pub root: Option<TreeId>,
     /// Trees that were switched to since, with the record that says so.
     trees: Vec<(u64, Tree)>,
     /// Content that records since refer to.
@@ -21,9 +25,10 @@ pub(crate) struct Anchors {
 
 impl Anchors {
     /// The state file holds `sealed`, nothing was recorded after it.
-    pub fn new(sealed: Tree) -> Anchors {
+    pub fn new(sealed: Tree, root: Option<TreeId>) -> Anchors {
         Anchors {
             sealed,
+            root,
             ..Anchors::default()
         }
     }
@@ -47,8 +52,9 @@ impl Anchors {
     }
 
     /// A state file with `sealed` has taken the place of all records before `next_seq`.
-    pub fn seal(&mut self, sealed: Tree, next_seq: u64) {
-        self.sealed = sealed;
+    pub fn seal(&mut self, sealed: &Reference, next_seq: u64) {
+        self.sealed = sealed.tree.clone();
+        self.root = sealed.root;
         self.trees.retain(|(seq, _)| *seq >= next_seq);
         self.contents.retain(|(seq, _)| *seq >= next_seq);
     }

@@ -41,6 +41,7 @@ pub(crate) fn inspect(storage: &dyn Storage, dir: &str, boot: u64) -> Result<Opt
     let sealed_commits = states.filter_map(|s| s.id).collect();
     let history = History::from_record(head.history);
     let mut inner = new_inner(tree.clone(), head.counters, history);
+    inner.anchors.root = head.root.flatten();
     inner.reference = head.root.map(|root| Reference { tree, root });
     let mut replay = Replay::new(&mut inner, dirs);
     let journal_dir = format!("{dir}/journal");

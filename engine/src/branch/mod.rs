@@ -55,6 +55,9 @@ pub(crate) struct Inner {
     pub unreadable: BTreeSet<Vec<u8>>,
     /// The tree that was stored last.
     pub reference: Option<Reference>,
+    /// The tree that is being stored: the live one may have gone on, and what is stored of it will
+    /// be referred to.
+    pub storing: Option<Tree>,
     /// What the branch's files refer to in the store.
     pub anchors: Anchors,
 }

@@ -154,6 +154,7 @@ fn recover(o: OpenBranch, state: StateHead, tree: Tree, dirs: BaseDirs) -> Resul
     let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.base_changed = state.base_changed.into_iter().collect();
     inner.unreadable = state.unreadable.into_iter().collect();
+    inner.anchors.root = state.root.flatten();
     inner.reference = state.root.map(|root| Reference { tree, root });
     inner.base_inodes = base_inodes(&inner.live, o.base.dev());
     let mut replay = Replay::new(&mut inner, dirs);
@@ -191,7 +192,7 @@ fn describe(r: &RecoveryReport) -> String {
 /// What is known of a branch whose state file has this tree and this history.
 pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
     Inner {
-        anchors: Anchors::new(live.clone()),
+        anchors: Anchors::new(live.clone(), None),
         live,
         history,
         counters,
@@ -202,6 +203,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         base_changed: Default::default(),
         unreadable: Default::default(),
         reference: None,
+        storing: None,
     }
 }
 

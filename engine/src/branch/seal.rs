@@ -53,17 +53,15 @@ impl Branch {
         }
         let _pin = self.places.store.pin();
         let (info, tree, reference) = {
-            let inner = self.lock();
+            let mut inner = self.lock();
             let fenced = inner.fence.as_ref().map(|f| f.state);
             let Some(number) = inner.history.first_pending().filter(|n| Some(*n) != fenced) else {
                 return Ok(false);
             };
             let state = inner.history.state(number)?;
-            (
-                state.info.clone(),
-                state.tree.clone(),
-                inner.reference.clone(),
-            )
+            let (info, tree) = (state.info.clone(), state.tree.clone());
+            inner.storing = tree.clone();
+            (info, tree, inner.reference.clone())
         };
         let tree = tree.ok_or_else(|| Error::Damaged {
             what: format!("state {}", info.number),
@@ -186,6 +184,7 @@ impl Branch {
     fn name(&self, number: u64, id: CommitId, reference: Reference) -> Result<()> {
         let mut inner = self.lock();
         inner.reference = Some(reference.clone());
+        inner.storing = None;
         let history = &mut inner.history;
         let Some(state) = history.states.get_mut(&number) else {
             return Ok(());
@@ -251,10 +250,11 @@ impl Branch {
 
     /// The live tree and everything that the state file needs; `None` where a state is pending again.
     fn freeze_for_seal(&self) -> Option<(StateHead, Tree, Option<Reference>)> {
-        let inner = self.lock();
+        let mut inner = self.lock();
         if inner.history.first_pending().is_some() || inner.fence.is_some() {
             return None;
         }
+        inner.storing = Some(inner.live.clone());
         let head = StateHead {
             next_seq: self.places.journal.last_seq() + 1,
             counters: inner.counters,
@@ -273,7 +273,8 @@ impl Branch {
             let keep = first_segment(&mut inner, &stored.tree)
                 .unwrap_or(segment)
                 .min(segment);
-            inner.anchors.seal(stored.tree.clone(), next_seq);
+            inner.anchors.seal(&stored, next_seq);
+            inner.storing = None;
             inner.reference = Some(stored);
             keep
         };

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::types::Time;
 use objstore::CommitId;
 use objstore::gc::{Collection, Met, Plan, Swept, Walk};
+use objstore::limits::REWRITE_DEAD_PERCENT;
 use roots::Roots;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,6 +35,8 @@ const GROWTH_MIN: u64 = 64 << 20;
 pub struct GcRequest {
     /// Age up to which what nothing needs stays; `None`: as the settings say.
     pub grace: Option<Duration>,
+    /// Share of a pack that nothing needs from which on it is rewritten; `None`: a fifth.
+    pub dead_percent: Option<u8>,
     /// Only say what would be done.
     pub dry_run: bool,
 }
@@ -90,7 +93,8 @@ impl Engine {
         let grace = req.grace.unwrap_or(self.settings().gc_grace);
         let run = self.store.collect(&self.stop)?;
         self.mark_all(&run, now, grace, &mut |_| ())?;
-        let plan = run.plan(grace)?;
+        let dead = req.dead_percent.map_or(REWRITE_DEAD_PERCENT, u64::from);
+        let plan = run.plan(grace, dead)?;
         if req.dry_run {
             return Ok(planned(&plan));
         }
@@ -136,8 +140,11 @@ impl Engine {
                 return Ok(());
             }
             let marked = self.mark_closed(name, walk, maybe);
-            // It may have been opened meanwhile, and its files changed under the reader.
-            if marked.is_ok() || self.opened(name).is_none() {
+            // It may have been opened or deleted meanwhile, its files changing under the reader.
+            if marked.is_ok() || !self.names()?.iter().any(|n| n == name) {
+                return Ok(());
+            }
+            if self.opened(name).is_none() {
                 return marked;
             }
         }

@@ -46,7 +46,9 @@ impl Roots {
             roots.directories.extend(reference.root);
             roots.trees.push(reference.tree.clone());
         }
+        roots.trees.extend(inner.storing.clone());
         roots.trees.extend(inner.anchors.trees().cloned());
+        roots.directories.extend(inner.anchors.root);
         roots.contents.extend(inner.anchors.contents().copied());
         roots
     }

@@ -16,6 +16,7 @@ const COMPARE_BYTES: usize = 256 << 10;
 impl Branch {
     /// Differences between two sides, sorted by path; with `paths`, only at or below these.
     pub fn diff(&self, from: &DiffSide, to: &DiffSide, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
+        let _pin = self.places.store.pin();
         if *from == DiffSide::Live || *to == DiffSide::Live {
             self.cache().flush_dirty();
         }

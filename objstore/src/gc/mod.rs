@@ -35,8 +35,9 @@ pub struct Collection<'a> {
 }
 
 impl ObjectStore {
-    /// While the pin lives, gc takes nothing that was put, or found to be there, since. To be held by
-    /// whoever puts objects until a root refers to them.
+    /// While the pin lives, gc takes nothing that was put, found to be there, or the root's since. To be
+    /// held by whoever puts objects until a root refers to them, and by whoever reads what may stop
+    /// being needed meanwhile.
     pub fn pin(&self) -> Pin<'_> {
         self.pins.pin()
     }
@@ -59,13 +60,18 @@ impl ObjectStore {
                 stop,
             }
         };
-        self.pins.wait_for_older(&|| stop.load(Ordering::Relaxed));
-        collection.check_stop()?;
+        collection.wait_for_pins()?;
         Ok(collection)
     }
 }
 
 impl Collection<'_> {
+    fn wait_for_pins(&self) -> Result<()> {
+        let stopped = || self.stop.load(Ordering::Relaxed);
+        self.store.pins.wait_for_older(&stopped);
+        self.check_stop()
+    }
+
     fn check_stop(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) {
             Err(Error::Stopped)

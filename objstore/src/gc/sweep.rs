@@ -3,7 +3,6 @@
 use super::Collection;
 use super::marks::PackMarks;
 use crate::error::{AtPath, Error, Result};
-use crate::limits::REWRITE_DEAD_PERCENT;
 use crate::pack::open::record_len;
 use crate::pack::{Key, Location, index_path};
 use std::collections::HashSet;
@@ -62,7 +61,8 @@ pub struct Swept {
 
 impl Collection<'_> {
     /// What there is to sweep, once all roots were walked. Packs that grew less than `grace` ago stay.
-    pub fn plan(&self, grace: Duration) -> Result<Plan> {
+    /// A pack is worth rewriting where nothing needs `dead_percent` of it.
+    pub fn plan(&self, grace: Duration, dead_percent: u64) -> Result<Plan> {
         let mut plan = Plan::default();
         for marks in self.marks.packs() {
             let found = self.look_at(marks);
@@ -70,7 +70,7 @@ impl Collection<'_> {
             plan.needed_bytes += found.needed_bytes;
             let dead = found.bytes - found.needed_bytes;
             let worth = found.unneeded > 0
-                && (found.needed == 0 || dead * 100 >= found.bytes * REWRITE_DEAD_PERCENT);
+                && (found.needed == 0 || dead * 100 >= found.bytes * dead_percent);
             let path = &marks.pack.path;
             if worth && self.store.storage.age(path).at(path)? >= grace {
                 plan.packs.push(found);
@@ -107,6 +107,8 @@ impl Collection<'_> {
 
     /// Carries out a plan; `progress` hears how many bytes are done. May be cut off at any moment.
     pub fn sweep(&self, plan: &Plan, progress: &dyn Fn(u64)) -> Result<Swept> {
+        // Who began to read something before it stopped being a root may go on to the end.
+        self.wait_for_pins()?;
         let mut swept = Swept::default();
         let mut done = 0;
         for planned in &plan.packs {
