@@ -53,6 +53,10 @@ pub enum Command {
     /// Make, start, stop workspaces; checkpoint them and go back
     #[command(subcommand)]
     Workspace(Verb),
+    /// Give space back that nothing needs any more, while workspaces go on running
+    #[command(after_help = "Example:\n  agentvfs gc --dry-run\n\n\
+        It also runs by itself when that is worthwhile; see `agentvfs config --help`.")]
+    Gc(GcArgs),
     /// Show settings of the store, or change them
     #[command(after_help = SETTINGS_HELP)]
     Config(ConfigArgs),

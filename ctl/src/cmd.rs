@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod delete;
 mod diff;
+mod gc;
 mod init;
 mod list;
 mod log;
@@ -34,6 +35,7 @@ use std::path::PathBuf;
 pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
+        Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Config(args) => config::run(&args, &mut Context::new(cli.global)?),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),

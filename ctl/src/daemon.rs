@@ -157,6 +157,7 @@ fn serve(home: Home, engine: Arc<Engine>, listener: UnixListener) {
     let gate = Arc::new(Gate::new());
     let mounts = Arc::new(Mounts::new(engine.clone(), home.clone(), gate.clone()));
     spawn_signal_thread(gate.clone());
+    store::keep_house(engine.clone());
     let daemon = Daemon {
         mounts: mounts.clone(),
         gate: gate.clone(),

@@ -210,6 +210,8 @@ methods! {
     Diff = "workspace.diff" (Diff);
     /// Whether a ref names something.
     HasRef = "workspace.has_ref" (HasRef);
+    /// Gives space back.
+    Gc = "store.gc" (Gc);
     /// Settings of the store.
     Config = "store.config" (Config);
 }

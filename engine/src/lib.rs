@@ -36,7 +36,9 @@ mod workspace;
 
 pub use base::Stamp;
 pub use branch::state_file::check_state_bytes;
-pub use collect::{GcNote, GcReport, GcRequest};
+pub use collect::{
+    BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
+};
 pub use control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
     Progress, RolledBack, Status, Target,

@@ -344,3 +344,14 @@ fn a_dry_run_says_what_would_go_and_changes_nothing() {
     assert_eq!((said.objects, said.packs), (did.objects, did.packs));
     assert!(said.objects > 0);
 }
+
+#[test]
+#[ignore = "for looking for races: ENGINE_GC_CUTS workloads"]
+fn gc_beside_work_finds_all_that_is_needed() {
+    let base = base();
+    let first = rng::asked_seed().unwrap_or_else(rng::fresh_seed) % 1_000_000;
+    for seed in first..first + cuts() {
+        println!("seed {seed}");
+        workload(seed, &base, 60);
+    }
+}

@@ -196,11 +196,10 @@ impl ObjectStore {
     /// Looks for an object that somebody relies on; `marks` are those of the run of gc, which keeps
     /// it then.
     fn finds(&self, marks: Option<&Marks>, key: &Key) -> bool {
-        let found = self.packs.contains(key);
-        if let (true, Some(marks)) = (found, marks) {
-            marks.mark(&self.packs, key);
+        match marks {
+            Some(marks) => marks.find(&self.packs, key),
+            None => self.packs.contains(key),
         }
-        found
     }
 
     /// True where all of a file's content is stored: every node of its manifest and every chunk.

@@ -377,3 +377,24 @@ fn ids_of_chunks_stay_what_they_were() {
     assert_eq!(store.put_chunk(b"x").unwrap(), id);
     assert_eq!(id, ChunkId::from_bytes(*blake3::hash(b"x").as_bytes()));
 }
+
+/// A put that finds a directory says nothing of what is in it: the walk has to go on from there.
+#[test]
+fn what_a_put_found_is_still_looked_into() {
+    let store = open(&CrashStorage::without_log(), small_packs());
+    let kept = commit(&store, &[1, 2, 3]).unwrap();
+    commit(&store, &[4]).unwrap();
+    let stop = AtomicBool::new(false);
+    let run = store.collect(&stop).unwrap();
+    let found: Commit = store.get_object(&kept).unwrap();
+    store.put_object(&found).unwrap();
+    assert!(store.contains(Kind::Tree, found.root.unwrap().as_bytes()));
+    let met = &mut |_: objstore::gc::Met<'_>| ();
+    let mut walk = Walk::new(&run, met);
+    walk.commit(kept, Strictness::All).unwrap();
+    walk.finish().unwrap();
+    run.sweep(&run.plan(Duration::ZERO, 0).unwrap(), &|_| ())
+        .unwrap();
+    drop(run);
+    assert_eq!(check(&store, kept).unwrap(), 3);
+}

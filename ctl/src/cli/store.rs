@@ -24,3 +24,15 @@ Settings, with their defaults:
 
 Example:
   agentvfs config quota=20G keep-daily=90d";
+
+/// Arguments of `gc`.
+#[derive(Debug, Args)]
+pub struct GcArgs {
+    /// Leave alone what was written or deleted less than this ago, such as 0s, 30m, 2h [default: the
+    /// setting gc-grace]
+    #[arg(long, value_name = "DURATION")]
+    pub grace: Option<String>,
+    /// Change nothing; say what would go
+    #[arg(long)]
+    pub dry_run: bool,
+}

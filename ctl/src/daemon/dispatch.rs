@@ -31,6 +31,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, progress: Progress<'_>) -> Result<
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
+        Call::Gc(ask) => reply(&store::gc(mounts, ask, progress)?),
         Call::Config(ask) => reply(&store::config(mounts, ask)?),
     }
 }
@@ -40,6 +41,7 @@ pub fn wants_progress(call: &Call) -> bool {
     match call {
         Call::Checkpoint(ask) => ask.progress,
         Call::Stop(ask) => ask.progress,
+        Call::Gc(ask) => ask.progress,
         _ => false,
     }
 }

@@ -15,6 +15,21 @@ fn is_no_space(error: &Error) -> bool {
     error.errno() == rustix::io::Errno::NOSPC.raw_os_error()
 }
 
+/// An engine's error while it collected or looked at the whole store.
+pub fn of_gc(error: &Error) -> Fault {
+    let fault = Fault::failed(kind(error), error.to_string());
+    match error {
+        Error::Store(objstore_error) if objstore_error.is_damage() => {
+            fault.hint("nothing was removed; agentvfs fsck tells what is damaged")
+        }
+        Error::Damaged { .. } | Error::Journal(_) => {
+            fault.hint("nothing was removed; agentvfs fsck tells what is damaged")
+        }
+        error if is_no_space(error) => fault.hint("make some room on the disk, then try again"),
+        _ => fault.hint("try again; daemon.log in the agentvfs home tells more"),
+    }
+}
+
 /// An engine's error while the store was opened.
 pub fn at_open(error: &Error) -> Fault {
     let fault = Fault::failed(kind(error), error.to_string());

@@ -1,8 +1,60 @@
 //! Requests that concern the store as a whole.
 
-use super::{faults, mounts::Mounts};
-use crate::protocol::{Config, ConfigAnswer, Fault};
+use super::faults;
+use super::mounts::{Mounts, Progress};
+use crate::protocol::{Config, ConfigAnswer, Fault, Gc, GcAnswer};
 use crate::settings::{KEYS, set, show};
+use engine::{Engine, GcReport, GcRequest};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is asked whether gc is worthwhile.
+const GC_ROUND: Duration = Duration::from_secs(60);
+
+/// Collects what nothing needs now and then, in a thread of its own, until the process ends.
+pub fn keep_house(engine: Arc<Engine>) {
+    let spawned = std::thread::Builder::new()
+        .name("housekeeping".into())
+        .spawn(move || {
+            loop {
+                std::thread::sleep(GC_ROUND);
+                match engine.gc_if_worthwhile() {
+                    Ok(_) => {}
+                    Err(engine::Error::Store(e)) if e.is_damage() => {
+                        tracing::error!("gc leaves a damaged store alone: {e}; see agentvfs fsck");
+                    }
+                    Err(error) => tracing::warn!(%error, "gc stopped"),
+                }
+            }
+        });
+    if let Err(error) = spawned {
+        tracing::error!(%error, "no thread for gc: it only runs when asked for");
+    }
+}
+
+/// Collects what nothing needs.
+pub fn gc(mounts: &Mounts, ask: &Gc, progress: Progress<'_>) -> Result<GcAnswer, Fault> {
+    let request = GcRequest {
+        grace: ask.grace_ms.map(Duration::from_millis),
+        dead_percent: None,
+        dry_run: ask.dry_run,
+    };
+    let report = mounts.engine().gc(request, progress);
+    report.map(|r| of_gc(&r)).map_err(|e| faults::of_gc(&e))
+}
+
+fn of_gc(r: &GcReport) -> GcAnswer {
+    GcAnswer {
+        freed_bytes: r.freed_bytes,
+        objects: r.objects,
+        packs: r.packs,
+        copied_bytes: r.copied_bytes,
+        store_bytes: r.store_bytes,
+        needed_bytes: r.needed_bytes,
+        left_bytes: r.left_bytes,
+        damaged_packs: r.damaged_packs,
+    }
+}
 
 /// Changes settings, all or none, and tells all of them.
 pub fn config(mounts: &Mounts, ask: &Config) -> Result<ConfigAnswer, Fault> {

@@ -290,6 +290,24 @@ impl Numbers for BranchNumbers<'_> {
 }
 
 impl Inner {
+    /// Trees and history as they are now, for looking at; O(states).
+    pub fn snapshot(&self) -> Inner {
+        Inner {
+            live: self.live.clone(),
+            history: self.history.clone(),
+            counters: self.counters,
+            lookups: Lookups::default(),
+            fence: None,
+            scan_done: self.scan_done,
+            base_inodes: HashMap::new(),
+            base_changed: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            reference: self.reference.clone(),
+            storing: self.storing.clone(),
+            anchors: self.anchors.clone(),
+        }
+    }
+
     /// Every tree that must agree on what the base holds.
     pub fn trees_mut(&mut self) -> Vec<&mut Tree> {
         let reference = self.reference.iter_mut().map(|r| &mut r.tree);

@@ -6,11 +6,16 @@
 //! before anything goes.
 
 pub(crate) mod roots;
+mod sizes;
+mod stats;
 mod tombs;
+
+pub use stats::{BranchFigures, KindFigures, StoreFigures, WorkspaceFigures};
 
 use crate::branch::inspect::inspect;
 use crate::branch::{Branch, lower_priority};
 use crate::clock;
+use crate::control::Progress;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::types::Time;
@@ -19,7 +24,7 @@ use objstore::gc::{Collection, Met, Plan, Swept, Walk};
 use objstore::limits::REWRITE_DEAD_PERCENT;
 use roots::Roots;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Name of the ref that notes the last run.
@@ -29,6 +34,8 @@ const NOTE_VERSION: u16 = 1;
 const PAUSE: Duration = Duration::from_secs(3600);
 /// Least growth of the packs since the last run that makes another worthwhile.
 const GROWTH_MIN: u64 = 64 << 20;
+/// How often progress is told.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
 
 /// What gc is asked to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,20 +82,28 @@ pub struct GcNote {
 impl Engine {
     /// Takes away what nothing needs any more, beside all other work and at low priority. `progress`
     /// hears how many bytes of how many are done.
-    pub fn gc(&self, req: GcRequest, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<GcReport> {
+    pub fn gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
         let Some(_one) = self.collecting.try_lock() else {
             return Err(Error::Store(objstore::Error::Busy));
         };
+        let (done, total) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
                 lower_priority();
-                self.run_gc(req, progress)
+                self.run_gc(req, &|so_far, all| {
+                    done.store(so_far, Ordering::Relaxed);
+                    total.store(all, Ordering::Relaxed);
+                })
             });
+            while !run.is_finished() {
+                std::thread::park_timeout(PROGRESS_PAUSE);
+                progress(done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
+            }
             run.join().unwrap_or(Err(Error::Closing))
         })
     }
 
-    fn run_gc(&self, req: GcRequest, progress: &dyn Fn(u64, u64)) -> Result<GcReport> {
+    fn run_gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
         let now = clock::now();
         let grace = req.grace.unwrap_or(self.settings().gc_grace);
         let run = self.store.collect(&self.stop)?;

@@ -35,12 +35,10 @@ impl Roots {
                 &mut roots.maybe
             };
             list.extend(state.info.id);
-            let stored = state.stored.iter();
-            roots
-                .directories
-                .extend(stored.clone().filter_map(|r| r.root));
-            roots.trees.extend(stored.map(|r| r.tree.clone()));
-            roots.trees.extend(state.tree.clone());
+            // Of a stored state nothing is needed beside its commit: its tree in memory may still have
+            // unlinked files of the tree that it was made from.
+            let pending = state.tree.iter().filter(|_| !state.in_store);
+            roots.trees.extend(pending.cloned());
         }
         if let Some(reference) = &inner.reference {
             roots.directories.extend(reference.root);

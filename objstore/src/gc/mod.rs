@@ -32,6 +32,8 @@ pub struct Collection<'a> {
     pub(crate) store: &'a ObjectStore,
     pub(crate) marks: Arc<Marks>,
     stop: &'a AtomicBool,
+    /// It was begun so that puts mark what they find.
+    sweeps: bool,
 }
 
 impl ObjectStore {
@@ -40,6 +42,17 @@ impl ObjectStore {
     /// being needed meanwhile.
     pub fn pin(&self) -> Pin<'_> {
         self.pins.pin()
+    }
+
+    /// A run that only looks: what is put meanwhile is not followed, nothing can be swept. The caller
+    /// sees to it that no other run sweeps.
+    pub fn look<'a>(&'a self, stop: &'a AtomicBool) -> Collection<'a> {
+        Collection {
+            store: self,
+            marks: Arc::new(Marks::new(&self.packs)),
+            stop,
+            sweeps: false,
+        }
     }
 
     /// Begins a run: all that is put or found from now on is kept, and work that was in progress has
@@ -58,6 +71,7 @@ impl ObjectStore {
                 store: self,
                 marks,
                 stop,
+                sweeps: true,
             }
         };
         collection.wait_for_pins()?;
@@ -80,13 +94,29 @@ impl Collection<'_> {
         }
     }
 
+    /// Bytes of records that are marked here and in none of `others`.
+    pub fn bytes_of_none(&self, others: &[&Collection<'_>]) -> u64 {
+        let mut bytes = 0;
+        for marks in self.marks.packs() {
+            for (key, at) in marks.index.entries() {
+                let alone = !others.iter().any(|o| o.marks.has_met(&key));
+                if marks.is_met(&key) && alone {
+                    bytes += crate::pack::open::record_len(&at);
+                }
+            }
+        }
+        bytes
+    }
+
     fn mark(&self, key: &Key) -> Marked {
-        self.marks.mark(&self.store.packs, key)
+        self.marks.meet(&self.store.packs, key)
     }
 }
 
 impl Drop for Collection<'_> {
     fn drop(&mut self) {
-        *self.store.gc.write() = None;
+        if self.sweeps {
+            *self.store.gc.write() = None;
+        }
     }
 }

@@ -107,6 +107,7 @@ impl Collection<'_> {
 
     /// Carries out a plan; `progress` hears how many bytes are done. May be cut off at any moment.
     pub fn sweep(&self, plan: &Plan, progress: &dyn Fn(u64)) -> Result<Swept> {
+        assert!(self.sweeps, "what is put was not followed");
         // Who began to read something before it stopped being a root may go on to the end.
         self.wait_for_pins()?;
         let mut swept = Swept::default();

@@ -310,9 +310,9 @@ impl PackSet {
         Ok(())
     }
 
-    /// The newest record with this key that is not known to be damaged.
-    pub fn find(&self, key: &Key) -> Option<Location> {
-        self.locate(key, false).map(|(_, at)| at)
+    /// The newest record with this key that is not known to be damaged, and its pack's number.
+    pub fn find(&self, key: &Key) -> Option<(u32, Location)> {
+        self.locate(key, false).map(|(pack, at)| (pack.number, at))
     }
 
     /// Takes no more records into this pack, and gives it an index of all of it.
