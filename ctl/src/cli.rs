@@ -57,6 +57,13 @@ pub enum Command {
     #[command(after_help = "Example:\n  agentvfs gc --dry-run\n\n\
         It also runs by itself when that is worthwhile; see `agentvfs config --help`.")]
     Gc(GcArgs),
+    /// Say what takes the space: workspaces, branches, packs, journals, kinds of files
+    #[command(after_help = "Example:\n  agentvfs stats --json")]
+    Stats,
+    /// Check every checksum and every reference; name the files, commits and branches that damage
+    /// affects; exit status 1 where there is damage
+    #[command(after_help = "Example:\n  agentvfs fsck\n  agentvfs fsck --repair --dry-run")]
+    Fsck(FsckArgs),
     /// Show settings of the store, or change them
     #[command(after_help = SETTINGS_HELP)]
     Config(ConfigArgs),

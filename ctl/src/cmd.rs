@@ -7,12 +7,14 @@ mod completions;
 mod config;
 mod delete;
 mod diff;
+mod fsck;
 mod gc;
 mod init;
 mod list;
 mod log;
 mod rollback;
 mod start;
+mod stats;
 mod status;
 mod stop;
 mod undo;
@@ -31,11 +33,15 @@ use std::cell::OnceCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+pub use fsck::of_report;
+
 /// Runs a command and gives its exit status.
 pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
+        Command::Stats => stats::run(&mut Context::new(cli.global)?),
+        Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),
         Command::Config(args) => config::run(&args, &mut Context::new(cli.global)?),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),

@@ -210,6 +210,10 @@ methods! {
     Diff = "workspace.diff" (Diff);
     /// Whether a ref names something.
     HasRef = "workspace.has_ref" (HasRef);
+    /// Checks everything, changes nothing.
+    Fsck = "store.fsck" (Nothing);
+    /// What takes the space.
+    Stats = "store.stats" (Nothing);
     /// Gives space back.
     Gc = "store.gc" (Gc);
     /// Settings of the store.

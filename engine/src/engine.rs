@@ -90,26 +90,40 @@ fn ref_name(name: &str) -> String {
 impl Engine {
     /// Opens (or makes) the store below `cfg.root` and takes its lock.
     pub fn open(cfg: EngineConfig) -> Result<Arc<Engine>> {
+        Self::open_files(cfg, StoreConfig::default())
+    }
+
+    /// As [`Engine::open`]; all packs are read in place of their indexes, which are written anew.
+    pub fn open_rebuilding(cfg: EngineConfig) -> Result<Arc<Engine>> {
+        let rebuild = StoreConfig {
+            rebuild_index: true,
+            ..StoreConfig::default()
+        };
+        Self::open_files(cfg, rebuild)
+    }
+
+    fn open_files(cfg: EngineConfig, store: StoreConfig) -> Result<Arc<Engine>> {
         let storage = FileStorage::open(&cfg.root)?;
         let lock = StoreLock::acquire(&cfg.root).map_err(|e| match e {
             objstore::Error::Locked { owner_pid } => Error::StoreLocked { pid: owner_pid },
             e => Error::Store(e),
         })?;
-        Self::assemble(cfg, Arc::new(storage), Some(lock))
+        Self::assemble(cfg, Arc::new(storage), Some(lock), store)
     }
 
     /// An engine whose store lives on `storage` (a simulated disk); the import table is below
     /// `cfg.root`. Nothing is locked, and nothing happens by itself before [`Engine::set_settings`].
     pub fn on_storage(cfg: EngineConfig, storage: Arc<dyn Storage>) -> Result<Arc<Engine>> {
-        Self::assemble(cfg, storage, None)
+        Self::assemble(cfg, storage, None, StoreConfig::default())
     }
 
     fn assemble(
         cfg: EngineConfig,
         storage: Arc<dyn Storage>,
         lock: Option<StoreLock>,
+        store: StoreConfig,
     ) -> Result<Arc<Engine>> {
-        let store = Arc::new(ObjectStore::open(storage.clone(), StoreConfig::default())?);
+        let store = Arc::new(ObjectStore::open(storage.clone(), store)?);
         let refs = RefStore::open(storage.clone())?;
         let simulated = lock.is_none();
         let default = if simulated {
@@ -184,7 +198,7 @@ impl Engine {
         })
     }
 
-    fn put(&self, c: &WorkspaceConfig) -> Result<()> {
+    pub(crate) fn put(&self, c: &WorkspaceConfig) -> Result<()> {
         let bytes = |p: &PathBuf| p.as_os_str().as_bytes().to_vec();
         let record = ConfigRecord {
             version: CONFIG_VERSION,
@@ -212,11 +226,7 @@ impl Engine {
             Err(e) => return Err(e),
         }
         self.check_base(base)?;
-        // What a deletion left that was cut off: its objects may be gone.
-        let left = format!("workspaces/{name}");
-        self.storage
-            .remove_dir_all(&left)
-            .map_err(Error::io(left))?;
+        self.clear_deleted(name)?;
         let c = WorkspaceConfig {
             name: name.to_owned(),
             base: base.to_owned(),

@@ -17,6 +17,7 @@ mod control;
 mod data;
 mod engine;
 mod error;
+mod fsck;
 mod history;
 mod import;
 pub mod journal;
@@ -45,6 +46,7 @@ pub use control::{
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
+pub use fsck::{Affected, Finding, FsckReport, RepairStep};
 pub use objstore::CommitId;
 pub use settings::Settings;
 pub use types::*;

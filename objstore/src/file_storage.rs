@@ -3,6 +3,7 @@
 //! Appends go by `pwritev` at the length that this process knows, so a segment that failed to grow is
 //! cut back to what it was.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -23,6 +24,10 @@ const SLICES_MAX: usize = 1024;
 
 /// Locks that keep replacements of one name apart; names share them by hash.
 const REPLACE_LOCKS: usize = 16;
+
+/// Where workspaces are mounted. What is below must never be asked for anything: whoever serves the
+/// mount may be the one who asks.
+const MOUNT_DIR: &str = "mnt";
 
 /// Files below a directory.
 #[derive(Debug)]
@@ -94,8 +99,8 @@ fn make_dirs(dir: &Path) -> io::Result<()> {
     atomic_file::sync_dir(parent)
 }
 
-/// Bytes allocated for everything below `dir` on the device `dev`: a mount is not gone into.
-fn disk_usage(dir: &Path, dev: u64) -> io::Result<u64> {
+/// Bytes allocated for everything below `dir`, and below those of its directories that `enter` names.
+fn disk_usage(dir: &Path, enter: &dyn Fn(&OsStr) -> bool) -> io::Result<u64> {
     const BLOCK_BYTES: u64 = 512;
     let mut bytes = 0;
     let entries = match fs::read_dir(dir) {
@@ -103,15 +108,16 @@ fn disk_usage(dir: &Path, dev: u64) -> io::Result<u64> {
         entries => entries?,
     };
     for entry in entries {
-        let path = entry?.path();
-        // A dead mount cannot even be asked; what vanishes meanwhile takes nothing.
-        let Ok(meta) = fs::symlink_metadata(&path) else {
-            continue;
-        };
-        if meta.is_dir() && meta.dev() == dev {
-            bytes += disk_usage(&path, dev)?;
-        } else if meta.is_file() {
-            bytes += meta.blocks() * BLOCK_BYTES;
+        let entry = entry?;
+        // The type is that of the directory's entry: nothing is asked of what is mounted there.
+        let kind = entry.file_type()?;
+        if kind.is_dir() && enter(&entry.file_name()) {
+            bytes += disk_usage(&entry.path(), &|_| true)?;
+        } else if kind.is_file() {
+            // What vanishes meanwhile takes nothing.
+            bytes += entry
+                .metadata()
+                .map_or(0, |meta| meta.blocks() * BLOCK_BYTES);
         }
     }
     Ok(bytes)
@@ -187,8 +193,7 @@ impl Storage for FileStorage {
     }
 
     fn used_bytes(&self) -> io::Result<u64> {
-        let dev = fs::metadata(&self.root)?.dev();
-        disk_usage(&self.root, dev)
+        disk_usage(&self.root, &|name| name != MOUNT_DIR)
     }
 
     fn age(&self, path: &str) -> io::Result<Duration> {

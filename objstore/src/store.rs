@@ -1,5 +1,6 @@
 //! [`ObjectStore`]: put and get by content, durability on request.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -17,11 +18,11 @@ use crate::limits;
 use crate::object::Object;
 use crate::object::manifest::{Manifest, Node, Part};
 use crate::pack::index::PackIndex;
-use crate::pack::open::read_header;
+use crate::pack::open::{read_header, record_end};
 use crate::pack::record::{Codec, PACK_HEADER_BYTES, bytes_max};
 use crate::pack::scan::{Found, Scanner};
 use crate::pack::set::PackSet;
-use crate::pack::{Key, Pack, index_path};
+use crate::pack::{Key, Location, Pack, index_path};
 
 /// Newest version of the store as a whole.
 const STORE_VERSION: u32 = 1;
@@ -279,6 +280,46 @@ impl ObjectStore {
             self.verify_index(&pack, &mut report)?;
         }
         Ok(report)
+    }
+
+    /// Objects whose records, as far as their pack's index knows, lie in a range of a pack's bytes.
+    pub fn objects_in(&self, path: &str, range: Range<u64>) -> Vec<Key> {
+        let packs = self.packs.packs();
+        let Some(pack) = packs.iter().find(|p| p.path == path) else {
+            return Vec::new();
+        };
+        let records = pack.records.read();
+        let tail = records.tail.iter().map(|(key, at)| (*key, *at));
+        let inside =
+            |at: &Location| u64::from(at.offset) < range.end && record_end(at) > range.start;
+        let all = records.index.entries().chain(tail);
+        all.filter(|(_, at)| inside(at))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// True where an object can be read, from whichever record.
+    pub fn is_readable(&self, key: &Key) -> bool {
+        self.get(key.0, &key.1).is_ok()
+    }
+
+    /// Writes the index at `path` anew, from what is known of its pack.
+    pub fn rebuild_index(&self, path: &str) -> Result<()> {
+        let packs = self.packs.packs();
+        match packs.iter().find(|p| index_path(p.number) == path) {
+            Some(pack) => self.packs.reindex(pack),
+            // An index without a pack is nothing.
+            None => self.storage.remove(path).at(path),
+        }
+    }
+
+    /// Copies every record of a pack that can be read into a new one, durably, and removes the pack.
+    pub fn rewrite_pack(&self, path: &str) -> Result<()> {
+        let packs = self.packs.packs();
+        match packs.iter().find(|p| p.path == path) {
+            Some(pack) => self.packs.salvage(pack),
+            None => Ok(()),
+        }
     }
 
     fn verify_index(&self, pack: &Pack, report: &mut VerifyReport) -> Result<()> {

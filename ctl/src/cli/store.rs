@@ -36,3 +36,17 @@ pub struct GcArgs {
     #[arg(long)]
     pub dry_run: bool,
 }
+
+/// Arguments of `fsck`.
+#[derive(Debug, Args)]
+pub struct FsckArgs {
+    /// Show the plan of a repair, then carry it out; what is replaced is kept in damaged/ in the home
+    #[arg(long)]
+    pub repair: bool,
+    /// With --repair: only show the plan
+    #[arg(long, requires = "repair")]
+    pub dry_run: bool,
+    /// Read all packs in place of their indexes, and write the indexes anew
+    #[arg(long)]
+    pub rebuild_index: bool,
+}

@@ -31,6 +31,8 @@ pub fn dispatch(mounts: &Mounts, call: &Call, progress: Progress<'_>) -> Result<
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
+        Call::Fsck(_) => reply(&store::fsck(mounts)?),
+        Call::Stats(_) => reply(&store::stats(mounts)?),
         Call::Gc(ask) => reply(&store::gc(mounts, ask, progress)?),
         Call::Config(ask) => reply(&store::config(mounts, ask)?),
     }
@@ -232,7 +234,10 @@ fn troubles(status: &engine::Status) -> Vec<String> {
         ));
     }
     if matches!(status.import.state, engine::ImportState::Paused) {
-        troubles.push("the import of the project is paused: make room on the disk".to_owned());
+        let why = status.import.why.as_deref().unwrap_or("too little space");
+        troubles.push(format!(
+            "the import of the project is paused: {why}; make room on the disk"
+        ));
     }
     if !status.unreadable.is_empty() {
         troubles.push(format!(

@@ -57,6 +57,7 @@ fn kind(error: &Error) -> &'static str {
         Error::ImportPaused(_) => "import-paused",
         Error::StoreLocked { .. } => "store-locked",
         Error::Closing => "stopping",
+        Error::Quota { .. } => "quota",
         error if is_no_space(error) => "no-space",
         Error::Damaged { .. } => "damaged",
         Error::Io { .. } => "io",
@@ -88,9 +89,14 @@ fn hint(error: &Error, name: &str) -> String {
         }
         Error::NothingTo(_) => format!("agentvfs workspace log {name} shows where you are"),
         Error::ImportPaused(_) => {
-            format!("make room on the disk, then try again; agentvfs workspace status {name}")
+            format!(
+                "make room on the disk (or raise the quota), then try again; agentvfs workspace status {name}"
+            )
         }
         Error::Closing => format!("agentvfs workspace start {name}"),
+        Error::Quota { .. } => "agentvfs stats shows what takes the space; agentvfs gc gives back \
+            what nothing needs; agentvfs config quota=SIZE allows more"
+            .to_owned(),
         error if is_no_space(error) => {
             "make room on the disk that holds the agentvfs home, then try again".to_owned()
         }

@@ -2,7 +2,10 @@
 
 use super::faults;
 use super::mounts::{Mounts, Progress};
-use crate::protocol::{Config, ConfigAnswer, Fault, Gc, GcAnswer};
+use crate::protocol::{
+    BranchStats, Config, ConfigAnswer, Fault, FsckAnswer, Gc, GcAnswer, KindStats, StatsAnswer,
+    WorkspaceStats,
+};
 use crate::settings::{KEYS, set, show};
 use engine::{Engine, GcReport, GcRequest};
 use std::sync::Arc;
@@ -41,6 +44,62 @@ pub fn gc(mounts: &Mounts, ask: &Gc, progress: Progress<'_>) -> Result<GcAnswer,
     };
     let report = mounts.engine().gc(request, progress);
     report.map(|r| of_gc(&r)).map_err(|e| faults::of_gc(&e))
+}
+
+/// Checks the store as it is, beside all work.
+pub fn fsck(mounts: &Mounts) -> Result<FsckAnswer, Fault> {
+    let report = mounts.engine().fsck(&|_, _| ());
+    let report = report.map_err(|e| faults::of_gc(&e))?;
+    Ok(crate::cmd::of_report(&report))
+}
+
+/// Adds up what takes the space.
+pub fn stats(mounts: &Mounts) -> Result<StatsAnswer, Fault> {
+    let f = mounts.engine().figures().map_err(|e| faults::of_gc(&e))?;
+    Ok(StatsAnswer {
+        used_bytes: f.used_bytes,
+        free_bytes: f.free_bytes,
+        quota: f.quota,
+        packs: f.packs,
+        pack_bytes: f.pack_bytes,
+        objects: f.objects,
+        needed_bytes: f.needed_bytes,
+        unneeded_bytes: f.unneeded_bytes,
+        journal_bytes: f.journal_bytes,
+        state_bytes: f.state_bytes,
+        logical_bytes: f.logical_bytes,
+        chunk_bytes: f.chunk_bytes,
+        chunk_stored_bytes: f.chunk_stored_bytes,
+        meta_stored_bytes: f.meta_stored_bytes,
+        workspaces: f.workspaces.into_iter().map(of_workspace).collect(),
+        kinds: f.kinds.into_iter().map(of_kind).collect(),
+    })
+}
+
+fn of_workspace(w: engine::WorkspaceFigures) -> WorkspaceStats {
+    let branches = w.branches.into_iter().map(|b| BranchStats {
+        name: b.name,
+        files: b.files,
+        bytes: b.bytes,
+        commits: b.commits,
+        automatic_commits: b.automatic,
+        journal_bytes: b.journal_bytes,
+        state_bytes: b.state_bytes,
+    });
+    WorkspaceStats {
+        name: w.name,
+        needed_bytes: w.needed_bytes,
+        own_bytes: w.own_bytes,
+        branches: branches.collect(),
+    }
+}
+
+fn of_kind(k: engine::KindFigures) -> KindStats {
+    KindStats {
+        extension: k.extension,
+        bytes: k.bytes,
+        stored_bytes: k.stored_bytes,
+    }
 }
 
 fn of_gc(r: &GcReport) -> GcAnswer {

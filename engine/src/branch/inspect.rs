@@ -61,3 +61,10 @@ pub(crate) fn inspect(storage: &dyn Storage, dir: &str, boot: u64) -> Result<Opt
         journal,
     }))
 }
+
+/// First journal record that the state file in `dir` does not have.
+pub(crate) fn first_needed_record(storage: &dyn Storage, dir: &str) -> Result<u64> {
+    let file = StateFile { storage, dir };
+    let head = file.read(&mut |_| Ok(()))?;
+    Ok(head.map_or(1, |head| head.next_seq))
+}

@@ -218,12 +218,29 @@ impl Branch {
             return Ok(());
         }
         let free = self.storage.free_bytes().map_err(Error::io(&self.dir))?;
-        if free < DISK_RESERVE_BYTES + bytes {
+        let checked = if free < DISK_RESERVE_BYTES + bytes {
+            Err(Error::NoSpace)
+        } else {
+            self.check_quota(bytes)
+        };
+        if checked.is_err() {
             self.unchecked_bytes
                 .store(SPACE_CHECK_BYTES, Ordering::Relaxed);
-            return Err(Error::NoSpace);
+            return checked;
         }
         self.unchecked_bytes.store(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Refuses what would take the home beyond its quota.
+    pub fn check_quota(&self, bytes: u64) -> Result<()> {
+        let Some(quota) = self.auto.settings.read().quota else {
+            return Ok(());
+        };
+        let used = self.storage.used_bytes().map_err(Error::io(&self.dir))?;
+        if used.saturating_add(bytes) > quota {
+            return Err(Error::Quota { quota });
+        }
         Ok(())
     }
 

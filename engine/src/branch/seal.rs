@@ -114,6 +114,7 @@ impl Branch {
                     inner.counters.nid,
                 )
             };
+            self.check_quota(bytes_of(&batch))?;
             match self.importer.import_bodies(&self.places, &batch) {
                 Err(Error::BaseChanged(f)) => {
                     self.take_anew(&f)?;
@@ -314,6 +315,15 @@ fn base_files_in(tree: &Tree, range: std::ops::Range<u64>) -> Vec<(Nid, Arc<Inod
     };
     let found = range.filter_map(|n| Some((Nid(n), tree.get(Nid(n))?.clone())));
     found.filter(|(_, i)| is_base(i)).collect()
+}
+
+/// Bytes that importing them may take.
+fn bytes_of(batch: &[(Nid, Arc<Inode>)]) -> u64 {
+    let unread = |i: &Inode| match i.file().map(|f| f.body()) {
+        Some((Body::Base(base), len)) if base.stored().is_none() => len,
+        _ => 0,
+    };
+    batch.iter().map(|(_, i)| unread(i)).sum()
 }
 
 /// An imported file of the base with its stored content; `None` where it is not imported.

@@ -139,6 +139,8 @@ impl Engine {
     }
 
     fn add_up(&self) -> Result<StoreFigures> {
+        // Every object is in an index then, and can be told from those of others.
+        self.store.close()?;
         let all = self.store.look(&self.stop);
         let mut total = Tally::default();
         let mut sizes = Sizes::new(&self.store);

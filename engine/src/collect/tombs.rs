@@ -53,6 +53,15 @@ impl Engine {
         self.refs.set(&name, &bytes).map_err(Error::Store)
     }
 
+    /// Removes what a deletion left that was cut off: its objects may be gone.
+    pub(crate) fn clear_deleted(&self, name: &str) -> Result<()> {
+        if self.tomb(&format!("{DIR}/{name}"))?.is_none() {
+            return Ok(());
+        }
+        let left = format!("workspaces/{name}");
+        self.storage.remove_dir_all(&left).map_err(Error::io(left))
+    }
+
     fn tomb(&self, name: &str) -> Result<Option<Tomb>> {
         let Some(bytes) = self.refs.get(name)? else {
             return Ok(None);
@@ -84,6 +93,10 @@ impl Engine {
     pub(crate) fn bury(&self, now: Time, grace: Duration) -> Result<()> {
         for (name, tomb) in self.all_tombs()? {
             if !is_young(&tomb, now, grace) {
+                let bare = name.trim_start_matches("deleted/");
+                if !self.names()?.iter().any(|n| n == bare) {
+                    self.clear_deleted(bare)?;
+                }
                 self.refs.delete(&name)?;
             }
         }

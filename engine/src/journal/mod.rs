@@ -22,6 +22,7 @@ mod inspect;
 mod mark;
 mod reader;
 mod recovery;
+mod repair;
 mod scan;
 mod segment;
 #[cfg(test)]

@@ -73,6 +73,8 @@ pub(super) struct Recovery<'a> {
     from_seq: u64,
     candidates: Vec<Candidate>,
     next_seq: u64,
+    /// The first bad record ends the journal, whatever was acknowledged.
+    forgiving: bool,
     /// Records up to this one are known to have been acknowledged.
     acknowledged: u64,
     report: RecoveryReport,
@@ -145,9 +147,33 @@ impl<'a> Recovery<'a> {
             from_seq,
             candidates: find_segments(storage, dir, &mark, tidy)?,
             next_seq: 0,
+            forgiving: false,
             acknowledged: mark.seq,
             report: RecoveryReport::default(),
         })
+    }
+
+    /// From now on the first bad record ends the journal. Segments from the first one on that is bad or
+    /// missing do not count any more, and are removed.
+    pub(super) fn forgive(&mut self) -> JournalResult<()> {
+        (self.forgiving, self.same_boot, self.acknowledged) = (true, false, 0);
+        let first = self.mark.first_segment;
+        let whole = self.candidates.iter().zip(first..);
+        let whole = whole.take_while(|(c, n)| c.live.number == *n && c.header.is_some());
+        let count = whole.count();
+        for candidate in self.candidates.drain(count..) {
+            let path = &candidate.live.path;
+            self.storage.remove(path).map_err(JournalError::io(path))?;
+        }
+        match self.candidates.last() {
+            Some(last) => self.mark.segment = last.live.number,
+            None => {
+                return Err(JournalError::Missing {
+                    dir: self.dir.to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// What was found.
@@ -245,7 +271,7 @@ impl<'a> Recovery<'a> {
         source: &dyn Source,
         record: &scan::Record<'_>,
     ) -> JournalResult<bool> {
-        if self.next_seq <= self.acknowledged {
+        if self.next_seq <= self.acknowledged || self.forgiving {
             return Ok(true);
         }
         let path = &self.candidates[index].live.path;
@@ -295,6 +321,9 @@ impl<'a> Recovery<'a> {
         what: &'static str,
     ) -> JournalResult<Option<Cut>> {
         let seq = self.next_seq;
+        if self.forgiving {
+            return Ok(Some(Cut { index, offset }));
+        }
         if seq > self.acknowledged {
             let beyond = self.look_beyond(index, offset)?;
             let proven = beyond.synced >= seq || (self.same_boot && beyond.records > 0);
@@ -346,7 +375,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Cuts the torn tail: later segments first, so that what is left stays one piece.
-    fn cut(&mut self, cut: Cut) -> JournalResult<()> {
+    pub(super) fn cut(&mut self, cut: Cut) -> JournalResult<()> {
         let keep = cut.index + usize::from(cut.offset >= SEGMENT_HEADER_BYTES as u64);
         assert!(keep > 0, "the first segment's header was checked");
         for candidate in self.candidates.drain(keep..).rev() {
@@ -368,7 +397,7 @@ impl<'a> Recovery<'a> {
 
     /// Brings what was replayed to stable storage and says so in the mark: after the death of the
     /// process that wrote it, it may be in the page cache only.
-    fn make_durable(&self, mark: &mut MarkFile, boot: u64) -> JournalResult<()> {
+    pub(super) fn make_durable(&self, mark: &mut MarkFile, boot: u64) -> JournalResult<()> {
         let vouched = self.mark.segment;
         for candidate in &self.candidates {
             if candidate.live.number >= vouched {

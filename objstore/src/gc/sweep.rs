@@ -2,9 +2,9 @@
 
 use super::Collection;
 use super::marks::PackMarks;
-use crate::error::{AtPath, Error, Result};
+use crate::error::{AtPath, Result};
 use crate::pack::open::record_len;
-use crate::pack::{Key, Location, index_path};
+use crate::pack::{Key, Location};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -181,17 +181,5 @@ impl Collection<'_> {
         let (header, data) = marks.pack.read_stored(key, at)?;
         packs.append_copy(*key, &header, &data)?;
         Ok(record_len(&at))
-    }
-}
-
-impl crate::pack::set::PackSet {
-    /// Removes the files of a pack that is in no list any more. The index first: a pack without one
-    /// is read, an index without a pack is nothing.
-    fn delete(&self, number: u32) -> Result<()> {
-        for path in [index_path(number), crate::pack::pack_path(number)] {
-            let removed = self.storage.remove(&path);
-            removed.map_err(|source| Error::io(&path, source))?;
-        }
-        Ok(())
     }
 }

@@ -24,7 +24,7 @@ use record::{Codec, RECORD_HEADER_BYTES, RecordHeader};
 pub(crate) const PACK_DIR: &str = "packs";
 
 /// What an object is looked up by. The kind belongs to it: a file may hold the bytes of a commit.
-pub(crate) type Key = (Kind, [u8; ID_BYTES]);
+pub type Key = (Kind, [u8; ID_BYTES]);
 
 /// Where a record stands in its pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::limits::{FREE_BYTES_MIN, FREE_CHECK_BYTES, UNINDEXED_BYTES_MAX};
 use crate::pack::index::{Covered, PackIndex};
 use crate::pack::open::{create_pack, open_pack, record_end};
 use crate::pack::record::{Codec, RECORD_HEADER_BYTES, RecordHeader};
-use crate::pack::{Key, Location, PACK_DIR, Pack, index_path, pack_number};
+use crate::pack::{Key, Location, PACK_DIR, Pack, index_path, pack_number, pack_path};
 
 /// The packs.
 #[derive(Debug)]
@@ -330,6 +330,39 @@ impl PackSet {
             return Ok(());
         }
         self.write_index(pack, pack.synced.load(Ordering::Acquire))
+    }
+
+    /// Writes the index of a pack anew, whatever its file holds.
+    pub fn reindex(&self, pack: &Arc<Pack>) -> Result<()> {
+        self.sync()?;
+        let _alone = self.sync.lock();
+        self.write_index(pack, pack.synced.load(Ordering::Acquire))
+    }
+
+    /// Copies what can be read of a pack into a new one and removes it.
+    pub fn salvage(&self, pack: &Arc<Pack>) -> Result<()> {
+        self.retire(pack)?;
+        let index = pack.records.read().index.clone();
+        for (key, at) in index.entries() {
+            match pack.read_stored(&key, at) {
+                Ok((header, data)) => self.append_copy(key, &header, &data)?,
+                Err(e) if e.is_damage() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.sync()?;
+        self.forget(pack.number);
+        self.delete(pack.number)?;
+        self.sync_names()
+    }
+
+    /// Removes the files of a pack that is in no list any more. The index first: a pack without one
+    /// is read, an index without a pack is nothing.
+    pub fn delete(&self, number: u32) -> Result<()> {
+        for path in [index_path(number), pack_path(number)] {
+            self.storage.remove(&path).at(&path)?;
+        }
+        Ok(())
     }
 
     /// Looks for nothing in this pack any more.
