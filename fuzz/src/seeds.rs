@@ -330,6 +330,26 @@ fn events() -> Vec<Event> {
             state: 2,
             id: CommitId::from_bytes([7; 32]),
         },
+        Event::Same { state: 3, kept: 2 },
+        Event::Patched {
+            counters: counters(),
+        },
+        Event::Known { info: info() },
+        Event::Merged {
+            replaced: 2,
+            info: info(),
+            label: Some("l".into()),
+            conflicts: vec![],
+            counters: counters(),
+        },
+        Event::Resolved {
+            path: b"d/f".to_vec(),
+        },
+        Event::Expired {
+            states: vec![2, 3],
+            undo: 1,
+            redo: 0,
+        },
     ]
 }
 

@@ -89,6 +89,8 @@ impl Branch {
         let target = self.tree_of(turn.state)?;
         let (shown, replaced, changes) = {
             let mut inner = self.lock_synced()?;
+            // It may have expired meanwhile, and then gc may take what it holds.
+            inner.history.state(turn.state)?;
             // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
             let target = inner.history.tree(turn.state).cloned().unwrap_or(target);
             let same = inner.history.head == turn.head && !super::differs(&inner.live, &target);
@@ -192,6 +194,9 @@ impl Branch {
         }
         inner.counters = counters;
         inner.live = changes.tree.clone();
+        let seq = self.places.journal.last_seq();
+        inner.anchors.switched(seq, changes.tree.clone());
+        self.auto.note_change();
         let files = changes
             .inodes
             .iter()
