@@ -1,4 +1,4 @@
-//! What stands in journal records: mutations, events, patches.
+//! What stands in journal records: mutations, events, patches; and the settings of a store.
 
 use crate::seeds;
 use engine::journal::PayloadRef;
@@ -20,6 +20,10 @@ pub fn check(bytes: &[u8]) {
                 let _ = seeds::tree().apply(&m, Some(payload));
             }
         }
+    }
+    if let Ok(settings) = engine::settings::decode_settings(bytes) {
+        let again = engine::settings::encode_settings(&settings);
+        assert!(again == bytes, "settings have two encodings");
     }
     if let Ok(patch) = decode::<TreePatch>(bytes) {
         assert!(encode(&patch) == bytes, "a patch has two encodings");

@@ -330,6 +330,12 @@ fn events() -> Vec<Event> {
             state: 2,
             id: CommitId::from_bytes([7; 32]),
         },
+        Event::Same { state: 3, kept: 2 },
+        Event::Expired {
+            states: vec![2, 3],
+            undo: 1,
+            redo: 0,
+        },
     ]
 }
 
