@@ -224,10 +224,9 @@ fn check_world(world: &World, rng: &mut Rng) -> Result<u64, String> {
     blocks += read_all(world, NodeId::ROOT)?;
     let log = world.w().log(MAIN, true).unwrap();
     for _ in 0..3 {
-        if let Err(e) = world.w().undo(MAIN) {
-            if !matches!(e, engine::Error::NothingTo(_)) {
-                return Err(format!("undo: {e}"));
-            }
+        match world.w().undo(MAIN) {
+            Ok(_) | Err(engine::Error::NothingTo(_)) => {}
+            Err(e) => return Err(format!("undo: {e}")),
         }
         blocks += read_all(world, NodeId::ROOT).map_err(|e| format!("after undo: {e}"))?;
     }

@@ -13,8 +13,15 @@ use crate::protocol::{AffectedRow, Bytes, Call, FsckAnswer, FsckFinding, Nothing
 use engine::{Engine, EngineConfig, FsckReport};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const WHAT: &str = "cannot check the store";
+
+/// How long to wait for a daemon that is just ending.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// Pause between two attempts to get the store's lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Checks the store, and repairs it where that was asked for.
 pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
@@ -53,12 +60,7 @@ fn here(args: &FsckArgs, home: &Home) -> Result<FsckAnswer, Failure> {
         root: home.root().to_owned(),
         author: String::new(),
     };
-    let engine = if args.rebuild_index {
-        Engine::open_rebuilding(config)
-    } else {
-        Engine::open(config)
-    };
-    let engine = engine.map_err(failure)?;
+    let engine = open(&config, args.rebuild_index).map_err(failure)?;
     let report = engine.fsck(&|_, _| ()).map_err(failure)?;
     let mut answer = of_report(&report);
     if args.repair && !args.dry_run {
@@ -66,6 +68,24 @@ fn here(args: &FsckArgs, home: &Home) -> Result<FsckAnswer, Failure> {
     }
     engine.shut_down().map_err(failure)?;
     Ok(answer)
+}
+
+/// Opens the store; a daemon that is just ending gives it up soon.
+fn open(config: &EngineConfig, rebuild: bool) -> engine::Result<Arc<Engine>> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        let opened = if rebuild {
+            Engine::open_rebuilding(config.clone())
+        } else {
+            Engine::open(config.clone())
+        };
+        match opened {
+            Err(engine::Error::StoreLocked { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
 }
 
 fn repair(

@@ -123,7 +123,7 @@ impl Engine {
     fn carry_out(&self, step: &RepairStep) -> Result<()> {
         match step {
             RepairStep::RebuildIndex { path } => Ok(self.store.rebuild_index(path)?),
-            RepairStep::FromBase { workspace, path } => self.from_base(workspace, path),
+            RepairStep::FromBase { workspace, path } => self.restore_from_base(workspace, path),
             RepairStep::RewritePack { path } => {
                 self.set_aside(path)?;
                 Ok(self.store.rewrite_pack(path)?)
@@ -155,7 +155,7 @@ impl Engine {
 
     /// Reads a file of the base and stores what of it is missing. A file that is no longer what it was
     /// stores something else, which gc takes away.
-    fn from_base(&self, workspace: &str, path: &[u8]) -> Result<()> {
+    fn restore_from_base(&self, workspace: &str, path: &[u8]) -> Result<()> {
         let base = self.get(workspace)?.base;
         let file = base.join(std::ffi::OsStr::from_bytes(path));
         let meta = std::fs::symlink_metadata(&file).map_err(Error::io(&file))?;
