@@ -5,6 +5,7 @@
 
 mod branch;
 mod files;
+mod store;
 
 pub use branch::*;
 pub use files::*;
@@ -15,6 +16,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+pub use store::*;
 
 /// A copy-on-write filesystem for agents: start on any project at once, go back to any moment.
 #[derive(Debug, Parser)]
@@ -69,6 +71,20 @@ pub enum Command {
     /// Look whether this machine has what agentvfs needs, and say how to get what is missing
     #[command(after_help = "Example:\n  agentvfs doctor")]
     Doctor(RowArgs),
+    /// Give space back that nothing needs any more, while workspaces go on running
+    #[command(after_help = "Example:\n  agentvfs gc --dry-run\n\n\
+        It also runs by itself when that is worthwhile; see `agentvfs config --help`.")]
+    Gc(GcArgs),
+    /// Say what takes the space: workspaces, branches, packs, journals, kinds of files
+    #[command(after_help = "Example:\n  agentvfs stats --json")]
+    Stats,
+    /// Check every checksum and every reference; name the files, commits and branches that damage
+    /// affects; exit status 1 where there is damage
+    #[command(after_help = "Example:\n  agentvfs fsck\n  agentvfs fsck --repair --dry-run")]
+    Fsck(FsckArgs),
+    /// Show settings of the store, or change them
+    #[command(after_help = SETTINGS_HELP)]
+    Config(ConfigArgs),
     /// Print completions for a shell
     #[command(
         after_help = "Example:\n  agentvfs completions bash > ~/.local/share/bash-completion/completions/agentvfs"

@@ -6,11 +6,14 @@ mod apply;
 mod branch;
 mod checkpoint;
 mod completions;
+mod config;
 mod delete;
 mod diff;
 mod doctor;
 mod files;
 mod fs;
+mod fsck;
+mod gc;
 mod init;
 mod list;
 mod log;
@@ -18,6 +21,7 @@ mod patch;
 mod restore;
 mod rollback;
 mod start;
+mod stats;
 mod status;
 mod stop;
 mod undo;
@@ -40,6 +44,8 @@ use std::cell::OnceCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+pub use fsck::of_report;
+
 /// Runs a command and gives its exit status.
 pub fn run(cli: Cli) -> Result<u8, Failure> {
     if cli.global.verbose && !matches!(cli.command, Command::Daemon) {
@@ -50,6 +56,10 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
+        Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
+        Command::Stats => stats::run(&mut Context::new(cli.global)?),
+        Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),
+        Command::Config(args) => config::run(&args, &mut Context::new(cli.global)?),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),
     }

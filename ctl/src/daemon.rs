@@ -19,6 +19,7 @@ mod mountpoint;
 mod mounts;
 mod record;
 mod server;
+mod store;
 
 use crate::exit::NO_DAEMON;
 use crate::home::{Home, process_env};
@@ -146,6 +147,7 @@ fn serve(home: Home, engine: Arc<Engine>, listener: UnixListener) {
     let gate = Arc::new(Gate::new());
     let mounts = Arc::new(Mounts::new(engine.clone(), home.clone(), gate.clone()));
     spawn_signal_thread(gate.clone());
+    store::keep_house(engine.clone());
     let daemon = Daemon {
         mounts: mounts.clone(),
         gate: gate.clone(),

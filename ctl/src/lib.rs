@@ -23,6 +23,7 @@ mod pager;
 mod patharg;
 pub mod protocol;
 mod quote;
+mod settings;
 mod spool;
 mod sys;
 mod when;

@@ -7,12 +7,14 @@ mod apply;
 mod branch;
 mod bytes;
 mod files;
+mod store;
 mod types;
 
 pub use apply::*;
 pub use branch::*;
 pub use bytes::Bytes;
 pub use files::*;
+pub use store::*;
 pub use types::*;
 
 use serde::de::DeserializeOwned;
@@ -254,6 +256,14 @@ methods! {
     FsRead = "fs.read" (ReadFile);
     /// Writes a part of a file.
     FsWrite = "fs.write" (WriteFile);
+    /// Checks everything, changes nothing.
+    Fsck = "store.fsck" (Nothing);
+    /// What takes the space.
+    Stats = "store.stats" (Nothing);
+    /// Gives space back.
+    Gc = "store.gc" (Gc);
+    /// Settings of the store.
+    Config = "store.config" (Config);
 }
 
 /// A call for a log, cut where it is long.

@@ -9,16 +9,22 @@
 
 use crate::base::Base;
 use crate::branch::Branch;
+use crate::branch::auto::Expiring;
 use crate::branch::create::Origin;
 use crate::branch::open::OpenBranch;
 use crate::branch::tree_file::Trees;
+use crate::branch_refs::{
+    BranchRecord, DeletedRecord, branch_dir, deleted_dir, deleted_record, recorded, ref_name,
+    trees_dir,
+};
 use crate::clock;
 use crate::control::{Progress, Target};
 use crate::error::{Error, Result};
 use crate::journals::Journals;
 use crate::keeper::Wake;
 use crate::names::check_branch_name;
-use crate::record::{Event, OpKind, StateInfo, decode, encode};
+use crate::record::{Event, OpKind, StateInfo, encode};
+use crate::settings::SharedSettings;
 use crate::types::*;
 use crate::views::{branches_node, snapshots_node};
 use crate::workspace::Workspace;
@@ -29,6 +35,7 @@ use objstore::{Commit, CommitId, HexPrefix, ObjectStore};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The branch that every workspace has.
 pub const MAIN: &str = "main";
@@ -36,7 +43,6 @@ pub const MAIN: &str = "main";
 const FIRST_SNAPSHOT_SLOT: u16 = crate::journal::JOURNALS_MAX as u16;
 /// Slots are below this: shown inode numbers stay below 2^53.
 const SLOTS_MAX: u16 = 1 << 13;
-const RECORD_VERSION: u16 = 1;
 
 /// What all branches of a workspace share.
 #[derive(Debug, Clone)]
@@ -47,25 +53,12 @@ pub(crate) struct SharedParts {
     pub base: Arc<Base>,
     pub table: Arc<ImportTable>,
     pub boot: u64,
-}
-
-/// What the ref of a branch says.
-#[derive(bincode::Encode, bincode::Decode)]
-struct BranchRecord {
-    version: u16,
-    /// Number of its directory, journal and view slot.
-    number: u16,
-    created: Time,
-    /// Name that it had before, where that ref may still be there.
-    renamed_from: Option<String>,
-}
-
-/// What is kept of a branch that was deleted, for as long as its commits are.
-#[derive(bincode::Encode, bincode::Decode)]
-struct DeletedRecord {
-    version: u16,
-    deleted: Time,
-    last: CommitId,
+    /// Settings of the store.
+    pub settings: SharedSettings,
+    /// Held by who needs that nothing expires.
+    pub expiry: Expiring,
+    /// Set where something was deleted that gc may take.
+    pub garbage: Arc<AtomicBool>,
 }
 
 /// A branch of the list.
@@ -130,30 +123,6 @@ impl std::fmt::Debug for Views {
     }
 }
 
-fn ref_dir(workspace: &str) -> String {
-    format!("branches/{workspace}")
-}
-
-/// Refs to the last commits of branches that were deleted: roots of the store for as long as they are
-/// there.
-pub(crate) fn deleted_dir(workspace: &str) -> String {
-    format!("deleted/{workspace}")
-}
-
-fn ref_name(workspace: &str, branch: &str) -> String {
-    format!("branches/{workspace}/{branch}")
-}
-
-/// Refs that tell which branches of a workspace there were; removed with the workspace.
-pub(crate) fn forget_refs(refs: &RefStore, workspace: &str) -> Result<()> {
-    for dir in [ref_dir(workspace), deleted_dir(workspace)] {
-        for name in refs.list(&dir)? {
-            refs.delete(&name)?;
-        }
-    }
-    Ok(())
-}
-
 impl Views {
     /// What all branches share.
     pub(crate) fn shared(&self) -> &SharedParts {
@@ -162,9 +131,9 @@ impl Views {
 
     /// Opens all branches of a workspace, making `main` where it does not exist.
     pub fn open(workspace: String, author: String, shared: SharedParts) -> Result<Views> {
-        let dir = format!("workspaces/{workspace}");
+        let trees = Trees::open(shared.storage.clone(), trees_dir(&workspace))?;
         let views = Views {
-            trees: Arc::new(Trees::open(shared.storage.clone(), format!("{dir}/trees"))?),
+            trees: Arc::new(trees),
             workspace,
             author,
             shared,
@@ -183,34 +152,11 @@ impl Views {
         Ok(views)
     }
 
-    /// The refs of all branches but `main`; one that was being renamed has its new name.
+    /// The refs of all branches but `main`; that of one that was being renamed goes.
     fn recorded(&self) -> Result<BTreeMap<String, BranchRecord>> {
-        let dir = ref_dir(&self.workspace);
-        let mut found = BTreeMap::new();
-        for full in self.shared.refs.list(&dir)? {
-            let Some(bytes) = self.shared.refs.get(&full)? else {
-                continue;
-            };
-            let damaged = |why: String| Error::Damaged {
-                what: format!("the record of branch {full}"),
-                why,
-            };
-            let record: BranchRecord = decode(&bytes).map_err(damaged)?;
-            if record.version != RECORD_VERSION {
-                return Err(damaged(format!("its version is {}", record.version)));
-            }
-            let name = full.rsplit('/').next().unwrap_or_default().to_owned();
-            found.insert(name, record);
-        }
-        let old: Vec<(String, u16)> = found
-            .values()
-            .filter_map(|r| Some((r.renamed_from.clone()?, r.number)))
-            .collect();
-        for (name, number) in old {
-            if found.get(&name).is_some_and(|r| r.number == number) {
-                self.shared.refs.delete(&ref_name(&self.workspace, &name))?;
-                found.remove(&name);
-            }
+        let (found, old) = recorded(&self.shared.refs, &self.workspace)?;
+        for name in old {
+            self.shared.refs.delete(&ref_name(&self.workspace, &name))?;
         }
         Ok(found)
     }
@@ -223,11 +169,6 @@ impl Views {
 
     fn open_parts(&self, name: &str, number: u16) -> OpenBranch {
         let s = &self.shared;
-        let place = if number == 0 {
-            MAIN.to_owned()
-        } else {
-            number.to_string()
-        };
         OpenBranch {
             name: name.to_owned(),
             slot: number,
@@ -235,13 +176,15 @@ impl Views {
             journals: self.journals.clone(),
             trees: self.trees.clone(),
             wake: self.wake.clone(),
-            dir: format!("workspaces/{}/branches/{place}", self.workspace),
+            dir: branch_dir(&self.workspace, number),
             storage: s.storage.clone(),
             store: s.store.clone(),
             base: s.base.clone(),
             table: s.table.clone(),
             author: self.author.clone(),
             boot: s.boot,
+            settings: s.settings.clone(),
+            expiry: s.expiry.clone(),
         }
     }
 
@@ -289,6 +232,11 @@ impl Views {
         let table = self.table.read();
         let all = table.by_slot.range(..FIRST_SNAPSHOT_SLOT);
         all.map(|(_, b)| b.clone()).collect()
+    }
+
+    /// All branches and snapshots.
+    pub fn all(&self) -> Vec<Arc<Branch>> {
+        self.table.read().by_slot.values().cloned().collect()
     }
 
     /// The branch or snapshot of a slot.
@@ -348,6 +296,7 @@ impl Views {
                 return Ok(view.clone());
             }
         }
+        let _pin = of.places.store.pin();
         let tree = of.tree_of(state)?;
         let mut table = self.table.write();
         let unused: Vec<((u16, u64), u16)> = table
@@ -409,6 +358,8 @@ impl Workspace {
         }
         let parent = self.branch(of)?;
         let _control = parent.control.lock();
+        // Until the new branch is there, gc does not know of it.
+        let _pin = parent.places.store.pin();
         let origin = match from {
             None => parent.origin_live(self.author())?,
             Some(text) => {
@@ -426,12 +377,7 @@ impl Workspace {
         let head = origin.head();
         let branch = Branch::make(views.open_parts(name, number), origin)?;
         let created = clock::now();
-        let record = BranchRecord {
-            version: RECORD_VERSION,
-            number,
-            created,
-            renamed_from: None,
-        };
+        let record = BranchRecord::new(number, created, None);
         views.record(name, &record)?;
         let branch = views.add(branch, created);
         let commit = branch.lock().history.id_of(head);
@@ -452,12 +398,8 @@ impl Workspace {
             return Err(Error::BranchExists(new.to_owned()));
         }
         let created = self.views.table.read().created.get(&branch.slot).copied();
-        let record = BranchRecord {
-            version: RECORD_VERSION,
-            number: branch.slot,
-            created: created.unwrap_or_default(),
-            renamed_from: Some(old.to_owned()),
-        };
+        let was = Some(old.to_owned());
+        let record = BranchRecord::new(branch.slot, created.unwrap_or_default(), was);
         self.views.record(new, &record)?;
         branch.set_name(new);
         let old_ref = ref_name(&self.views.workspace, old);
@@ -518,14 +460,11 @@ impl Workspace {
     fn forget_branch(&self, branch: &Arc<Branch>, name: &str, last: CommitId) -> Result<()> {
         let views = &self.views;
         let now = clock::now();
-        let record = DeletedRecord {
-            version: RECORD_VERSION,
-            deleted: now,
-            last,
-        };
+        let record = DeletedRecord::new(now, last);
         let (dir, when) = (deleted_dir(&views.workspace), now.sec);
         let kept = format!("{dir}/{name}-{when}");
         views.shared.refs.set(&kept, &encode(&record))?;
+        views.shared.garbage.store(true, Ordering::Relaxed);
         views
             .shared
             .refs
@@ -590,6 +529,8 @@ impl Workspace {
         let Target::Ref(text) = target else {
             return Ok(target.clone());
         };
+        // What the other has may expire before this one has it, and gc may look in between.
+        let _pin = branch.places.store.pin();
         let other = match text.split_once(':') {
             Some((name, _)) if name != branch.name() => Some(self.branch(name)?),
             _ => None,
@@ -622,10 +563,9 @@ impl Workspace {
             let Some(bytes) = views.shared.refs.get(&name)? else {
                 continue;
             };
-            let record: DeletedRecord = decode(&bytes).map_err(|why| Error::Damaged {
-                what: format!("the record {name}"),
-                why,
-            })?;
+            let Some(record) = deleted_record(&name, &bytes)? else {
+                continue;
+            };
             if prefix.matches(record.last.as_bytes()) {
                 found.insert(record.last);
             }

@@ -1,13 +1,16 @@
 //! The engine of one store: which workspaces there are, and which of them are open.
 
 use crate::base::Base;
-use crate::branches::{self, SharedParts};
+use crate::branch::auto::Expiring;
+use crate::branch_refs;
+use crate::branches::SharedParts;
 use crate::clock;
 use crate::control::Progress;
 use crate::error::{Error, Result};
 use crate::journal::this_boot;
 use crate::limits::RESERVED_NAME;
 use crate::names::check_workspace_name;
+use crate::settings::{self, Settings, SharedSettings};
 use crate::types::Time;
 use crate::workspace::{CloseMode, Closed, Workspace};
 use objstore::file_storage::FileStorage;
@@ -16,11 +19,12 @@ use objstore::io::Storage;
 use objstore::lock::StoreLock;
 use objstore::refs::RefStore;
 use objstore::{ObjectStore, StoreConfig};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where an engine keeps everything.
 #[derive(Clone, Debug)]
@@ -61,13 +65,22 @@ const CONFIG_VERSION: u16 = 1;
 #[derive(Debug)]
 pub struct Engine {
     cfg: EngineConfig,
-    storage: Arc<dyn Storage>,
-    store: Arc<ObjectStore>,
-    refs: Arc<RefStore>,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) store: Arc<ObjectStore>,
+    pub(crate) refs: Arc<RefStore>,
     table: Arc<ImportTable>,
     open: Mutex<HashMap<String, Arc<Workspace>>>,
+    settings: SharedSettings,
     /// Boot of the machine, 0 for a simulated disk: its power may be cut in between.
-    boot: u64,
+    pub(crate) boot: u64,
+    /// Held by who collects, or must not be disturbed by that.
+    pub(crate) collecting: Mutex<()>,
+    /// Set when the engine ends.
+    pub(crate) stop: AtomicBool,
+    /// Something was deleted since gc ran.
+    pub(crate) garbage: Arc<AtomicBool>,
+    /// Held for writing while gc looks at what is needed: nothing expires then.
+    pub(crate) expiry: Expiring,
     _lock: Option<StoreLock>,
 }
 
@@ -78,27 +91,48 @@ fn ref_name(name: &str) -> String {
 impl Engine {
     /// Opens (or makes) the store below `cfg.root` and takes its lock.
     pub fn open(cfg: EngineConfig) -> Result<Arc<Engine>> {
+        Self::open_files(cfg, StoreConfig::default())
+    }
+
+    /// As [`Engine::open`]; all packs are read in place of their indexes, which are written anew.
+    pub fn open_rebuilding(cfg: EngineConfig) -> Result<Arc<Engine>> {
+        let rebuild = StoreConfig {
+            rebuild_index: true,
+            ..StoreConfig::default()
+        };
+        Self::open_files(cfg, rebuild)
+    }
+
+    fn open_files(cfg: EngineConfig, store: StoreConfig) -> Result<Arc<Engine>> {
         let storage = FileStorage::open(&cfg.root)?;
         let lock = StoreLock::acquire(&cfg.root).map_err(|e| match e {
             objstore::Error::Locked { owner_pid } => Error::StoreLocked { pid: owner_pid },
             e => Error::Store(e),
         })?;
-        Self::assemble(cfg, Arc::new(storage), Some(lock))
+        Self::assemble(cfg, Arc::new(storage), Some(lock), store)
     }
 
     /// An engine whose store lives on `storage` (a simulated disk); the import table is below
-    /// `cfg.root`. Nothing is locked.
+    /// `cfg.root`. Nothing is locked, and nothing happens by itself before [`Engine::set_settings`].
     pub fn on_storage(cfg: EngineConfig, storage: Arc<dyn Storage>) -> Result<Arc<Engine>> {
-        Self::assemble(cfg, storage, None)
+        Self::assemble(cfg, storage, None, StoreConfig::default())
     }
 
     fn assemble(
         cfg: EngineConfig,
         storage: Arc<dyn Storage>,
         lock: Option<StoreLock>,
+        store: StoreConfig,
     ) -> Result<Arc<Engine>> {
-        let store = Arc::new(ObjectStore::open(storage.clone(), StoreConfig::default())?);
+        let store = Arc::new(ObjectStore::open(storage.clone(), store)?);
         let refs = Arc::new(RefStore::open(storage.clone())?);
+        let simulated = lock.is_none();
+        let default = if simulated {
+            Settings::quiet()
+        } else {
+            Settings::default()
+        };
+        let settings = settings::load(&refs, default);
         let table = Arc::new(ImportTable::open(&cfg.root.join("import")));
         Ok(Arc::new(Engine {
             cfg,
@@ -107,18 +141,38 @@ impl Engine {
             refs,
             table,
             open: Mutex::default(),
+            settings: Arc::new(RwLock::new(settings)),
             boot: lock.as_ref().map_or(0, |_| this_boot()),
+            collecting: Mutex::default(),
+            stop: AtomicBool::new(false),
+            garbage: Arc::default(),
+            expiry: Arc::default(),
             _lock: lock,
         }))
     }
 
+    /// The settings of the store.
+    pub fn settings(&self) -> Settings {
+        *self.settings.read()
+    }
+
+    /// Changes the settings, durably; they hold at once.
+    pub fn set_settings(&self, new: Settings) -> Result<()> {
+        settings::store(&self.refs, &new)?;
+        *self.settings.write() = new;
+        Ok(())
+    }
+
     /// All workspaces, by name.
     pub fn list(&self) -> Result<Vec<WorkspaceConfig>> {
+        self.names()?.iter().map(|n| self.get(n)).collect()
+    }
+
+    /// Names of all workspaces, also of those whose record cannot be read.
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
         let names = self.refs.list("workspaces")?;
-        names
-            .iter()
-            .map(|n| self.get(n.trim_start_matches("workspaces/")))
-            .collect()
+        let bare = |n: &String| n.trim_start_matches("workspaces/").to_owned();
+        Ok(names.iter().map(bare).collect())
     }
 
     /// What is remembered of a workspace.
@@ -146,7 +200,7 @@ impl Engine {
         })
     }
 
-    fn put(&self, c: &WorkspaceConfig) -> Result<()> {
+    pub(crate) fn put(&self, c: &WorkspaceConfig) -> Result<()> {
         let bytes = |p: &PathBuf| p.as_os_str().as_bytes().to_vec();
         let record = ConfigRecord {
             version: CONFIG_VERSION,
@@ -174,6 +228,7 @@ impl Engine {
             Err(e) => return Err(e),
         }
         self.check_base(base)?;
+        self.clear_deleted(name)?;
         let c = WorkspaceConfig {
             name: name.to_owned(),
             base: base.to_owned(),
@@ -247,6 +302,9 @@ impl Engine {
             base,
             table: self.table.clone(),
             boot: self.boot,
+            settings: self.settings.clone(),
+            expiry: self.expiry.clone(),
+            garbage: self.garbage.clone(),
         };
         let (root, author) = (self.cfg.root.clone(), self.cfg.author.clone());
         let w = Workspace::start(&c, root, author, shared)?;
@@ -258,6 +316,11 @@ impl Engine {
     /// The workspace, where it is open.
     pub fn opened(&self, name: &str) -> Option<Arc<Workspace>> {
         self.open.lock().get(name).cloned()
+    }
+
+    /// All workspaces that are open.
+    pub(crate) fn all_opened(&self) -> Vec<Arc<Workspace>> {
+        self.open.lock().values().cloned().collect()
     }
 
     /// Closes an open workspace, which nothing has mounted any more.
@@ -283,8 +346,9 @@ impl Engine {
         if self.opened(name).is_some() {
             return Err(Error::WorkspaceBusy(name.to_owned()));
         }
+        self.remember_deleted(name)?;
         self.refs.delete(&ref_name(&c.name))?;
-        branches::forget_refs(&self.refs, name)?;
+        branch_refs::forget_refs(&self.refs, name)?;
         self.refs.delete(&crate::apply::ref_name(name))?;
         let dir = format!("workspaces/{name}");
         self.storage.remove_dir_all(&dir).map_err(Error::io(dir))
@@ -292,6 +356,8 @@ impl Engine {
 
     /// Ends the engine in order: nothing must be open.
     pub fn shut_down(&self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let _none = self.collecting.lock();
         self.table.release()?;
         Ok(self.store.close()?)
     }

@@ -36,6 +36,7 @@ pub mod errno {
     pub const ENODATA: i32 = 61;
     pub const EOPNOTSUPP: i32 = 95;
     pub const ESTALE: i32 = 116;
+    pub const EDQUOT: i32 = 122;
 }
 
 /// An error of the engine.
@@ -108,6 +109,12 @@ pub enum Error {
     /// The file system below is full.
     #[error("no space left on device")]
     NoSpace,
+    /// The home takes as much as its quota allows.
+    #[error("the quota of {quota} bytes is used up")]
+    Quota {
+        /// The quota.
+        quota: u64,
+    },
     /// The journal cannot take or give records.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -284,6 +291,7 @@ impl Error {
             Error::Stale => ESTALE,
             Error::WouldBlock | Error::NeedsDir(_) | Error::NeedsScan => EAGAIN,
             Error::NoSpace => ENOSPC,
+            Error::Quota { .. } => EDQUOT,
             Error::Journal(e) if e.is_no_space() => ENOSPC,
             Error::Store(e) if e.is_no_space() => ENOSPC,
             Error::Journal(_)

@@ -64,16 +64,16 @@ pub struct HistoryRecord {
 pub struct History {
     /// States by number.
     pub states: BTreeMap<u64, State>,
-    labels: Vec<(String, u64)>,
+    pub(crate) labels: Vec<(String, u64)>,
     /// State that the live tree was last made into or set to because somebody asked.
     pub head: u64,
-    undo: Vec<Turn>,
-    redo: Vec<Turn>,
+    pub(crate) undo: Vec<Turn>,
+    pub(crate) redo: Vec<Turn>,
     /// State that the live tree was last made into or set to, for whatever reason; not kept over a
     /// clean stop.
     pub shown: Option<u64>,
     /// States that other branches were made of or merged, since the head.
-    branched: Vec<u64>,
+    pub(crate) branched: Vec<u64>,
     /// Conflicts of the last merge that are not settled.
     pub conflicts: Vec<Conflict>,
     /// What the last freeze changed, for taking it back.
@@ -135,13 +135,16 @@ impl History {
     pub fn freeze(&mut self, info: StateInfo, tree: Tree, head: bool, label: Option<String>) {
         let number = info.number;
         self.shown = Some(number);
-        self.before_freeze = Some(Box::new(BeforeFreeze {
-            state: number,
-            label: label.as_ref().map(|l| (l.clone(), self.place_of(l))),
-            head: self.head,
-            redo: self.redo.clone(),
-            branched: self.branched.clone(),
-        }));
+        // An automatic commit is never taken back; the checkpoint before it still may be.
+        if info.kind != OpKind::Auto {
+            self.before_freeze = Some(Box::new(BeforeFreeze {
+                state: number,
+                label: label.as_ref().map(|l| (l.clone(), self.place_of(l))),
+                head: self.head,
+                redo: self.redo.clone(),
+                branched: self.branched.clone(),
+            }));
+        }
         let checkpoint = info.kind == OpKind::Checkpoint;
         match info.kind {
             OpKind::BeforeBranch | OpKind::BeforeMerge => self.branched.push(number),
@@ -183,6 +186,12 @@ impl History {
             return false;
         }
         self.states.remove(&state);
+        for later in self.states.range_mut(state..) {
+            let parents = later.1.info.parents.iter_mut();
+            parents
+                .filter(|p| **p == state)
+                .for_each(|p| *p = before.head);
+        }
         (self.head, self.redo) = (before.head, before.redo);
         self.branched = before.branched;
         if let Some((label, place)) = before.label {

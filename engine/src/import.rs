@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::tree::file::{Body, FileData, Src};
 use crate::tree::inode::Inode;
 use crate::types::{Nid, Time};
+use objstore::Source;
 use objstore::content::FileContent;
 use objstore::import_table::{ImportEntry, ImportTable};
-use objstore::{ObjectStore, Source};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -105,6 +105,7 @@ impl Importer {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Closing);
         }
+        let _pin = places.store.pin();
         let content = match self.known(places, file) {
             Some(c) => c,
             None => self.read_in(places, file)?,
@@ -137,7 +138,8 @@ impl Importer {
         let same = e.size == s.size
             && (e.mtime_sec, e.mtime_nsec) == (s.mtime.sec, s.mtime.nsec)
             && (e.ctime_sec, e.ctime_nsec) == (s.ctime.sec, s.ctime.nsec);
-        let there = same && e.content.len() == s.size && is_stored(&places.store, &e.content);
+        let there = same && e.content.len() == s.size;
+        let there = there && places.store.contains_content(&e.content).ok()?;
         there.then_some(e.content)
     }
 
@@ -208,16 +210,6 @@ fn base_files(file: &FileData) -> Vec<Arc<BaseFile>> {
         }
     }
     out
-}
-
-/// True where the content's first object is in the store.
-fn is_stored(store: &ObjectStore, content: &FileContent) -> bool {
-    use objstore::Kind;
-    match content {
-        FileContent::Empty => true,
-        FileContent::Chunk { id, .. } => store.contains(Kind::Chunk, id.as_bytes()),
-        FileContent::Manifest { id, .. } => store.contains(Kind::Manifest, id.as_bytes()),
-    }
 }
 
 struct FileReader<'a> {

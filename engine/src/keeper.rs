@@ -103,10 +103,10 @@ impl Keeper {
     }
 }
 
-/// Background storing yields to requests.
-fn lower_priority() {
+/// Background work yields to requests.
+pub(crate) fn lower_priority() {
     let tid = rustix::thread::gettid();
     if let Err(e) = rustix::process::setpriority_process(Some(tid), 10) {
-        tracing::debug!("the storing thread keeps its priority: {e}");
+        tracing::debug!("a background thread keeps its priority: {e}");
     }
 }

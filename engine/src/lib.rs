@@ -13,12 +13,15 @@ pub mod acl;
 mod apply;
 mod base;
 mod branch;
+mod branch_refs;
 mod branches;
 mod clock;
+mod collect;
 mod control;
 mod data;
 mod engine;
 mod error;
+mod fsck;
 mod graft;
 mod history;
 mod import;
@@ -33,6 +36,8 @@ pub mod names;
 mod ops;
 pub mod patch;
 pub mod record;
+mod retention;
+pub mod settings;
 mod store_tree;
 mod transition;
 pub mod tree;
@@ -45,6 +50,9 @@ pub use base::Stamp;
 pub use branch::state_file::check_state_bytes;
 pub use branch::tree_file::check_tree_bytes;
 pub use branches::{BranchInfo, Created, Deleted, MAIN, SeenBy};
+pub use collect::{
+    BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
+};
 pub use control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
     MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch, Target,
@@ -52,7 +60,9 @@ pub use control::{
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
+pub use fsck::{Affected, Finding, FsckReport, RepairStep};
 pub use objstore::CommitId;
+pub use settings::Settings;
 pub use types::*;
 pub use views::names_last;
 pub use workspace::{CloseMode, Closed, Workspace};

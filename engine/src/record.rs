@@ -197,6 +197,8 @@ pub enum OpKind {
     Merge,
     /// A commit of another branch that something here refers to.
     Foreign,
+    /// After a rest, or now and then while there was none.
+    Auto,
 }
 
 impl OpKind {
@@ -218,6 +220,7 @@ impl OpKind {
             OpKind::BeforeMerge => "before-merge",
             OpKind::Merge => "merge",
             OpKind::Foreign => "other-branch",
+            OpKind::Auto => "auto",
         }
     }
 }
@@ -382,6 +385,15 @@ pub enum Event {
     Resolved {
         /// Its path.
         path: Vec<u8>,
+    },
+    /// Automatic commits that are not kept any longer.
+    Expired {
+        /// Their states.
+        states: Vec<u64>,
+        /// Steps of undo that go with them, from the oldest on.
+        undo: u64,
+        /// Steps of redo that go with them, from the oldest on.
+        redo: u64,
     },
 }
 

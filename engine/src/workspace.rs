@@ -504,6 +504,11 @@ impl Workspace {
         all.iter().try_for_each(|b| b.store_pending())
     }
 
+    /// Lets go of automatic commits that have expired by now.
+    pub fn expire_now(&self, branch: &str) -> Result<()> {
+        self.branch(branch)?.expire(crate::clock::now())
+    }
+
     /// Folds the journals into the store now.
     pub fn seal(&self) -> Result<()> {
         self.views.branches().iter().try_for_each(|b| b.seal())

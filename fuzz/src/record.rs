@@ -1,4 +1,4 @@
-//! What stands in journal records: mutations, events, patches, conflicts.
+//! What stands in journal records: mutations, events, patches, conflicts; and the settings of a store.
 
 use crate::seeds;
 use engine::journal::PayloadRef;
@@ -24,6 +24,10 @@ pub fn check(bytes: &[u8]) {
     }
     if let Ok(conflict) = decode::<Conflict>(bytes) {
         assert!(encode(&conflict) == bytes, "a conflict has two encodings");
+    }
+    if let Ok(settings) = engine::settings::decode_settings(bytes) {
+        let again = engine::settings::encode_settings(&settings);
+        assert!(again == bytes, "settings have two encodings");
     }
     if let Ok(patch) = decode::<TreePatch>(bytes) {
         assert!(encode(&patch) == bytes, "a patch has two encodings");

@@ -332,7 +332,7 @@ fn events() -> Vec<Event> {
             state: 2,
             id: CommitId::from_bytes([7; 32]),
         },
-        Event::Same { state: 2, kept: 1 },
+        Event::Same { state: 3, kept: 2 },
         Event::Patched {
             counters: counters(),
         },
@@ -345,7 +345,7 @@ fn events() -> Vec<Event> {
             counters: counters(),
         },
         Event::Resolved {
-            path: b"f".to_vec(),
+            path: b"d/f".to_vec(),
         },
         Event::Switch {
             kind: SwitchKind::Restore,
@@ -353,6 +353,11 @@ fn events() -> Vec<Event> {
             target: 1,
             head: 1,
             counters: counters(),
+        },
+        Event::Expired {
+            states: vec![2, 3],
+            undo: 1,
+            redo: 0,
         },
     ]
 }

@@ -109,6 +109,12 @@ pub enum Error {
     /// An earlier sync failed: what the disk holds is unknown, nothing more is taken until reopened.
     #[error("a sync failed earlier; reopen the store")]
     Poisoned,
+    /// There is a run of gc already.
+    #[error("gc is running already")]
+    Busy,
+    /// The work was told to stop.
+    #[error("it was told to stop")]
+    Stopped,
     /// The import table could not be used.
     #[error("import table: {0}")]
     ImportTable(#[from] sled::Error),

@@ -3,13 +3,15 @@
 //! Appends go by `pwritev` at the length that this process knows, so a segment that failed to grow is
 //! cut back to what it was.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -22,6 +24,10 @@ const SLICES_MAX: usize = 1024;
 
 /// Locks that keep replacements of one name apart; names share them by hash.
 const REPLACE_LOCKS: usize = 16;
+
+/// Where workspaces are mounted. What is below must never be asked for anything: whoever serves the
+/// mount may be the one who asks.
+const MOUNT_DIR: &str = "mnt";
 
 /// Files below a directory.
 #[derive(Debug)]
@@ -93,6 +99,30 @@ fn make_dirs(dir: &Path) -> io::Result<()> {
     atomic_file::sync_dir(parent)
 }
 
+/// Bytes allocated for everything below `dir`, and below those of its directories that `enter` names.
+fn disk_usage(dir: &Path, enter: &dyn Fn(&OsStr) -> bool) -> io::Result<u64> {
+    const BLOCK_BYTES: u64 = 512;
+    let mut bytes = 0;
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        // The type is that of the directory's entry: nothing is asked of what is mounted there.
+        let kind = entry.file_type()?;
+        if kind.is_dir() && enter(&entry.file_name()) {
+            bytes += disk_usage(&entry.path(), &|_| true)?;
+        } else if kind.is_file() {
+            // What vanishes meanwhile takes nothing.
+            bytes += entry
+                .metadata()
+                .map_or(0, |meta| meta.blocks() * BLOCK_BYTES);
+        }
+    }
+    Ok(bytes)
+}
+
 fn ok_if_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -160,6 +190,17 @@ impl Storage for FileStorage {
     fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(&self.root)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn used_bytes(&self) -> io::Result<u64> {
+        disk_usage(&self.root, &|name| name != MOUNT_DIR)
+    }
+
+    fn age(&self, path: &str) -> io::Result<Duration> {
+        let changed = fs::metadata(self.path(path))?.modified()?;
+        Ok(SystemTime::now()
+            .duration_since(changed)
+            .unwrap_or_default())
     }
 }
 

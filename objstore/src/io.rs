@@ -10,6 +10,7 @@
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An append-only file.
 ///
@@ -81,4 +82,10 @@ pub trait Storage: Send + Sync + Debug {
 
     /// Bytes that this process may still write on the file system of the store.
     fn free_bytes(&self) -> io::Result<u64>;
+
+    /// Bytes that all files take, what is mounted below left out.
+    fn used_bytes(&self) -> io::Result<u64>;
+
+    /// How long ago a file was changed last; none at all where the clock says that it will be.
+    fn age(&self, path: &str) -> io::Result<Duration>;
 }

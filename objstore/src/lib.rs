@@ -18,6 +18,7 @@ pub mod content;
 pub mod crash_storage;
 mod error;
 pub mod file_storage;
+pub mod gc;
 pub mod id;
 pub mod import_table;
 pub mod io;
@@ -36,7 +37,8 @@ pub use error::{Error, Result};
 pub use id::{ChunkId, CommitId, HexPrefix, Kind, ManifestId, ObjectId, TreeId};
 pub use object::Object;
 pub use object::commit::{Commit, CommitKind};
+pub use object::manifest::{Manifest, Part};
 pub use object::tree::{
-    Body, Edit, Meta, TreeEntry, diff_trees, edit_tree, name_hash, read_tree, tree_entry,
+    Body, Edit, Meta, TreeEntry, TreeNode, diff_trees, edit_tree, name_hash, read_tree, tree_entry,
 };
 pub use store::{Damage, ObjectStore, StoreConfig, StoreStats, VerifyReport};

@@ -19,6 +19,9 @@ pub const DECODED_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A pack is closed and the next one begun when a record would take it beyond this.
 pub const PACK_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// A pack of which nothing needs this much is rewritten by gc.
+pub const REWRITE_DEAD_PERCENT: u64 = 20;
+
 /// Free space that packs leave alone: what is in the journals is safe already, and going back and
 /// deleting need room there.
 pub const FREE_BYTES_MIN: u64 = 8 * 1024 * 1024;

@@ -172,7 +172,8 @@ fn decode(file: &[u8], path: &str) -> Result<Vec<u8>> {
     }
 }
 
-fn ref_path(name: &str) -> Result<String> {
+/// File of a ref, below the store.
+pub fn ref_path(name: &str) -> Result<String> {
     Ok(encoded_path(name)? + SUFFIX)
 }
 

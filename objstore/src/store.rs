@@ -1,22 +1,28 @@
 //! [`ObjectStore`]: put and get by content, durability on request.
 
+use std::ops::Range;
 use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 use crate::cache::Cache;
 use crate::codec;
 use crate::compress;
+use crate::content::FileContent;
 use crate::error::{AtPath, Error, Result};
+use crate::gc::marks::Marks;
+use crate::gc::pins::Pins;
 use crate::id::{ChunkId, CommitId, HexPrefix, ID_BYTES, Kind, ManifestId, ObjectId};
 use crate::io::Storage;
 use crate::limits;
 use crate::object::Object;
-use crate::object::manifest::Node;
+use crate::object::manifest::{Manifest, Node, Part};
 use crate::pack::index::PackIndex;
-use crate::pack::open::read_header;
+use crate::pack::open::{read_header, record_end};
 use crate::pack::record::{Codec, PACK_HEADER_BYTES, bytes_max};
 use crate::pack::scan::{Found, Scanner};
 use crate::pack::set::PackSet;
-use crate::pack::{Pack, index_path};
+use crate::pack::{Key, Location, Pack, index_path};
 
 /// Newest version of the store as a whole.
 const STORE_VERSION: u32 = 1;
@@ -88,8 +94,11 @@ pub struct VerifyReport {
 /// The store of chunks and objects. All methods may be called from several threads.
 #[derive(Debug)]
 pub struct ObjectStore {
-    storage: Arc<dyn Storage>,
-    packs: PackSet,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) packs: PackSet,
+    /// Marks of the run of gc that goes on. Held while an object is put.
+    pub(crate) gc: RwLock<Option<Arc<Marks>>>,
+    pub(crate) pins: Pins,
     chunks: Cache<ChunkId, Vec<u8>>,
     nodes: Cache<ManifestId, Node>,
 }
@@ -102,6 +111,8 @@ impl ObjectStore {
         Ok(ObjectStore {
             storage,
             packs,
+            gc: RwLock::default(),
+            pins: Pins::default(),
             chunks: Cache::new(cfg.chunk_cache_bytes),
             nodes: Cache::new(cfg.manifest_cache_bytes),
         })
@@ -177,9 +188,52 @@ impl ObjectStore {
         Ok(Some(node))
     }
 
-    /// True where an object of this kind with this hash is stored.
+    /// True where an object of this kind with this hash is stored. A run of gc keeps it then.
     pub fn contains(&self, kind: Kind, hash: &[u8; ID_BYTES]) -> bool {
-        self.packs.contains(&(kind, *hash))
+        let gc = self.gc.read();
+        self.finds(gc.as_deref(), &(kind, *hash))
+    }
+
+    /// Looks for an object that somebody relies on; `marks` are those of the run of gc, which keeps
+    /// it then.
+    fn finds(&self, marks: Option<&Marks>, key: &Key) -> bool {
+        match marks {
+            Some(marks) => marks.find(&self.packs, key),
+            None => self.packs.contains(key),
+        }
+    }
+
+    /// True where all of a file's content is stored: every node of its manifest and every chunk.
+    pub fn contains_content(&self, content: &FileContent) -> Result<bool> {
+        let (mut nodes, len) = match *content {
+            FileContent::Empty => return Ok(true),
+            FileContent::Chunk { id, .. } => return Ok(self.contains(Kind::Chunk, id.as_bytes())),
+            FileContent::Manifest { id, len } => (vec![id], len),
+        };
+        let most = len / limits::CHUNK_BYTES_MIN as u64 + 2;
+        let mut seen = 0;
+        while let Some(id) = nodes.pop() {
+            seen += 1;
+            if seen > most || !self.contains(Kind::Manifest, id.as_bytes()) {
+                return Ok(false);
+            }
+            let Some(node) = self.manifest_node(&id, true)? else {
+                return Ok(false);
+            };
+            match &node.manifest {
+                Manifest::Inner { children, .. } => nodes.extend(children.iter().map(|c| c.id)),
+                Manifest::Leaf(parts) => {
+                    let there = parts.iter().all(|part| match part {
+                        Part::Data { id, .. } => self.contains(Kind::Chunk, id.as_bytes()),
+                        Part::Hole { .. } => true,
+                    });
+                    if !there {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Brings everything put before the call to stable storage: it survives a power cut after `Ok`.
@@ -228,6 +282,46 @@ impl ObjectStore {
         Ok(report)
     }
 
+    /// Objects whose records, as far as their pack's index knows, lie in a range of a pack's bytes.
+    pub fn objects_in(&self, path: &str, range: Range<u64>) -> Vec<Key> {
+        let packs = self.packs.packs();
+        let Some(pack) = packs.iter().find(|p| p.path == path) else {
+            return Vec::new();
+        };
+        let records = pack.records.read();
+        let tail = records.tail.iter().map(|(key, at)| (*key, *at));
+        let inside =
+            |at: &Location| u64::from(at.offset) < range.end && record_end(at) > range.start;
+        let all = records.index.entries().chain(tail);
+        all.filter(|(_, at)| inside(at))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// True where an object can be read, from whichever record.
+    pub fn is_readable(&self, key: &Key) -> bool {
+        self.get(key.0, &key.1).is_ok()
+    }
+
+    /// Writes the index at `path` anew, from what is known of its pack.
+    pub fn rebuild_index(&self, path: &str) -> Result<()> {
+        let packs = self.packs.packs();
+        match packs.iter().find(|p| index_path(p.number) == path) {
+            Some(pack) => self.packs.reindex(pack),
+            // An index without a pack is nothing.
+            None => self.storage.remove(path).at(path),
+        }
+    }
+
+    /// Copies every record of a pack that can be read into a new one, durably, and removes the pack.
+    pub fn rewrite_pack(&self, path: &str) -> Result<()> {
+        let packs = self.packs.packs();
+        match packs.iter().find(|p| p.path == path) {
+            Some(pack) => self.packs.salvage(pack),
+            None => Ok(()),
+        }
+    }
+
     fn verify_index(&self, pack: &Pack, report: &mut VerifyReport) -> Result<()> {
         let path = index_path(pack.number);
         let Some(file) = self.storage.read(&path).at(&path)? else {
@@ -260,7 +354,9 @@ impl ObjectStore {
         if self.packs.is_poisoned() {
             return Err(Error::Poisoned);
         }
-        if self.packs.contains(&key) {
+        // Held to the end: gc must not take away what this found, nor pass over what it adds.
+        let gc = self.gc.read();
+        if self.finds(gc.as_deref(), &key) {
             return Ok(());
         }
         match compress::compress(bytes) {
@@ -269,7 +365,7 @@ impl ObjectStore {
         }
     }
 
-    fn get(&self, kind: Kind, hash: &[u8; ID_BYTES]) -> Result<Vec<u8>> {
+    pub(crate) fn get(&self, kind: Kind, hash: &[u8; ID_BYTES]) -> Result<Vec<u8>> {
         let bytes = self.packs.read(&(kind, *hash), true)?;
         bytes.ok_or_else(|| Error::ObjectMissing {
             kind,

@@ -4,7 +4,7 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
-use super::{apply, branches, faults, files, holders};
+use super::{apply, branches, faults, files, holders, store};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
@@ -57,6 +57,10 @@ pub fn dispatch(
         Call::FsList(ask) => reply(&files::list(mounts, ask)?),
         Call::FsRead(ask) => reply(&files::read(mounts, ask)?),
         Call::FsWrite(ask) => reply(&files::write(mounts, ask)?),
+        Call::Fsck(_) => reply(&store::fsck(mounts)?),
+        Call::Stats(_) => reply(&store::stats(mounts)?),
+        Call::Gc(ask) => reply(&store::gc(mounts, ask, progress)?),
+        Call::Config(ask) => reply(&store::config(mounts, ask)?),
     }
 }
 
@@ -68,6 +72,7 @@ pub fn wants_progress(call: &Call) -> bool {
         Call::BranchMerge(ask) => ask.progress,
         Call::Apply(ask) | Call::ApplyPatch(ask) => ask.progress,
         Call::Update(ask) => ask.progress,
+        Call::Gc(ask) => ask.progress,
         _ => false,
     }
 }
@@ -281,7 +286,10 @@ fn troubles(status: &engine::Status) -> Vec<String> {
         ));
     }
     if matches!(status.import.state, engine::ImportState::Paused) {
-        troubles.push("the import of the project is paused: make room on the disk".to_owned());
+        let why = status.import.why.as_deref().unwrap_or("too little space");
+        troubles.push(format!(
+            "the import of the project is paused: {why}; make room on the disk"
+        ));
     }
     if !status.unreadable.is_empty() {
         troubles.push(format!(

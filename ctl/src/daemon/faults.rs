@@ -15,6 +15,21 @@ fn is_no_space(error: &Error) -> bool {
     error.errno() == rustix::io::Errno::NOSPC.raw_os_error()
 }
 
+/// An engine's error while it collected or looked at the whole store.
+pub fn of_gc(error: &Error) -> Fault {
+    let fault = Fault::failed(kind(error), error.to_string());
+    match error {
+        Error::Store(objstore_error) if objstore_error.is_damage() => {
+            fault.hint("nothing was removed; agentvfs fsck tells what is damaged")
+        }
+        Error::Damaged { .. } | Error::Journal(_) => {
+            fault.hint("nothing was removed; agentvfs fsck tells what is damaged")
+        }
+        error if is_no_space(error) => fault.hint("make some room on the disk, then try again"),
+        _ => fault.hint("try again; daemon.log in the agentvfs home tells more"),
+    }
+}
+
 /// An engine's error while the store was opened.
 pub fn at_open(error: &Error) -> Fault {
     let fault = Fault::failed(kind(error), error.to_string());
@@ -55,6 +70,7 @@ fn kind(error: &Error) -> &'static str {
         Error::ImportPaused(_) => "import-paused",
         Error::StoreLocked { .. } => "store-locked",
         Error::Closing => "stopping",
+        Error::Quota { .. } => "quota",
         error if is_no_space(error) => "no-space",
         Error::Damaged { .. } => "damaged",
         Error::Io { .. } => "io",
@@ -124,9 +140,14 @@ fn hint(error: &Error, name: &str) -> String {
         ),
         Error::NothingTo(_) => format!("agentvfs workspace log {name} shows where you are"),
         Error::ImportPaused(_) => {
-            format!("make room on the disk, then try again; agentvfs workspace status {name}")
+            format!(
+                "make room on the disk (or raise the quota), then try again; agentvfs workspace status {name}"
+            )
         }
         Error::Closing => format!("agentvfs workspace start {name}"),
+        Error::Quota { .. } => "agentvfs stats shows what takes the space; agentvfs gc gives back \
+            what nothing needs; agentvfs config quota=SIZE allows more"
+            .to_owned(),
         error if is_no_space(error) => {
             "make room on the disk that holds the agentvfs home, then try again".to_owned()
         }

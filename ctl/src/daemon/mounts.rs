@@ -68,6 +68,11 @@ impl Mounts {
         }
     }
 
+    /// The engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// Whether no workspace runs.
     pub fn are_none(&self) -> bool {
         self.slots

@@ -14,12 +14,15 @@ const IDLE: Duration = Duration::from_secs(5);
 const SYNC_AGE: Duration = Duration::from_secs(4);
 
 impl Branch {
-    fn is_closing(&self) -> bool {
+    /// True once it is told to stop.
+    pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Syncs the journal where its oldest record has waited long enough.
+    /// Makes an automatic commit where one is due, and syncs the journal where its oldest record has
+    /// waited long enough.
     pub fn sync_if_due(&self) {
+        self.auto_tick(false);
         let journal = &self.places.journal;
         let due = journal
             .unsynced_since()
@@ -38,6 +41,7 @@ impl Branch {
             return false;
         }
         self.drop_stale();
+        self.auto_tick(true);
         let seq = self.places.journal.last_seq();
         let idle = {
             let mut rest = self.rest.lock();

@@ -6,6 +6,7 @@
 //! from that: one state after the other that is not a commit yet, then the rest. So making it costs
 //! what differs, not what there is.
 
+use super::anchors::Anchors;
 use super::open::{
     OpenBranch, Parts, assemble, journal_config, journal_dir, new_inner, state_file,
 };
@@ -96,6 +97,7 @@ impl Branch {
             tree_file: 0,
             patched: 0,
         };
+        inner.anchors = Anchors::new(first.clone(), root.flatten());
         inner.tree_file = state_file(&o).write(head, &first, &inner.tree_file)?;
         let stored = inner.reference.as_ref().map(|r| r.tree.clone());
         let branch = assemble(o, Arc::new(journal), inner, None, 1);
@@ -118,6 +120,7 @@ impl Branch {
             trees: self.trees.clone(),
             importer: self.importer.again(),
             wake: self.wake.clone(),
+            auto: self.auto.again(),
             read_only: true,
         };
         parts.into_branch(inner, None, u64::MAX)
@@ -125,10 +128,10 @@ impl Branch {
 
     /// Journals how the live tree comes from the tree of the state file.
     fn record_way(&self, first: Tree, pending: &[(u64, Tree)]) -> Result<()> {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let mut at = first;
         for (number, tree) in pending {
-            self.record_step(&inner, &at, tree)?;
+            self.record_step(&mut inner, &at, tree)?;
             let info = inner.history.state(*number)?.info.clone();
             let head = *number == inner.history.head;
             self.record(
@@ -145,16 +148,20 @@ impl Branch {
             }
             at = tree.clone();
         }
-        self.record_step(&inner, &at, &inner.live)
+        let live = inner.live.clone();
+        self.record_step(&mut inner, &at, &live)
     }
 
-    fn record_step(&self, inner: &Inner, from: &Tree, to: &Tree) -> Result<()> {
+    fn record_step(&self, inner: &mut Inner, from: &Tree, to: &Tree) -> Result<()> {
         if from.same(to) {
             return Ok(());
         }
         let patch = crate::record::TreePatch::between(from, to);
         let counters = inner.counters;
-        self.record_switch(Event::Patched { counters }, &crate::record::encode(&patch))
+        self.record_switch(Event::Patched { counters }, &crate::record::encode(&patch))?;
+        let seq = self.places.journal.last_seq();
+        inner.anchors.switched(seq, to.clone());
+        Ok(())
     }
 }
 

@@ -177,6 +177,7 @@ impl Branch {
     /// Takes the present version of a base file that is not what was shown, as a whole.
     pub fn take_anew(&self, old: &BaseFile) -> Result<()> {
         let _one = self.loading.lock();
+        let _pin = self.places.store.pin();
         let path = old.path();
         if let Some(content) = self.stored_before(old) {
             let version = NewVersion {
@@ -254,6 +255,8 @@ impl Branch {
                 },
                 &[],
             )?;
+            let seq = self.places.journal.last_seq();
+            inner.anchors.refers(seq, content);
             for tree in inner.trees_mut() {
                 tree.take_anew(*nid, &old.stamp, body.clone(), new);
             }

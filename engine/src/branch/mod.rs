@@ -4,10 +4,13 @@
 //! appended only with the lock held, so their order is the order of the changes, and a frozen tree
 //! belongs to exactly one sequence number.
 
+pub(crate) mod anchors;
+pub(crate) mod auto;
 pub(crate) mod close;
 pub(crate) mod create;
 pub(crate) mod fence;
 pub(crate) mod frames;
+pub(crate) mod inspect;
 pub(crate) mod load;
 pub(crate) mod open;
 pub(crate) mod pins;
@@ -16,6 +19,7 @@ pub(crate) mod seal;
 pub(crate) mod state_file;
 pub(crate) mod tree_file;
 
+use self::anchors::Anchors;
 use self::fence::Fence;
 use self::tree_file::Trees;
 use crate::accessed::Accessed;
@@ -65,6 +69,11 @@ pub(crate) struct Inner {
     pub tree_file: (u32, Tree),
     /// Trees that somebody reads.
     pub pins: pins::Pins,
+    /// The tree that is being stored: the live one may have gone on, and what is stored of it will
+    /// be referred to.
+    pub storing: Option<Tree>,
+    /// What the branch's files refer to in the store.
+    pub anchors: Anchors,
 }
 
 /// A branch of an open workspace.
@@ -106,6 +115,8 @@ pub(crate) struct Branch {
     pub wake: Arc<Wake>,
     /// What the background work last saw of the journal.
     rest: Mutex<Rest>,
+    /// Automatic commits.
+    pub auto: auto::Automatic,
 }
 
 /// What the background work last saw of a branch's journal.
@@ -186,6 +197,7 @@ impl Branch {
         let Record::Mutation(m) = &record else {
             return Ok(());
         };
+        self.auto.note_change();
         inner.live.apply(m, appended.payload).map_err(|e| {
             tracing::error!("a validated change did not fit the tree: {e}: {m:?}");
             Error::Damaged {
@@ -255,12 +267,29 @@ impl Branch {
             return Ok(());
         }
         let free = self.storage.free_bytes().map_err(Error::io(&self.dir))?;
-        if free < DISK_RESERVE_BYTES + bytes {
+        let checked = if free < DISK_RESERVE_BYTES + bytes {
+            Err(Error::NoSpace)
+        } else {
+            self.check_quota(bytes)
+        };
+        if checked.is_err() {
             self.unchecked_bytes
                 .store(SPACE_CHECK_BYTES, Ordering::Relaxed);
-            return Err(Error::NoSpace);
+            return checked;
         }
         self.unchecked_bytes.store(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Refuses what would take the home beyond its quota.
+    pub fn check_quota(&self, bytes: u64) -> Result<()> {
+        let Some(quota) = self.auto.settings.read().quota else {
+            return Ok(());
+        };
+        let used = self.storage.used_bytes().map_err(Error::io(&self.dir))?;
+        if used.saturating_add(bytes) > quota {
+            return Err(Error::Quota { quota });
+        }
         Ok(())
     }
 
@@ -327,6 +356,27 @@ impl Numbers for BranchNumbers<'_> {
 }
 
 impl Inner {
+    /// Trees and history as they are now, for looking at; O(states).
+    pub fn snapshot(&self) -> Inner {
+        Inner {
+            live: self.live.clone(),
+            history: self.history.clone(),
+            counters: self.counters,
+            lookups: Lookups::default(),
+            accessed: Default::default(),
+            fence: None,
+            scan_done: self.scan_done,
+            base_inodes: HashMap::new(),
+            base_changed: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            reference: self.reference.clone(),
+            storing: self.storing.clone(),
+            anchors: self.anchors.clone(),
+            tree_file: self.tree_file.clone(),
+            pins: pins::Pins::default(),
+        }
+    }
+
     /// What `stat` shows of an inode, in view `slot`.
     pub fn attr(&self, inode: &Inode, slot: u16, nid: Nid) -> Attr {
         Attr {

@@ -1,5 +1,7 @@
 //! Opening a branch: made anew from the base, or recovered.
 
+use super::anchors::Anchors;
+use super::auto::{Automatic, Expiring};
 use super::replay::Replay;
 use super::state_file::{State, StateFile, StateHead};
 use super::tree_file::Trees;
@@ -16,6 +18,7 @@ use crate::keeper::Wake;
 use crate::limits::{FIRST_NEW_INO, JOURNAL_CAP_BYTES_MIN};
 use crate::lookups::Lookups;
 use crate::record::{Counters, Event, OpKind, StateInfo};
+use crate::settings::SharedSettings;
 use crate::store_tree::Reference;
 use crate::tree::Tree;
 use crate::tree::load::inode_of;
@@ -52,6 +55,10 @@ pub(crate) struct OpenBranch {
     pub author: String,
     /// Boot of the machine, 0 where unknown.
     pub boot: u64,
+    /// Settings of the store.
+    pub settings: SharedSettings,
+    /// Held by who needs that nothing expires.
+    pub expiry: Expiring,
 }
 
 impl Branch {
@@ -153,20 +160,14 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
     let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.base_changed = state.base_changed.into_iter().collect();
     inner.unreadable = state.unreadable.into_iter().collect();
+    inner.anchors.root = state.root.flatten();
     inner.reference = state.root.map(|root| Reference { tree, root });
     let shared = o
         .trees
         .read(state.tree_file, o.number, &mut BaseDirs::default())?;
     inner.tree_file = (state.tree_file, shared);
     inner.base_inodes = base_inodes(&inner.live, o.base.dev());
-    let mut replay = Replay {
-        inner: &mut inner,
-        dirs,
-        late: Vec::new(),
-        entries: Vec::new(),
-        entries_of: 0,
-        parts: Vec::new(),
-    };
+    let mut replay = Replay::new(&mut inner, dirs);
     let cfg = journal_config(&o)?;
     let dir = journal_dir(&o);
     let (journal, report) =
@@ -179,7 +180,8 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
         journals: o.journals.clone(),
         base: o.base.clone(),
     };
-    replay.finish(&places).map_err(|e| Error::Damaged {
+    let read = |p, buf: &mut [u8]| Ok(places.journal.read(p, 0, buf)?);
+    replay.finish(&read).map_err(|e| Error::Damaged {
         what: dir.clone(),
         why: e.to_string(),
     })?;
@@ -188,6 +190,8 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
     let told = (!report.clean).then(|| describe(&report));
     let branch = assemble(o, places.journal, inner, told, state.next_seq);
     count_files(&branch.lock().live, &branch.importer);
+    // What was brought back, or what the state file has, may be in no state.
+    branch.auto.note_change();
     branch.pin_journals(&Tree::default());
     Ok(branch)
 }
@@ -199,8 +203,10 @@ fn describe(r: &RecoveryReport) -> String {
     )
 }
 
+/// What is known of a branch whose state file has this tree and this history.
 pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
     Inner {
+        anchors: Anchors::new(live.clone(), None),
         live,
         history,
         counters,
@@ -214,6 +220,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         reference: None,
         tree_file: (0, Tree::default()),
         pins: Default::default(),
+        storing: None,
     }
 }
 
@@ -255,6 +262,7 @@ pub(super) fn assemble(
         trees: o.trees,
         importer: Importer::new(o.table),
         wake: o.wake,
+        auto: Automatic::new(o.settings, o.expiry, o.author),
         read_only: false,
     };
     parts.into_branch(inner, recovered, sealed)
@@ -270,6 +278,7 @@ pub(super) struct Parts {
     pub trees: Arc<Trees>,
     pub importer: Importer,
     pub wake: Arc<Wake>,
+    pub auto: Automatic,
     pub read_only: bool,
 }
 
@@ -299,6 +308,7 @@ impl Parts {
             unsynced: AtomicBool::new(false),
             sealed_seq: AtomicU64::new(sealed),
             wake: self.wake,
+            auto: self.auto,
             rest: Mutex::new(Rest {
                 last_seq: 0,
                 since: Instant::now(),

@@ -19,6 +19,11 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
+    /// The trees.
+    pub fn trees(&self) -> impl Iterator<Item = &Tree> {
+        self.trees.values()
+    }
+
     /// The trees, to keep them in step.
     pub fn trees_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
         self.trees.values_mut()

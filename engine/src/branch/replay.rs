@@ -1,10 +1,10 @@
 //! Carrying out journal records again, after a restart.
 
 use super::Inner;
-use crate::data::Places;
 use crate::journal::{PayloadRef, ReplayError, ReplayRecord};
 use crate::limits::FIRST_NEW_INO;
 use crate::record::{Event, Loaded, Mutation, Record, TreePatch, decode};
+use crate::retention::Expiry;
 use crate::tree::file::Body;
 use crate::tree::patch::BaseDirs;
 use crate::tree::{NewVersion, load};
@@ -22,15 +22,34 @@ pub(super) struct Replay<'a> {
     pub entries_of: u64,
     /// Parts of the patch of the switch that follows.
     pub parts: Vec<PayloadRef>,
+    /// The record that is being carried out.
+    seq: u64,
 }
+
+/// Fills a buffer with a payload from its start.
+pub(super) type ReadPayload<'a> = dyn Fn(PayloadRef, &mut [u8]) -> Result<(), ReplayError> + 'a;
 
 /// A record that cannot be carried out before payloads can be read.
 pub(super) struct Late {
+    seq: u64,
     record: Record,
     payload: Option<PayloadRef>,
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
+    /// Nothing was replayed yet.
+    pub fn new(inner: &'a mut Inner, dirs: BaseDirs) -> Replay<'a> {
+        Replay {
+            inner,
+            dirs,
+            late: Vec::new(),
+            entries: Vec::new(),
+            entries_of: 0,
+            parts: Vec::new(),
+            seq: 0,
+        }
+    }
+
     /// Takes one record. After the first switch, all wait for [`Replay::finish`], in order.
     pub fn take(&mut self, r: ReplayRecord<'_>) -> Result<(), ReplayError> {
         let record: Record = decode(r.meta)?;
@@ -45,18 +64,21 @@ impl Replay<'_> {
         );
         if needs_payload || !self.late.is_empty() {
             self.late.push(Late {
+                seq: r.seq,
                 record,
                 payload: r.payload,
             });
             return Ok(());
         }
+        self.seq = r.seq;
         self.carry_out(record, r.payload, None)
     }
 
     /// Carries out what had to wait.
-    pub fn finish(&mut self, places: &Places) -> Result<(), ReplayError> {
+    pub fn finish(&mut self, read: &ReadPayload<'_>) -> Result<(), ReplayError> {
         for late in std::mem::take(&mut self.late) {
-            self.carry_out(late.record, late.payload, Some(places))?;
+            self.seq = late.seq;
+            self.carry_out(late.record, late.payload, Some(read))?;
         }
         Ok(())
     }
@@ -65,7 +87,7 @@ impl Replay<'_> {
         &mut self,
         record: Record,
         payload: Option<PayloadRef>,
-        places: Option<&Places>,
+        read: Option<&ReadPayload<'_>>,
     ) -> Result<(), ReplayError> {
         self.drop_unfinished(&record);
         match record {
@@ -75,7 +97,7 @@ impl Replay<'_> {
                 self.inner.live.apply(&m, payload)?;
                 Ok(())
             }
-            Record::Event(e) => self.event(e, payload, places),
+            Record::Event(e) => self.event(e, payload, read),
         }
     }
 
@@ -122,7 +144,7 @@ impl Replay<'_> {
         &mut self,
         e: Event,
         payload: Option<PayloadRef>,
-        places: Option<&Places>,
+        read: Option<&ReadPayload<'_>>,
     ) -> Result<(), ReplayError> {
         let inner = &mut *self.inner;
         match e {
@@ -135,6 +157,9 @@ impl Replay<'_> {
                 inner.history.withdraw(state);
             }
             Event::Same { state, kept } => inner.history.merge(state, kept),
+            Event::Expired { states, undo, redo } => {
+                inner.history.expire(&Expiry { states, undo, redo })
+            }
             Event::Label { label, state } => inner.history.label(label, state),
             Event::Switch {
                 kind,
@@ -144,14 +169,16 @@ impl Replay<'_> {
                 counters,
             } => {
                 self.parts.extend(payload);
-                let patch = read_patch(&std::mem::take(&mut self.parts), places)?;
+                let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
+                inner.anchors.patched(self.seq, &patch);
                 patch.apply(&mut inner.live, &mut self.dirs)?;
                 inner.history.switch(kind, replaced, target, head);
                 inner.counters = counters;
             }
             Event::Patched { counters } => {
                 self.parts.extend(payload);
-                let patch = read_patch(&std::mem::take(&mut self.parts), places)?;
+                let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
+                inner.anchors.patched(self.seq, &patch);
                 patch.apply(&mut inner.live, &mut self.dirs)?;
                 inner.counters = counters;
             }
@@ -167,7 +194,8 @@ impl Replay<'_> {
                 counters,
             } => {
                 self.parts.extend(payload);
-                let patch = read_patch(&std::mem::take(&mut self.parts), places)?;
+                let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
+                inner.anchors.patched(self.seq, &patch);
                 patch.apply(&mut inner.live, &mut self.dirs)?;
                 inner.counters = counters;
                 inner.history.merged(replaced, info, None, label, conflicts);
@@ -211,6 +239,7 @@ impl Replay<'_> {
                 mtime,
                 ctime,
             } => {
+                inner.anchors.refers(self.seq, content);
                 let body = content.map_or(Body::Unreadable, Body::Stored);
                 let new = NewVersion {
                     size,
@@ -247,13 +276,16 @@ fn note_loaded(inner: &mut Inner, entries: &[Loaded]) {
     }
 }
 
-fn read_patch(parts: &[PayloadRef], places: Option<&Places>) -> Result<TreePatch, ReplayError> {
-    let places = places.ok_or("a switch before the journal was open")?;
+fn read_patch(
+    parts: &[PayloadRef],
+    read: Option<&ReadPayload<'_>>,
+) -> Result<TreePatch, ReplayError> {
+    let read = read.ok_or("a switch before the journal was open")?;
     let mut bytes = vec![0; parts.iter().map(|p| p.len as usize).sum()];
     let mut rest = &mut bytes[..];
     for p in parts {
         let (part, after) = rest.split_at_mut(p.len as usize);
-        places.journal.read(*p, 0, part)?;
+        read(*p, part)?;
         rest = after;
     }
     Ok(decode(&bytes)?)

@@ -53,18 +53,17 @@ impl Branch {
         if self.lock().reference.is_none() {
             self.import_ahead()?;
         }
+        let _pin = self.places.store.pin();
         let (info, tree, reference) = {
-            let inner = self.lock();
+            let mut inner = self.lock();
             let fenced = inner.fence.as_ref().map(|f| f.state);
             let Some(number) = inner.history.first_pending().filter(|n| Some(*n) != fenced) else {
                 return Ok(false);
             };
             let state = inner.history.state(number)?;
-            (
-                state.info.clone(),
-                state.tree.clone(),
-                inner.reference.clone(),
-            )
+            let (info, tree) = (state.info.clone(), state.tree.clone());
+            inner.storing = tree.clone();
+            (info, tree, inner.reference.clone())
         };
         let tree = tree.ok_or_else(|| Error::Damaged {
             what: format!("state {}", info.number),
@@ -117,6 +116,7 @@ impl Branch {
                     inner.counters.nid,
                 )
             };
+            self.check_quota(bytes_of(&batch))?;
             match self.importer.import_bodies(&self.places, &batch) {
                 Err(Error::BaseChanged(f)) => {
                     self.take_anew(&f)?;
@@ -187,6 +187,7 @@ impl Branch {
     fn give_id(&self, number: u64, id: CommitId, reference: Reference) -> Result<()> {
         let mut inner = self.lock();
         inner.reference = Some(reference.clone());
+        inner.storing = None;
         let history = &mut inner.history;
         let Some(state) = history.states.get_mut(&number) else {
             return Ok(());
@@ -227,6 +228,7 @@ impl Branch {
         loop {
             while self.store_next()? {}
             let segment = self.places.journal.roll()?;
+            let _pin = self.places.store.pin();
             let Some(frozen) = self.freeze_for_seal() else {
                 continue;
             };
@@ -247,16 +249,17 @@ impl Branch {
             let shared = self.state_file().write(head, &stored.tree, &shared)?;
             self.lock().tree_file = shared;
             self.sealed_seq.store(next_seq, Ordering::Relaxed);
-            return self.drop_journal(segment, stored);
+            return self.drop_journal(segment, stored, next_seq);
         }
     }
 
     /// The live tree and everything that the state file needs; `None` where a state is pending again.
     fn freeze_for_seal(&self) -> Option<(StateHead, Tree, Option<Reference>)> {
-        let inner = self.lock();
+        let mut inner = self.lock();
         if inner.history.first_pending().is_some() || inner.fence.is_some() {
             return None;
         }
+        inner.storing = Some(inner.live.clone());
         let head = StateHead {
             next_seq: self.places.journal.last_seq() + 1,
             counters: inner.counters,
@@ -270,12 +273,14 @@ impl Branch {
         Some((head, inner.live.clone(), inner.reference.clone()))
     }
 
-    fn drop_journal(&self, segment: u32, stored: Reference) -> Result<()> {
+    fn drop_journal(&self, segment: u32, stored: Reference, next_seq: u64) -> Result<()> {
         let own = self.places.journal.number();
         let keep = {
             // Under the lock: a branch that is made of this one meanwhile takes nothing older.
             let mut inner = self.lock();
             let needed = needed_segments(&mut inner, &stored.tree);
+            inner.anchors.seal(&stored, next_seq);
+            inner.storing = None;
             inner.reference = Some(stored);
             let journals = &self.places.journals;
             let keep = [needed.get(&own).copied(), journals.pinned(own)];
@@ -330,6 +335,15 @@ fn base_files_in(tree: &Tree, range: std::ops::Range<u64>) -> Vec<(Nid, Arc<Inod
     };
     let found = range.filter_map(|n| Some((Nid(n), tree.get(Nid(n))?.clone())));
     found.filter(|(_, i)| is_base(i)).collect()
+}
+
+/// Bytes that importing them may take.
+fn bytes_of(batch: &[(Nid, Arc<Inode>)]) -> u64 {
+    let unread = |i: &Inode| match i.file().map(|f| f.body()) {
+        Some((Body::Base(base), len)) if base.stored().is_none() => len,
+        _ => 0,
+    };
+    batch.iter().map(|(_, i)| unread(i)).sum()
 }
 
 /// An imported file of the base with its stored content; `None` where it is not imported.

@@ -98,6 +98,18 @@ impl StateFile<'_> {
             })
     }
 
+    /// First journal record that the state does not have; 1 for a branch that was never made whole.
+    pub fn first_needed_record(&self) -> Result<u64> {
+        let Some(number) = self.current()? else {
+            return Ok(1);
+        };
+        let path = self.path(number);
+        let file = self.storage.open(&path).map_err(Error::io(&path))?;
+        let head = read_state(file, &mut |_| Ok(()));
+        let head = head.map_err(|why| Error::Damaged { what: path, why })?;
+        Ok(head.next_seq)
+    }
+
     /// Reads the state. `None` for a branch that was never made whole.
     pub fn read(&self, dirs: &mut BaseDirs) -> Result<Option<State>> {
         let Some(number) = self.current()? else {

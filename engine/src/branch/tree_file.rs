@@ -46,7 +46,7 @@ struct File {
 }
 
 impl Trees {
-    /// The tree files below `dir`; nothing is read yet.
+    /// The tree files below `dir`, which is made where it is missing; nothing is read yet.
     pub fn open(storage: Arc<dyn Storage>, dir: String) -> Result<Trees> {
         storage.create_dir_all(&dir).map_err(Error::io(&dir))?;
         let names = storage.list(&dir).map_err(Error::io(&dir))?;
@@ -60,6 +60,15 @@ impl Trees {
             dir,
             table: Mutex::new(table),
         })
+    }
+
+    /// The tree files below `dir`, for reading alone: nothing on disk is changed.
+    pub fn look(storage: Arc<dyn Storage>, dir: String) -> Trees {
+        Trees {
+            storage,
+            dir,
+            table: Mutex::default(),
+        }
     }
 
     fn path(&self, number: u32) -> String {

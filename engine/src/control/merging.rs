@@ -118,6 +118,8 @@ impl Workspace {
     /// Merges what was frozen; `None` where what it touches was changed since.
     fn merge_frozen(&self, req: &MergeRequest, sides: &Sides<'_>) -> Result<Option<MergeReport>> {
         let store = &*sides.ours.places.store;
+        // Until it is shown, nothing refers to what is stored here.
+        let _pin = store.pin();
         let now = clock::now();
         let options = MergeOptions {
             labels: Labels {

@@ -200,6 +200,7 @@ pub type Progress<'a> = &'a dyn Fn(u64, u64);
 impl Branch {
     /// The tree of a state: kept, or loaded from the store.
     pub fn tree_of(&self, number: u64) -> Result<Tree> {
+        let _pin = self.places.store.pin();
         let (id, reference) = {
             let inner = self.lock();
             let state = inner.history.state(number)?;

@@ -81,6 +81,7 @@ impl Branch {
     ) -> Result<Option<RolledBack>> {
         self.check_journal()?;
         self.cache().flush_dirty();
+        let _pin = self.places.store.pin();
         let new = entry.map(|e| self.loaded_entry(e)).transpose()?;
         let (shown, replaced, changes, before, head) = {
             let mut inner = self.lock_synced()?;

@@ -91,6 +91,8 @@ impl Branch {
         let target = self.tree_of(turn.state)?;
         let (shown, replaced, changes, before) = {
             let mut inner = self.lock_synced()?;
+            // It may have expired meanwhile, and then gc may take what it holds.
+            inner.history.state(turn.state)?;
             // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
             let target = inner.history.tree(turn.state).cloned().unwrap_or(target);
             let same = inner.history.head == turn.head && !super::differs(&inner.live, &target);
@@ -211,6 +213,9 @@ impl Branch {
         inner.live = changes.tree.clone();
         let read = changes.inodes.iter();
         read.for_each(|n| inner.accessed.forget(*n));
+        let seq = self.places.journal.last_seq();
+        inner.anchors.switched(seq, changes.tree.clone());
+        self.auto.note_change();
         let files = changes
             .inodes
             .iter()

@@ -18,9 +18,11 @@
 mod commit;
 mod error;
 mod format;
+mod inspect;
 mod mark;
 mod reader;
 mod recovery;
+mod repair;
 mod scan;
 mod segment;
 #[cfg(test)]
@@ -28,6 +30,7 @@ mod tests;
 mod writer;
 
 pub use error::{JournalError, JournalResult, ReplayError};
+pub use inspect::Inspected;
 pub use recovery::{Each, RecoveryReport, ReplayRecord};
 pub use scan::check_record_bytes;
 

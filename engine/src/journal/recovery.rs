@@ -60,12 +60,12 @@ struct Candidate {
 
 /// Where the journal ends early.
 #[derive(Clone, Copy)]
-struct Cut {
+pub(super) struct Cut {
     index: usize,
     offset: u64,
 }
 
-struct Recovery<'a> {
+pub(super) struct Recovery<'a> {
     storage: &'a dyn Storage,
     dir: &'a str,
     mark: Mark,
@@ -73,6 +73,8 @@ struct Recovery<'a> {
     from_seq: u64,
     candidates: Vec<Candidate>,
     next_seq: u64,
+    /// The first bad record ends the journal, whatever was acknowledged.
+    forgiving: bool,
     /// Records up to this one are known to have been acknowledged.
     acknowledged: u64,
     report: RecoveryReport,
@@ -91,7 +93,7 @@ impl Journal {
         each: &mut Each<'_>,
     ) -> JournalResult<(Journal, RecoveryReport)> {
         let mut mark = open_mark(&*storage, dir)?;
-        let mut recovery = Recovery::new(&*storage, dir, from_seq, &mark, &cfg)?;
+        let mut recovery = Recovery::new(&*storage, dir, from_seq, &mark, &cfg, true)?;
         recovery.check_acknowledged_segments()?;
         let cut = recovery.replay(each)?;
         recovery.check_end()?;
@@ -107,7 +109,7 @@ impl Journal {
 }
 
 /// Opens the mark, or tells apart why there is none.
-fn open_mark(storage: &dyn Storage, dir: &str) -> JournalResult<MarkFile> {
+pub(super) fn open_mark(storage: &dyn Storage, dir: &str) -> JournalResult<MarkFile> {
     if let Some(mark) = MarkFile::open(storage, dir)? {
         return Ok(mark);
     }
@@ -127,12 +129,14 @@ fn open_mark(storage: &dyn Storage, dir: &str) -> JournalResult<MarkFile> {
 }
 
 impl<'a> Recovery<'a> {
-    fn new(
+    /// With `tidy`, segments that were dropped before are removed.
+    pub(super) fn new(
         storage: &'a dyn Storage,
         dir: &'a str,
         from_seq: u64,
         mark: &MarkFile,
         cfg: &JournalConfig,
+        tidy: bool,
     ) -> JournalResult<Recovery<'a>> {
         let mark = *mark.last();
         Ok(Recovery {
@@ -141,15 +145,49 @@ impl<'a> Recovery<'a> {
             mark,
             same_boot: cfg.boot != 0 && cfg.boot == mark.boot,
             from_seq,
-            candidates: find_segments(storage, dir, &mark)?,
+            candidates: find_segments(storage, dir, &mark, tidy)?,
             next_seq: 0,
+            forgiving: false,
             acknowledged: mark.seq,
             report: RecoveryReport::default(),
         })
     }
 
+    /// From now on the first bad record ends the journal. Segments from the first one on that is bad or
+    /// missing do not count any more, and are removed.
+    pub(super) fn forgive(&mut self) -> JournalResult<()> {
+        (self.forgiving, self.same_boot, self.acknowledged) = (true, false, 0);
+        let first = self.mark.first_segment;
+        let whole = self.candidates.iter().zip(first..);
+        let whole = whole.take_while(|(c, n)| c.live.number == *n && c.header.is_some());
+        let count = whole.count();
+        for candidate in self.candidates.drain(count..) {
+            let path = &candidate.live.path;
+            self.storage.remove(path).map_err(JournalError::io(path))?;
+        }
+        match self.candidates.last() {
+            Some(last) => self.mark.segment = last.live.number,
+            None => {
+                return Err(JournalError::Missing {
+                    dir: self.dir.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What was found.
+    pub(super) fn report(&self) -> RecoveryReport {
+        self.report
+    }
+
+    /// The segments, oldest first.
+    pub(super) fn into_segments(self) -> Vec<Live> {
+        self.candidates.into_iter().map(|c| c.live).collect()
+    }
+
     /// The segments that the mark vouches for must be there, with their headers.
-    fn check_acknowledged_segments(&self) -> JournalResult<()> {
+    pub(super) fn check_acknowledged_segments(&self) -> JournalResult<()> {
         let numbers = self.mark.first_segment..=self.mark.segment;
         for (index, number) in numbers.enumerate() {
             let candidate = self.candidates.get(index);
@@ -169,7 +207,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Walks all segments that may hold a record from `from_seq` on.
-    fn replay(&mut self, each: &mut Each<'_>) -> JournalResult<Option<Cut>> {
+    pub(super) fn replay(&mut self, each: &mut Each<'_>) -> JournalResult<Option<Cut>> {
         let start = self.first_needed()?;
         for index in start..self.candidates.len() {
             if index > start && !self.continues(index) {
@@ -233,7 +271,7 @@ impl<'a> Recovery<'a> {
         source: &dyn Source,
         record: &scan::Record<'_>,
     ) -> JournalResult<bool> {
-        if self.next_seq <= self.acknowledged {
+        if self.next_seq <= self.acknowledged || self.forgiving {
             return Ok(true);
         }
         let path = &self.candidates[index].live.path;
@@ -283,6 +321,9 @@ impl<'a> Recovery<'a> {
         what: &'static str,
     ) -> JournalResult<Option<Cut>> {
         let seq = self.next_seq;
+        if self.forgiving {
+            return Ok(Some(Cut { index, offset }));
+        }
         if seq > self.acknowledged {
             let beyond = self.look_beyond(index, offset)?;
             let proven = beyond.synced >= seq || (self.same_boot && beyond.records > 0);
@@ -316,7 +357,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// The journal must reach its mark and what the caller already has.
-    fn check_end(&mut self) -> JournalResult<()> {
+    pub(super) fn check_end(&mut self) -> JournalResult<()> {
         let last_seq = self.next_seq - 1;
         self.report.last_seq = last_seq;
         self.report.clean = self.mark.clean && last_seq == self.mark.seq;
@@ -334,7 +375,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Cuts the torn tail: later segments first, so that what is left stays one piece.
-    fn cut(&mut self, cut: Cut) -> JournalResult<()> {
+    pub(super) fn cut(&mut self, cut: Cut) -> JournalResult<()> {
         let keep = cut.index + usize::from(cut.offset >= SEGMENT_HEADER_BYTES as u64);
         assert!(keep > 0, "the first segment's header was checked");
         for candidate in self.candidates.drain(keep..).rev() {
@@ -356,7 +397,7 @@ impl<'a> Recovery<'a> {
 
     /// Brings what was replayed to stable storage and says so in the mark: after the death of the
     /// process that wrote it, it may be in the page cache only.
-    fn make_durable(&self, mark: &mut MarkFile, boot: u64) -> JournalResult<()> {
+    pub(super) fn make_durable(&self, mark: &mut MarkFile, boot: u64) -> JournalResult<()> {
         let vouched = self.mark.segment;
         for candidate in &self.candidates {
             if candidate.live.number >= vouched {
@@ -377,10 +418,19 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// Opens all segments that belong to the journal, in order; removes those that were dropped before.
-fn find_segments(storage: &dyn Storage, dir: &str, mark: &Mark) -> JournalResult<Vec<Candidate>> {
+/// Opens all segments that belong to the journal, in order; removes (where `tidy`) those that were
+/// dropped before.
+fn find_segments(
+    storage: &dyn Storage,
+    dir: &str,
+    mark: &Mark,
+    tidy: bool,
+) -> JournalResult<Vec<Candidate>> {
     let mut candidates = Vec::new();
     for number in segment::list(storage, dir)? {
+        if number < mark.first_segment && !tidy {
+            continue;
+        }
         if number < mark.first_segment {
             let path = segment::path(dir, number);
             storage.remove(&path).map_err(JournalError::io(&path))?;

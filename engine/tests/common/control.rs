@@ -9,10 +9,12 @@ use super::runner::{Pages, Runner};
 use super::world::MAIN;
 use crate::ensure;
 use engine::{
-    CheckpointRequest, CloseMode, DiffSide, Error, KernelCache, Kind, NodeId, RolledBack, Time,
+    CheckpointRequest, CloseMode, DiffSide, Error, GcRequest, KernelCache, Kind, NodeId,
+    RolledBack, Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Labels that checkpoints get; a few, so that they move.
 const LABELS: [&str; 5] = ["one", "two words", "drei", "vier", "fünf"];
@@ -25,6 +27,17 @@ impl Runner {
             .log(MAIN, true)
             .map_err(|e| format!("log: {e}"))?;
         self.history.compare(&log)
+    }
+
+    /// Collects all that can be.
+    pub fn gc(&mut self) -> Result<(), String> {
+        let all = GcRequest {
+            grace: Some(Duration::ZERO),
+            dead_percent: Some(0),
+            dry_run: false,
+        };
+        let done = self.world.engine.gc(all, &|_, _| ());
+        done.map(|_| ()).map_err(|e| format!("gc: {e}"))
     }
 
     /// Makes a checkpoint.

@@ -110,6 +110,7 @@ pub enum Op {
         commit: bool,
     },
     Kill,
+    Gc,
 }
 
 fn offset(rng: &mut Rng) -> u32 {
@@ -237,7 +238,7 @@ fn kernel(rng: &mut Rng) -> Op {
 }
 
 fn control(rng: &mut Rng) -> Op {
-    match rng.below(36) {
+    match rng.below(39) {
         0..=8 => Op::Checkpoint {
             label: rng.below(6) as u8,
             message: rng.one_in(4),
@@ -257,6 +258,7 @@ fn control(rng: &mut Rng) -> Op {
             commit: rng.one_in(2),
         },
         31..=33 => Op::Kill,
+        34..=36 => Op::Gc,
         _ => Op::Check,
     }
 }

@@ -172,6 +172,7 @@ impl Runner {
             }
             Op::Close { commit } => self.close(commit),
             Op::Kill => self.kill(),
+            Op::Gc => self.gc(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -126,6 +127,18 @@ impl Storage for CrashStorage {
 
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(self.state.lock().free_bytes())
+    }
+
+    fn used_bytes(&self) -> io::Result<u64> {
+        Ok(self.state.lock().live.bytes())
+    }
+
+    /// Nothing is young here: tests need not wait.
+    fn age(&self, path: &str) -> io::Result<Duration> {
+        let known = self.state.lock().live.names.contains_key(path);
+        known
+            .then_some(Duration::MAX)
+            .ok_or(ErrorKind::NotFound.into())
     }
 }
 

@@ -106,9 +106,14 @@ impl PackIndex {
 
     /// Where the object stands.
     pub fn find(&self, key: &Key) -> Option<Location> {
+        self.position(key).map(|i| self.location(i))
+    }
+
+    /// Which entry is the object's.
+    pub fn position(&self, key: &Key) -> Option<usize> {
         let (start, end) = self.section(key.0);
         let i = self.lower_bound(start, end, &key.1);
-        (i < end && self.id(i) == key.1).then(|| self.location(i))
+        (i < end && self.id(i) == key.1).then_some(i)
     }
 
     /// All entries, sorted.
@@ -151,7 +156,8 @@ impl PackIndex {
         id
     }
 
-    fn location(&self, i: usize) -> Location {
+    /// Where the object of an entry stands.
+    pub fn location(&self, i: usize) -> Location {
         let entry = self.entry(i);
         Location {
             offset: u32_at(entry, ID_BYTES),

@@ -24,7 +24,7 @@ use record::{Codec, RECORD_HEADER_BYTES, RecordHeader};
 pub(crate) const PACK_DIR: &str = "packs";
 
 /// What an object is looked up by. The kind belongs to it: a file may hold the bytes of a commit.
-pub(crate) type Key = (Kind, [u8; ID_BYTES]);
+pub type Key = (Kind, [u8; ID_BYTES]);
 
 /// Where a record stands in its pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(crate) struct Pack {
 /// The records of a pack: those that the index file covers and those after.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    pub index: PackIndex,
+    pub index: Arc<PackIndex>,
     pub tail: HashMap<Key, Location>,
 }
 
@@ -102,6 +102,27 @@ impl Pack {
             Ok(raw) => Ok(Some(raw)),
             Err(what) => Err(Error::Corrupt {
                 what,
+                path: self.path.clone(),
+                offset,
+            }),
+        }
+    }
+}
+
+impl Pack {
+    /// The header and the data of a record as they are stored, its content verified.
+    pub fn read_stored(&self, key: &Key, at: Location) -> Result<(RecordHeader, Vec<u8>)> {
+        let mut bytes = vec![0; RECORD_HEADER_BYTES + at.stored_len as usize];
+        let offset = u64::from(at.offset);
+        self.segment.read_at(offset, &mut bytes).at(&self.path)?;
+        let checked = unpack(bytes.clone(), key, at.stored_len);
+        match (checked, RecordHeader::decode(&bytes)) {
+            (Ok(_), Some(header)) => {
+                bytes.drain(..RECORD_HEADER_BYTES);
+                Ok((header, bytes))
+            }
+            (checked, _) => Err(Error::Corrupt {
+                what: checked.err().unwrap_or("record header"),
                 path: self.path.clone(),
                 offset,
             }),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::RwLock;
@@ -16,6 +17,11 @@ use crate::pack::{Key, Location, PACK_DIR, Pack, Records, index_path, pack_path}
 /// Where a record ends.
 pub(crate) fn record_end(at: &Location) -> u64 {
     u64::from(at.offset) + RECORD_HEADER_BYTES as u64 + u64::from(at.stored_len)
+}
+
+/// Bytes of a record with its header.
+pub(crate) fn record_len(at: &Location) -> u64 {
+    RECORD_HEADER_BYTES as u64 + u64::from(at.stored_len)
 }
 
 /// Begins a pack.
@@ -74,7 +80,10 @@ pub(crate) fn open_pack(
         tracing::info!(path, from = good_end, len = segment.len(), "torn tail cut");
         segment.truncate(good_end).at(&path)?;
     }
-    let records = RwLock::new(Records { index, tail });
+    let records = RwLock::new(Records {
+        index: Arc::new(index),
+        tail,
+    });
     let synced = AtomicU64::new(covered);
     Ok(Some((
         Pack {

@@ -16,12 +16,12 @@ use crate::limits::{FREE_BYTES_MIN, FREE_CHECK_BYTES, UNINDEXED_BYTES_MAX};
 use crate::pack::index::{Covered, PackIndex};
 use crate::pack::open::{create_pack, open_pack, record_end};
 use crate::pack::record::{Codec, RECORD_HEADER_BYTES, RecordHeader};
-use crate::pack::{Key, Location, PACK_DIR, Pack, index_path, pack_number};
+use crate::pack::{Key, Location, PACK_DIR, Pack, index_path, pack_number, pack_path};
 
 /// The packs.
 #[derive(Debug)]
 pub(crate) struct PackSet {
-    storage: Arc<dyn Storage>,
+    pub(crate) storage: Arc<dyn Storage>,
     pack_bytes_max: u64,
     /// Sorted by number.
     packs: RwLock<Vec<Arc<Pack>>>,
@@ -127,7 +127,8 @@ impl PackSet {
         usable.next().map(|(pack, at)| (pack.clone(), at))
     }
 
-    fn is_bad(&self, number: u32, offset: u32) -> bool {
+    /// True for a record that was found damaged.
+    pub fn is_bad(&self, number: u32, offset: u32) -> bool {
         let bad = self.bad.read();
         !bad.is_empty() && bad.contains_key(&(number, offset))
     }
@@ -141,7 +142,28 @@ impl PackSet {
         }
         let record_len = (RECORD_HEADER_BYTES + data.len()) as u64;
         self.check_space(&mut writer, record_len)?;
-        let pack = self.pack_with_room(&mut writer, record_len)?;
+        self.write_record(&mut writer, key, codec, raw_len, data)
+    }
+
+    /// Appends a record that is there already, so that the old one can go. Uses the space that is
+    /// kept in reserve.
+    pub fn append_copy(&self, key: Key, header: &RecordHeader, data: &[u8]) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.check_usable()?;
+        let raw_len = header.raw_len as usize;
+        self.write_record(&mut writer, key, header.codec, raw_len, data)
+    }
+
+    fn write_record(
+        &self,
+        writer: &mut Writer,
+        key: Key,
+        codec: Codec,
+        raw_len: usize,
+        data: &[u8],
+    ) -> Result<()> {
+        let record_len = (RECORD_HEADER_BYTES + data.len()) as u64;
+        let pack = self.pack_with_room(writer, record_len)?;
         let header = RecordHeader {
             salt: pack.salt,
             kind: key.0,
@@ -282,10 +304,75 @@ impl PackSet {
         let path = index_path(pack.number);
         self.storage.replace(&path, &index.encode()).at(&path)?;
         let mut records = pack.records.write();
-        records.index = index;
+        records.index = Arc::new(index);
         records.tail.retain(|_, at| !is_synced(at));
         records.tail.shrink_to_fit();
         Ok(())
+    }
+
+    /// The newest record with this key that is not known to be damaged, and its pack's number.
+    pub fn find(&self, key: &Key) -> Option<(u32, Location)> {
+        self.locate(key, false).map(|(pack, at)| (pack.number, at))
+    }
+
+    /// Takes no more records into this pack, and gives it an index of all of it.
+    pub fn retire(&self, pack: &Arc<Pack>) -> Result<()> {
+        {
+            let mut writer = self.writer.lock();
+            let current = writer.current.as_ref();
+            if current.is_some_and(|c| c.number == pack.number) {
+                writer.current = None;
+            }
+        }
+        self.sync()?;
+        let _alone = self.sync.lock();
+        if pack.records.read().tail.is_empty() {
+            return Ok(());
+        }
+        self.write_index(pack, pack.synced.load(Ordering::Acquire))
+    }
+
+    /// Writes the index of a pack anew, whatever its file holds.
+    pub fn reindex(&self, pack: &Arc<Pack>) -> Result<()> {
+        self.sync()?;
+        let _alone = self.sync.lock();
+        self.write_index(pack, pack.synced.load(Ordering::Acquire))
+    }
+
+    /// Copies what can be read of a pack into a new one and removes it.
+    pub fn salvage(&self, pack: &Arc<Pack>) -> Result<()> {
+        self.retire(pack)?;
+        let index = pack.records.read().index.clone();
+        for (key, at) in index.entries() {
+            match pack.read_stored(&key, at) {
+                Ok((header, data)) => self.append_copy(key, &header, &data)?,
+                Err(e) if e.is_damage() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.sync()?;
+        self.forget(pack.number);
+        self.delete(pack.number)?;
+        self.sync_names()
+    }
+
+    /// Removes the files of a pack that is in no list any more. The index first: a pack without one
+    /// is read, an index without a pack is nothing.
+    pub fn delete(&self, number: u32) -> Result<()> {
+        for path in [index_path(number), pack_path(number)] {
+            self.storage.remove(&path).at(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for nothing in this pack any more.
+    pub fn forget(&self, number: u32) {
+        self.packs.write().retain(|p| p.number != number);
+    }
+
+    /// Brings the removal of files to stable storage.
+    pub fn sync_names(&self) -> Result<()> {
+        self.storage.sync_dir(PACK_DIR).at(PACK_DIR)
     }
 
     /// Ids of one kind that begin with `prefix`, sorted.

@@ -1,0 +1,226 @@
+//! `agentvfs fsck`.
+//!
+//! Where a daemon serves the home it looks, else this process does, owning the store meanwhile. Repairing
+//! is for a store that nobody works on.
+
+use super::Context;
+use crate::cli::FsckArgs;
+use crate::client::{Client, ClientError};
+use crate::exit::{FAILED, Failure};
+use crate::home::Home;
+use crate::output::{Rows, count, insert_bytes, print_json, warn};
+use crate::protocol::{AffectedRow, Bytes, Call, FsckAnswer, FsckFinding, Nothing};
+use engine::{Engine, EngineConfig, FsckReport};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const WHAT: &str = "cannot check the store";
+
+/// How long to wait for a daemon that is just ending.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// Pause between two attempts to get the store's lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Checks the store, and repairs it where that was asked for.
+pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
+    if !context.home().is_used() {
+        let why = format!(
+            "nothing was ever kept in {}",
+            context.home().root().display()
+        );
+        return Err(Failure::new(WHAT, why).hint("give the home with --root DIR or $AGENTVFS_HOME"));
+    }
+    let alone = args.repair || args.rebuild_index;
+    let answer =
+        match Client::connect(&context.home().socket()) {
+            Ok(_) if alone => {
+                return Err(Failure::new("cannot repair the store", "a daemon is serving it").hint(
+                "stop all workspaces first (agentvfs workspace list), then wait two seconds",
+            ));
+            }
+            Ok(_) => context.ask_long(WHAT, &Call::Fsck(Nothing {}), "checking")?,
+            Err(ClientError::NotRunning | ClientError::Ending) => here(args, context.home())?,
+            Err(error) => return Err(crate::launch::failed(WHAT, error)),
+        };
+    tell(&answer, args, context.json())
+}
+
+/// Checks the store in this process.
+fn here(args: &FsckArgs, home: &Home) -> Result<FsckAnswer, Failure> {
+    let failure = |e: engine::Error| {
+        let hint = match &e {
+            engine::Error::StoreLocked { pid } => format!("wait until process {pid} has ended"),
+            _ => "keep a copy of the agentvfs home before anything else".to_owned(),
+        };
+        Failure::new(WHAT, e.to_string()).hint(hint)
+    };
+    let config = EngineConfig {
+        root: home.root().to_owned(),
+        author: String::new(),
+    };
+    let engine = open(&config, args.rebuild_index).map_err(failure)?;
+    let report = engine.fsck(&|_, _| ()).map_err(failure)?;
+    let mut answer = of_report(&report);
+    if args.repair && !args.dry_run {
+        repair(&engine, &report, &mut answer).map_err(failure)?;
+    }
+    engine.shut_down().map_err(failure)?;
+    Ok(answer)
+}
+
+/// Opens the store; a daemon that is just ending gives it up soon.
+fn open(config: &EngineConfig, rebuild: bool) -> engine::Result<Arc<Engine>> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        let opened = if rebuild {
+            Engine::open_rebuilding(config.clone())
+        } else {
+            Engine::open(config.clone())
+        };
+        match opened {
+            Err(engine::Error::StoreLocked { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn repair(
+    engine: &Arc<Engine>,
+    report: &FsckReport,
+    answer: &mut FsckAnswer,
+) -> engine::Result<()> {
+    for step in &report.steps {
+        warn(&format!("plan: {step}"));
+    }
+    engine.repair(report, &mut |step, done| match done {
+        Ok(()) => answer.repaired.push(step.to_string()),
+        Err(e) => warn(&format!("not done: {step}: {e}")),
+    })?;
+    let left = engine.fsck(&|_, _| ())?;
+    answer.left = Some(left.findings.len() as u64);
+    Ok(())
+}
+
+/// What a check found, as it is told.
+pub fn of_report(report: &FsckReport) -> FsckAnswer {
+    let findings = report.findings.iter().map(|f| FsckFinding {
+        place: f.place.clone(),
+        what: f.what.clone(),
+        affects: f.affects.iter().map(of_affected).collect(),
+        affects_more: f.affects_more,
+    });
+    FsckAnswer {
+        findings: findings.collect(),
+        plan: report.steps.iter().map(ToString::to_string).collect(),
+        repaired: Vec::new(),
+        left: None,
+        records: report.records,
+        bytes: report.bytes,
+        branches: report.branches,
+        commits: report.commits,
+    }
+}
+
+fn of_affected(a: &engine::Affected) -> AffectedRow {
+    AffectedRow {
+        workspace: a.workspace.clone(),
+        branch: a.branch.clone(),
+        commit: a.commit.map(|id| id.to_string()),
+        labels: a.labels.clone(),
+        path: Bytes(a.path.clone()),
+    }
+}
+
+fn tell(answer: &FsckAnswer, args: &FsckArgs, json: bool) -> Result<u8, Failure> {
+    if json {
+        print_json(&object(answer))?;
+    } else {
+        rows(answer).print(false)?;
+        if !args.repair || args.dry_run {
+            for step in &answer.plan {
+                warn(&format!("agentvfs fsck --repair would {step}"));
+            }
+        }
+        for step in &answer.repaired {
+            warn(&format!("done: {step}"));
+        }
+        if let Some(left) = answer.left {
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
+            warn(&format!(
+                "{} left after the repair",
+                count(left as u64, "finding")
+            ));
+        }
+    }
+    Ok(if answer.findings.is_empty() {
+        0
+    } else {
+        FAILED
+    })
+}
+
+/// A row for each file that is affected, and one for what affects none.
+fn rows(answer: &FsckAnswer) -> Rows {
+    let mut rows = Rows::new(&["PLACE", "DAMAGE", "WORKSPACE", "BRANCH", "COMMIT", "PATH"]);
+    let dash = || b"-".to_vec();
+    let or_dash = |text: &str| if text.is_empty() { dash() } else { text.into() };
+    for f in &answer.findings {
+        let start = [f.place.clone().into_bytes(), f.what.clone().into_bytes()];
+        for a in &f.affects {
+            let commit = a.labels.first().or(a.commit.as_ref());
+            let path = if a.path.0.is_empty() {
+                dash()
+            } else {
+                a.path.0.clone()
+            };
+            let mut row = start.to_vec();
+            row.extend([or_dash(&a.workspace), or_dash(&a.branch)]);
+            row.extend([commit.map_or(dash(), |c| c.clone().into_bytes()), path]);
+            rows.push(row);
+        }
+        if f.affects_more > 0 || f.affects.is_empty() {
+            let mut row = start.to_vec();
+            let more = match f.affects_more {
+                0 => dash(),
+                more => format!("and {more} more").into_bytes(),
+            };
+            row.extend([dash(), dash(), dash(), more]);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn object(answer: &FsckAnswer) -> Value {
+    let affected = |a: &AffectedRow| {
+        let mut object = Map::new();
+        object.insert("workspace".into(), a.workspace.clone().into());
+        object.insert("branch".into(), a.branch.clone().into());
+        object.insert("commit".into(), a.commit.clone().into());
+        object.insert("labels".into(), a.labels.clone().into());
+        insert_bytes(&mut object, "path", &a.path.0);
+        Value::Object(object)
+    };
+    let finding = |f: &FsckFinding| {
+        json!({
+            "place": f.place,
+            "what": f.what,
+            "affects": f.affects.iter().map(affected).collect::<Vec<_>>(),
+            "affects_more": f.affects_more,
+        })
+    };
+    json!({
+        "findings": answer.findings.iter().map(finding).collect::<Vec<_>>(),
+        "plan": answer.plan,
+        "repaired": answer.repaired,
+        "left": answer.left,
+        "records": answer.records,
+        "bytes": answer.bytes,
+        "branches": answer.branches,
+        "commits": answer.commits,
+    })
+}

@@ -1,0 +1,53 @@
+//! `agentvfs gc`.
+
+use super::Context;
+use crate::cli::GcArgs;
+use crate::exit::Failure;
+use crate::output::{Facts, human_bytes, talk};
+use crate::protocol::{Call, Gc, GcAnswer};
+use crate::settings::duration;
+
+/// Takes away what nothing needs any more, or says what that would be.
+pub fn run(args: &GcArgs, context: &mut Context) -> Result<u8, Failure> {
+    let grace_ms = args.grace.as_deref().map(grace).transpose()?;
+    let call = Call::Gc(Gc {
+        grace_ms,
+        dry_run: args.dry_run,
+        progress: true,
+    });
+    let answer: GcAnswer = context.ask_long("cannot collect", &call, "collecting")?;
+    let mut facts = Facts::default();
+    for (key, number) in numbers(&answer) {
+        let text = number.to_string();
+        facts.line(key, text.as_bytes()).json(key, number);
+    }
+    facts.json("dry_run", args.dry_run);
+    facts.print(context.json())?;
+    let would = if args.dry_run { "would be " } else { "" };
+    talk(&format!(
+        "{} {would}given back; {} are in their grace period or too few to be worth it",
+        human_bytes(answer.freed_bytes),
+        human_bytes(answer.left_bytes)
+    ));
+    Ok(0)
+}
+
+fn grace(text: &str) -> Result<u64, Failure> {
+    let parsed = duration(text).and_then(|d| u64::try_from(d.as_millis()).ok());
+    parsed.ok_or_else(|| {
+        Failure::usage(format!("--grace: {text:?} is no duration")).hint("such as 0s, 30m, 2h, 1d")
+    })
+}
+
+fn numbers(answer: &GcAnswer) -> [(&'static str, u64); 8] {
+    [
+        ("freed_bytes", answer.freed_bytes),
+        ("objects", answer.objects),
+        ("packs", answer.packs),
+        ("copied_bytes", answer.copied_bytes),
+        ("store_bytes", answer.store_bytes),
+        ("needed_bytes", answer.needed_bytes),
+        ("left_bytes", answer.left_bytes),
+        ("damaged_packs", answer.damaged_packs),
+    ]
+}

@@ -1,0 +1,137 @@
+//! Requests that concern the store as a whole.
+
+use super::faults;
+use super::mounts::{Mounts, Progress};
+use crate::protocol::{
+    BranchStats, Config, ConfigAnswer, Fault, FsckAnswer, Gc, GcAnswer, KindStats, StatsAnswer,
+    WorkspaceStats,
+};
+use crate::settings::{KEYS, set, show};
+use engine::{Engine, GcReport, GcRequest};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is asked whether gc is worthwhile.
+const GC_ROUND: Duration = Duration::from_secs(60);
+
+/// Collects what nothing needs now and then, in a thread of its own, until the process ends.
+pub fn keep_house(engine: Arc<Engine>) {
+    let spawned = std::thread::Builder::new()
+        .name("housekeeping".into())
+        .spawn(move || {
+            loop {
+                std::thread::sleep(GC_ROUND);
+                match engine.gc_if_worthwhile() {
+                    Ok(_) => {}
+                    Err(engine::Error::Store(e)) if e.is_damage() => {
+                        tracing::error!("gc leaves a damaged store alone: {e}; see agentvfs fsck");
+                    }
+                    Err(error) => tracing::warn!(%error, "gc stopped"),
+                }
+            }
+        });
+    if let Err(error) = spawned {
+        tracing::error!(%error, "no thread for gc: it only runs when asked for");
+    }
+}
+
+/// Collects what nothing needs.
+pub fn gc(mounts: &Mounts, ask: &Gc, progress: Progress<'_>) -> Result<GcAnswer, Fault> {
+    let request = GcRequest {
+        grace: ask.grace_ms.map(Duration::from_millis),
+        dead_percent: None,
+        dry_run: ask.dry_run,
+    };
+    let report = mounts.engine().gc(request, progress);
+    report.map(|r| of_gc(&r)).map_err(|e| faults::of_gc(&e))
+}
+
+/// Checks the store as it is, beside all work.
+pub fn fsck(mounts: &Mounts) -> Result<FsckAnswer, Fault> {
+    let report = mounts.engine().fsck(&|_, _| ());
+    let report = report.map_err(|e| faults::of_gc(&e))?;
+    Ok(crate::cmd::of_report(&report))
+}
+
+/// Adds up what takes the space.
+pub fn stats(mounts: &Mounts) -> Result<StatsAnswer, Fault> {
+    let f = mounts.engine().figures().map_err(|e| faults::of_gc(&e))?;
+    Ok(StatsAnswer {
+        used_bytes: f.used_bytes,
+        free_bytes: f.free_bytes,
+        quota: f.quota,
+        packs: f.packs,
+        pack_bytes: f.pack_bytes,
+        objects: f.objects,
+        needed_bytes: f.needed_bytes,
+        unneeded_bytes: f.unneeded_bytes,
+        journal_bytes: f.journal_bytes,
+        state_bytes: f.state_bytes,
+        logical_bytes: f.logical_bytes,
+        chunk_bytes: f.chunk_bytes,
+        chunk_stored_bytes: f.chunk_stored_bytes,
+        meta_stored_bytes: f.meta_stored_bytes,
+        workspaces: f.workspaces.into_iter().map(of_workspace).collect(),
+        kinds: f.kinds.into_iter().map(of_kind).collect(),
+    })
+}
+
+fn of_workspace(w: engine::WorkspaceFigures) -> WorkspaceStats {
+    let branches = w.branches.into_iter().map(|b| BranchStats {
+        name: b.name,
+        files: b.files,
+        bytes: b.bytes,
+        commits: b.commits,
+        automatic_commits: b.automatic,
+        journal_bytes: b.journal_bytes,
+        state_bytes: b.state_bytes,
+    });
+    WorkspaceStats {
+        name: w.name,
+        needed_bytes: w.needed_bytes,
+        own_bytes: w.own_bytes,
+        branches: branches.collect(),
+    }
+}
+
+fn of_kind(k: engine::KindFigures) -> KindStats {
+    KindStats {
+        extension: k.extension,
+        bytes: k.bytes,
+        stored_bytes: k.stored_bytes,
+    }
+}
+
+fn of_gc(r: &GcReport) -> GcAnswer {
+    GcAnswer {
+        freed_bytes: r.freed_bytes,
+        objects: r.objects,
+        packs: r.packs,
+        copied_bytes: r.copied_bytes,
+        store_bytes: r.store_bytes,
+        needed_bytes: r.needed_bytes,
+        left_bytes: r.left_bytes,
+        damaged_packs: r.damaged_packs,
+    }
+}
+
+/// Changes settings, all or none, and tells all of them.
+pub fn config(mounts: &Mounts, ask: &Config) -> Result<ConfigAnswer, Fault> {
+    let engine = mounts.engine();
+    let mut settings = engine.settings();
+    for (key, value) in &ask.set {
+        set(&mut settings, key, value).map_err(|why| Fault::failed("bad-setting", why))?;
+    }
+    if !ask.set.is_empty() {
+        engine
+            .set_settings(settings)
+            .map_err(|e| faults::of_engine(&e, ""))?;
+    }
+    let shown = KEYS.iter().filter_map(|key| {
+        let value = show(&settings, key)?;
+        Some(((*key).to_owned(), value))
+    });
+    Ok(ConfigAnswer {
+        settings: shown.collect(),
+    })
+}

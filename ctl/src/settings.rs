@@ -1,0 +1,201 @@
+//! The settings of a store in words: `quota=20G`, `keep-all=1h`.
+//!
+//! Both sides use it: the command to find wrong usage before anything is asked, the daemon to apply.
+
+use engine::Settings;
+use std::time::Duration;
+
+/// All keys, in the order in which they are shown.
+pub const KEYS: [&str; 8] = [
+    "auto-idle",
+    "auto-busy",
+    "keep-all",
+    "keep-hourly",
+    "keep-daily",
+    "quota",
+    "gc-grace",
+    "gc",
+];
+
+/// Units of time, the largest first, in milliseconds.
+const TIMES: [(&str, u64); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+/// Units of size, the largest first.
+const SIZES: [(&str, u64); 4] = [
+    ("T", 1 << 40),
+    ("G", 1 << 30),
+    ("M", 1 << 20),
+    ("K", 1 << 10),
+];
+/// Shortest pause between automatic commits, so that they never become the main work.
+const AUTO_MIN: Duration = Duration::from_millis(100);
+/// Smallest quota: below it not even a journal fits.
+const QUOTA_MIN: u64 = 64 << 20;
+
+/// The value of a setting, or `None` where there is no such key.
+pub fn show(settings: &Settings, key: &str) -> Option<String> {
+    let s = settings;
+    Some(match key {
+        "auto-idle" => s.auto_idle.map_or("off".into(), duration_text),
+        "auto-busy" => s.auto_busy.map_or("off".into(), duration_text),
+        "keep-all" => duration_text(s.keep_all),
+        "keep-hourly" => duration_text(s.keep_hourly),
+        "keep-daily" => duration_text(s.keep_daily),
+        "quota" => s.quota.map_or("none".into(), size_text),
+        "gc-grace" => duration_text(s.gc_grace),
+        "gc" => if s.gc_auto { "auto" } else { "off" }.to_owned(),
+        _ => return None,
+    })
+}
+
+/// Changes a setting; says what is wrong with the key or the value.
+pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), String> {
+    let s = settings;
+    let time = || duration(value).ok_or_else(|| format!("{key}: {value:?} is no duration"));
+    let pause = || match value {
+        "off" => Ok::<_, String>(None),
+        _ => Ok(Some(time()?.max(AUTO_MIN))),
+    };
+    match key {
+        "auto-idle" => s.auto_idle = pause()?,
+        "auto-busy" => s.auto_busy = pause()?,
+        "keep-all" => s.keep_all = time()?,
+        "keep-hourly" => s.keep_hourly = time()?,
+        "keep-daily" => s.keep_daily = time()?,
+        "gc-grace" => s.gc_grace = time()?,
+        "quota" if value == "none" => s.quota = None,
+        "quota" => match size(value) {
+            Some(bytes) if bytes >= QUOTA_MIN => s.quota = Some(bytes),
+            Some(_) => return Err(format!("quota: {value} is too little, 64M is the least")),
+            None => return Err(format!("quota: {value:?} is no size")),
+        },
+        "gc" if value == "auto" || value == "off" => s.gc_auto = value == "auto",
+        "gc" => return Err(format!("gc: {value:?} is neither auto nor off")),
+        _ => return Err(format!("there is no setting {key:?}")),
+    }
+    Ok(())
+}
+
+/// `90s`, `1h30m`, `2d`, `200ms`.
+pub fn duration(text: &str) -> Option<Duration> {
+    let mut total = 0u64;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, tail) = rest.split_at(digits);
+        let word = tail.bytes().take_while(|b| !b.is_ascii_digit()).count();
+        let (unit, after) = tail.split_at(word);
+        let (_, millis) = TIMES.iter().find(|(name, _)| *name == unit)?;
+        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(*millis)?)?;
+        rest = after;
+    }
+    (!text.is_empty()).then(|| Duration::from_millis(total))
+}
+
+/// `20G`, `500M`, or a number of bytes.
+pub fn size(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit
+        .strip_suffix("iB")
+        .or(unit.strip_suffix('B'))
+        .unwrap_or(unit);
+    let factor = match unit {
+        "" => 1,
+        _ => {
+            SIZES
+                .iter()
+                .find(|(name, _)| name.eq_ignore_ascii_case(unit))?
+                .1
+        }
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn duration_text(d: Duration) -> String {
+    let mut rest = u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    for (unit, millis) in TIMES {
+        if rest >= millis {
+            text.push_str(&format!("{}{unit}", rest / millis));
+            rest %= millis;
+        }
+    }
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
+    }
+}
+
+fn size_text(bytes: u64) -> String {
+    let exact = SIZES
+        .iter()
+        .find(|(_, n)| bytes >= *n && bytes.is_multiple_of(*n));
+    exact.map_or_else(
+        || bytes.to_string(),
+        |(unit, n)| format!("{}{unit}", bytes / n),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_set() {
+        let mut changed = Settings::default();
+        for (key, value) in [
+            ("auto-idle", "off"),
+            ("auto-busy", "1m30s"),
+            ("keep-all", "2h"),
+            ("keep-hourly", "2d12h"),
+            ("keep-daily", "90d"),
+            ("quota", "20G"),
+            ("gc-grace", "0s"),
+            ("gc", "off"),
+        ] {
+            set(&mut changed, key, value).unwrap();
+            assert_eq!(show(&changed, key).unwrap(), value);
+        }
+        let mut again = Settings::default();
+        for key in KEYS {
+            set(&mut again, key, &show(&changed, key).unwrap()).unwrap();
+        }
+        assert_eq!(again, changed);
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_help() {
+        for key in KEYS {
+            let line = format!("  {key}={} ", show(&Settings::default(), key).unwrap());
+            assert!(crate::cli::SETTINGS_HELP.contains(&line), "{line}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for (key, value) in [
+            ("auto-idle", ""),
+            ("auto-busy", "5"),
+            ("keep-all", "h"),
+            ("keep-all", "99999999999999999d"),
+            ("quota", "1M"),
+            ("quota", "-1"),
+            ("quota", "99999999T"),
+            ("quota", "20X"),
+            ("gc", "on"),
+            ("colour", "red"),
+        ] {
+            assert!(
+                set(&mut Settings::default(), key, value).is_err(),
+                "{key}={value}"
+            );
+        }
+    }
+}

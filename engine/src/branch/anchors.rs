@@ -1,0 +1,87 @@
+//! What the files of a branch refer to in the store: the state file, and the journal after it.
+//!
+//! In memory a file that was stored anew refers to its new content alone; on disk it is still the
+//! old content with the journal's data over it, until the next state file. Recovery needs the old
+//! content, so gc must keep it. Invariant: never changed by what is stored meanwhile.
+
+use crate::record::{BodyRecord, ContentRecord, InodeRecord, SrcRecord, TreePatch};
+use crate::store_tree::Reference;
+use crate::tree::Tree;
+use objstore::TreeId;
+use objstore::content::FileContent;
+
+/// What recovery would need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Anchors {
+    /// The tree in the state file.
+    sealed: Tree,
+    /// Its root directory, where it is stored as a whole.
+    pub root: Option<TreeId>,
+    /// Trees that were switched to since, with the record that says so.
+    trees: Vec<(u64, Tree)>,
+    /// Content that records since refer to.
+    contents: Vec<(u64, FileContent)>,
+}
+
+impl Anchors {
+    /// The state file holds `sealed`, nothing was recorded after it.
+    pub fn new(sealed: Tree, root: Option<TreeId>) -> Anchors {
+        Anchors {
+            sealed,
+            root,
+            ..Anchors::default()
+        }
+    }
+
+    /// Record `seq` made the live tree into `tree`.
+    pub fn switched(&mut self, seq: u64, tree: Tree) {
+        self.trees.push((seq, tree));
+    }
+
+    /// Record `seq` refers to `content`.
+    pub fn refers(&mut self, seq: u64, content: Option<FileContent>) {
+        self.contents.extend(content.map(|c| (seq, c)));
+    }
+
+    /// Record `seq` has a patch.
+    pub fn patched(&mut self, seq: u64, patch: &TreePatch) {
+        let inodes = patch.inodes.iter().filter_map(|(_, i)| i.as_ref());
+        for content in inodes.flat_map(contents_of) {
+            self.contents.push((seq, content));
+        }
+    }
+
+    /// A state file with `sealed` has taken the place of all records before `next_seq`.
+    pub fn seal(&mut self, sealed: &Reference, next_seq: u64) {
+        self.sealed = sealed.tree.clone();
+        self.root = sealed.root;
+        self.trees.retain(|(seq, _)| *seq >= next_seq);
+        self.contents.retain(|(seq, _)| *seq >= next_seq);
+    }
+
+    /// All trees.
+    pub fn trees(&self) -> impl Iterator<Item = &Tree> {
+        std::iter::once(&self.sealed).chain(self.trees.iter().map(|(_, t)| t))
+    }
+
+    /// All content beside what the trees have.
+    pub fn contents(&self) -> impl Iterator<Item = &FileContent> {
+        self.contents.iter().map(|(_, c)| c)
+    }
+}
+
+/// Stored content that a recorded inode refers to.
+fn contents_of(i: &InodeRecord) -> Vec<FileContent> {
+    let ContentRecord::File(body, _, _, extents) = &i.content else {
+        return Vec::new();
+    };
+    let shared = extents.iter().filter_map(|(_, _, src)| match src {
+        SrcRecord::Shared(body, _) => Some(body),
+        _ => None,
+    });
+    let stored = std::iter::once(body).chain(shared).filter_map(|b| match b {
+        BodyRecord::Stored(c) => Some(*c),
+        _ => None,
+    });
+    stored.collect()
+}

@@ -1,0 +1,76 @@
+//! A closed branch as opening it would show it, read from its files without changing them.
+
+use super::Inner;
+use super::open::new_inner;
+use super::replay::Replay;
+use super::state_file::{State, StateFile};
+use super::tree_file::Trees;
+use crate::error::{Error, Result};
+use crate::history::History;
+use crate::journal::{self, Journal};
+use crate::store_tree::Reference;
+use crate::tree::patch::BaseDirs;
+use objstore::CommitId;
+use objstore::io::Storage;
+
+/// A branch that was looked at.
+#[derive(Debug)]
+pub(crate) struct Inspected {
+    pub inner: Inner,
+    /// Commits of the state file; some may have expired since.
+    pub sealed_commits: Vec<CommitId>,
+    pub journal: journal::Inspected,
+}
+
+/// Looks at the branch whose files are in `dir`; `None` where it was never made whole. `trees` are the
+/// tree files of its workspace.
+pub(crate) fn inspect(
+    storage: &dyn Storage,
+    trees: &Trees,
+    dir: &str,
+    boot: u64,
+) -> Result<Option<Inspected>> {
+    let mut dirs = BaseDirs::default();
+    let Some(State { head, tree }) = state_file(storage, trees, dir).read(&mut dirs)? else {
+        return Ok(None);
+    };
+    let states = head.history.states.iter();
+    let sealed_commits = states.filter_map(|s| s.id).collect();
+    let history = History::from_record(head.history);
+    let mut inner = new_inner(tree.clone(), head.counters, history);
+    inner.anchors.root = head.root.flatten();
+    inner.reference = head.root.map(|root| Reference { tree, root });
+    let mut replay = Replay::new(&mut inner, dirs);
+    let journal_dir = format!("{dir}/journal");
+    let journal = Journal::inspect(storage, &journal_dir, head.next_seq, boot, &mut |r| {
+        replay.take(r)
+    })?;
+    replay
+        .finish(&|p, buf| Ok(journal.read(p, 0, buf)?))
+        .map_err(|e| Error::Damaged {
+            what: journal_dir,
+            why: e.to_string(),
+        })?;
+    super::drop_orphans(&mut inner.live);
+    Ok(Some(Inspected {
+        inner,
+        sealed_commits,
+        journal,
+    }))
+}
+
+/// First journal record that the state file in `dir` does not have.
+pub(crate) fn first_needed_record(storage: &dyn Storage, trees: &Trees, dir: &str) -> Result<u64> {
+    state_file(storage, trees, dir).first_needed_record()
+}
+
+/// The state files of a branch that is only looked at. Which branch that is does not matter: nothing is
+/// written.
+fn state_file<'a>(storage: &'a dyn Storage, trees: &'a Trees, dir: &'a str) -> StateFile<'a> {
+    StateFile {
+        storage,
+        dir,
+        trees,
+        branch: 0,
+    }
+}

@@ -1,0 +1,238 @@
+//! Carrying out what a check found. Nothing that can still be read is thrown away: what is replaced or cut
+//! is copied to `damaged/` first, durably.
+
+use super::FsckReport;
+use crate::branch::inspect::{first_needed_record, inspect};
+use crate::branch_refs::{self, BranchRecord};
+use crate::engine::{Engine, WorkspaceConfig};
+use crate::error::{Error, Result};
+use crate::journal::Journal;
+use objstore::store_content;
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// Where it is put what a repair replaces.
+const ASIDE: &str = "damaged";
+/// Bytes that are copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// One step of a repair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RepairStep {
+    /// Makes the index of a pack anew.
+    RebuildIndex {
+        /// Its file.
+        path: String,
+    },
+    /// Puts the data of a file of the project into the store again, where it is what is missing.
+    FromBase {
+        /// Workspace.
+        workspace: String,
+        /// Path in it.
+        path: Vec<u8>,
+    },
+    /// Copies all whole records of a pack into a new one, and sets the pack aside.
+    RewritePack {
+        /// Its file.
+        path: String,
+    },
+    /// Ends a journal before its first damaged record, and sets it aside as it was.
+    CutJournal {
+        /// Directory of the branch.
+        dir: String,
+    },
+    /// Writes what is remembered of a workspace anew.
+    WorkspaceRecord {
+        /// Its name.
+        workspace: String,
+        /// Its base, as its first commit has it.
+        base: PathBuf,
+    },
+    /// Writes the record of a branch anew, which names its directory.
+    BranchRecord {
+        /// Its workspace.
+        workspace: String,
+        /// Its name.
+        branch: String,
+        /// Number of the one directory that no other branch has.
+        number: u16,
+    },
+    /// Removes a ref that can be done without.
+    DropRef {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl fmt::Display for RepairStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RepairStep::RebuildIndex { path } => write!(f, "make the index {path} anew"),
+            RepairStep::FromBase { workspace, path } => write!(
+                f,
+                "store {} of {workspace}'s project again, should it be what is missing",
+                String::from_utf8_lossy(path)
+            ),
+            RepairStep::RewritePack { path } => {
+                write!(
+                    f,
+                    "copy all whole records of {path} into a new pack and set it aside"
+                )
+            }
+            RepairStep::CutJournal { dir } => write!(
+                f,
+                "end the journal of {dir} before its first damaged record and set it aside as it was"
+            ),
+            RepairStep::WorkspaceRecord { workspace, base } => write!(
+                f,
+                "write the record of workspace {workspace} anew, with the base {}",
+                base.display()
+            ),
+            RepairStep::BranchRecord {
+                workspace,
+                branch,
+                number,
+            } => write!(
+                f,
+                "write the record of branch {branch} of {workspace} anew: its directory is {number}"
+            ),
+            RepairStep::DropRef { name } => {
+                write!(f, "set the ref {name} aside; defaults hold then")
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Carries out the steps of a report, in order. Nothing may be open. `told` hears of each step what
+    /// became of it.
+    pub fn repair(
+        &self,
+        report: &FsckReport,
+        told: &mut dyn FnMut(&RepairStep, Result<()>),
+    ) -> Result<()> {
+        for step in &report.steps {
+            told(step, self.carry_out(step));
+        }
+        self.store.close()?;
+        Ok(())
+    }
+
+    fn carry_out(&self, step: &RepairStep) -> Result<()> {
+        match step {
+            RepairStep::RebuildIndex { path } => Ok(self.store.rebuild_index(path)?),
+            RepairStep::FromBase { workspace, path } => self.restore_from_base(workspace, path),
+            RepairStep::RewritePack { path } => {
+                self.set_aside(path)?;
+                Ok(self.store.rewrite_pack(path)?)
+            }
+            RepairStep::CutJournal { dir } => self.cut_journal(dir),
+            RepairStep::WorkspaceRecord { workspace, base } => self.put(&WorkspaceConfig {
+                name: workspace.clone(),
+                base: base.clone(),
+                mount: None,
+                created: crate::clock::now(),
+                running: None,
+            }),
+            RepairStep::BranchRecord {
+                workspace,
+                branch,
+                number,
+            } => {
+                let name = branch_refs::ref_name(workspace, branch);
+                self.set_aside(&objstore::refs::ref_path(&name)?)?;
+                let record = BranchRecord::new(*number, crate::clock::now(), None);
+                Ok(self.refs.set(&name, &crate::record::encode(&record))?)
+            }
+            RepairStep::DropRef { name } => {
+                self.set_aside(&objstore::refs::ref_path(name)?)?;
+                Ok(self.refs.delete(name)?)
+            }
+        }
+    }
+
+    /// Reads a file of the base and stores what of it is missing. A file that is no longer what it was
+    /// stores something else, which gc takes away.
+    fn restore_from_base(&self, workspace: &str, path: &[u8]) -> Result<()> {
+        let base = self.get(workspace)?.base;
+        let file = base.join(std::ffi::OsStr::from_bytes(path));
+        let meta = std::fs::symlink_metadata(&file).map_err(Error::io(&file))?;
+        if !meta.is_file() {
+            return Err(Error::NotFound);
+        }
+        let source = std::fs::File::open(&file).map_err(Error::io(&file))?;
+        let all = std::iter::once(0..meta.len()).collect::<Vec<_>>();
+        store_content(&self.store, None, &[], &all, meta.len(), &source)?;
+        Ok(self.store.sync()?)
+    }
+
+    fn cut_journal(&self, dir: &str) -> Result<()> {
+        let journal = format!("{dir}/journal");
+        for name in self.storage.list(&journal).map_err(Error::io(&journal))? {
+            self.set_aside(&format!("{journal}/{name}"))?;
+        }
+        // A state names its tree file, but that is not read for this.
+        let trees = self.look_at_trees("");
+        let from_seq = first_needed_record(&*self.storage, &trees, dir)?;
+        Ok(Journal::repair(
+            &*self.storage,
+            &journal,
+            from_seq,
+            self.boot,
+        )?)
+    }
+
+    /// Copies a file of the store to `damaged/`, durably, under its path; an earlier copy stays.
+    fn set_aside(&self, path: &str) -> Result<()> {
+        let storage = &*self.storage;
+        let mut to = format!("{ASIDE}/{path}");
+        let (dir, _) = to.rsplit_once('/').unwrap_or((ASIDE, ""));
+        let dir = dir.to_owned();
+        let io = || Error::io(to.clone());
+        storage.create_dir_all(&dir).map_err(io())?;
+        let from = storage.open(path).map_err(io())?;
+        let taken = storage.list(&dir).map_err(io())?;
+        let name = to[dir.len() + 1..].to_owned();
+        let mut number = 1;
+        while taken.contains(&to[dir.len() + 1..].to_owned()) {
+            number += 1;
+            to = format!("{dir}/{name}.{number}");
+        }
+        let copied = storage.create(&to).and_then(|copy| {
+            let mut at = 0;
+            while at < from.len() {
+                let mut piece = vec![0; COPY_BYTES.min((from.len() - at) as usize)];
+                from.read_at(at, &mut piece)?;
+                copy.append(&[&piece])?;
+                at += piece.len() as u64;
+            }
+            copy.sync()?;
+            storage.sync_dir(&dir)
+        });
+        copied.map_err(Error::io(to))
+    }
+
+    /// The number of a branch whose ref cannot be read: that of the one directory that none of the
+    /// others has. `None` where there is not exactly one, or another ref is damaged too.
+    pub(super) fn number_of(&self, workspace: &str, branch: &str) -> Option<u16> {
+        let known = branch_refs::numbers_but(&self.refs, workspace, branch).ok()?;
+        let dir = format!("workspaces/{workspace}/branches");
+        let numbers = self.storage.list(&dir).ok()?;
+        let numbers = numbers.iter().filter_map(|name| name.parse::<u16>().ok());
+        let mut left = numbers.filter(|n| *n > 0 && !known.contains(n));
+        let only = left.next()?;
+        left.next().is_none().then_some(only)
+    }
+
+    /// The base that a workspace was started from, as its first commit's message has it.
+    pub(super) fn base_by_history(&self, workspace: &str) -> Option<PathBuf> {
+        let dir = branch_refs::branch_dir(workspace, 0);
+        let trees = self.look_at_trees(workspace);
+        let found = inspect(&*self.storage, &trees, &dir, self.boot).ok()??;
+        let first = found.inner.history.states.values().next()?;
+        let base = first.info.message.strip_prefix("start from ")?;
+        Some(PathBuf::from(OsString::from_vec(base.as_bytes().to_vec())))
+    }
+}

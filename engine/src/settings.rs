@@ -1,0 +1,170 @@
+//! Settings of a store: how often automatic commits are made, how long they are kept, how much space
+//! may be used.
+//!
+//! Kept as the ref `settings`, so replaced atomically and checksummed. Invariant: what cannot be read
+//! counts as the defaults and is said in the log; no setting ever makes something go that was asked for.
+
+use crate::error::{Error, Result};
+use objstore::refs::RefStore;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Name of the ref that holds the settings.
+pub(crate) const SETTINGS_REF: &str = "settings";
+const VERSION: u16 = 1;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What can be set for a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Rest after which an automatic commit is made of what changed; `None`: never.
+    pub auto_idle: Option<Duration>,
+    /// Time after which one is made though activity does not rest; `None`: never.
+    pub auto_busy: Option<Duration>,
+    /// Age up to which all automatic commits are kept.
+    pub keep_all: Duration,
+    /// Age up to which one an hour is kept.
+    pub keep_hourly: Duration,
+    /// Age up to which one a day is kept.
+    pub keep_daily: Duration,
+    /// Bytes that the home may take before writers are refused; `None`: as many as the disk has.
+    pub quota: Option<u64>,
+    /// Age up to which gc leaves a pack, and what was deleted, alone.
+    pub gc_grace: Duration,
+    /// gc runs by itself when that is worthwhile.
+    pub gc_auto: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            auto_idle: Some(Duration::from_secs(10)),
+            auto_busy: Some(Duration::from_secs(60)),
+            keep_all: HOUR,
+            keep_hourly: 24 * HOUR,
+            keep_daily: 30 * 24 * HOUR,
+            quota: None,
+            gc_grace: HOUR,
+            gc_auto: true,
+        }
+    }
+}
+
+impl Settings {
+    /// Nothing happens by itself: for simulated disks, whose operations a test counts.
+    pub fn quiet() -> Settings {
+        Settings {
+            auto_idle: None,
+            auto_busy: None,
+            gc_auto: false,
+            ..Settings::default()
+        }
+    }
+}
+
+/// The settings of an open store; who holds it sees changes at once.
+pub(crate) type SharedSettings = Arc<RwLock<Settings>>;
+
+/// Times in milliseconds.
+#[derive(bincode::Encode, bincode::Decode)]
+struct SettingsRecord {
+    version: u16,
+    auto_idle: Option<u64>,
+    auto_busy: Option<u64>,
+    keep_all: u64,
+    keep_hourly: u64,
+    keep_daily: u64,
+    quota: Option<u64>,
+    gc_grace: u64,
+    gc_auto: bool,
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Decodes the value of the ref; says why where it is none.
+pub fn decode_settings(bytes: &[u8]) -> Result<Settings, String> {
+    let r: SettingsRecord = crate::record::decode(bytes)?;
+    if r.version != VERSION {
+        return Err(format!("its version is {}", r.version));
+    }
+    Ok(Settings {
+        auto_idle: r.auto_idle.map(Duration::from_millis),
+        auto_busy: r.auto_busy.map(Duration::from_millis),
+        keep_all: Duration::from_millis(r.keep_all),
+        keep_hourly: Duration::from_millis(r.keep_hourly),
+        keep_daily: Duration::from_millis(r.keep_daily),
+        quota: r.quota,
+        gc_grace: Duration::from_millis(r.gc_grace),
+        gc_auto: r.gc_auto,
+    })
+}
+
+/// The value of the ref.
+pub fn encode_settings(s: &Settings) -> Vec<u8> {
+    crate::record::encode(&SettingsRecord {
+        version: VERSION,
+        auto_idle: s.auto_idle.map(millis),
+        auto_busy: s.auto_busy.map(millis),
+        keep_all: millis(s.keep_all),
+        keep_hourly: millis(s.keep_hourly),
+        keep_daily: millis(s.keep_daily),
+        quota: s.quota,
+        gc_grace: millis(s.gc_grace),
+        gc_auto: s.gc_auto,
+    })
+}
+
+/// The stored settings; `default` where there are none or they are damaged.
+pub(crate) fn load(refs: &RefStore, default: Settings) -> Settings {
+    let stored = match refs.get(SETTINGS_REF) {
+        Ok(None) => return default,
+        Ok(Some(bytes)) => decode_settings(&bytes),
+        Err(e) => Err(e.to_string()),
+    };
+    stored.unwrap_or_else(|why| {
+        tracing::error!("the settings cannot be read, the defaults hold: {why}");
+        default
+    })
+}
+
+/// Stores the settings, durably.
+pub(crate) fn store(refs: &RefStore, s: &Settings) -> Result<()> {
+    refs.set(SETTINGS_REF, &encode_settings(s))
+        .map_err(Error::Store)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use objstore::crash_storage::CrashStorage;
+
+    #[test]
+    fn settings_come_back_and_damage_gives_the_defaults() {
+        let disk = Arc::new(CrashStorage::without_log());
+        let refs = RefStore::open(disk.clone()).unwrap();
+        assert_eq!(load(&refs, Settings::quiet()), Settings::quiet());
+        let set = Settings {
+            quota: Some(7 << 30),
+            auto_busy: None,
+            ..Settings::default()
+        };
+        store(&refs, &set).unwrap();
+        assert_eq!(load(&refs, Settings::default()), set);
+        assert!(disk.flip_bit("refs/settings.ref", 12, 3));
+        assert_eq!(load(&refs, Settings::default()), Settings::default());
+    }
+
+    #[test]
+    fn hostile_settings_neither_panic_nor_pass() {
+        let good = encode_settings(&Settings::default());
+        for i in 0..good.len() {
+            assert!(decode_settings(&good[..i]).is_err());
+        }
+        let mut newer = good;
+        newer[0] = 9;
+        assert!(decode_settings(&newer).is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! Collecting what nothing needs any more, beside all other work.
+//!
+//! A run has three parts. *Begin*: from now on each put that finds its object there marks it, and
+//! work that was in progress ([`ObjectStore::pin`]) is waited for. *Mark*: the caller walks all its
+//! roots. *Sweep*: packs with much that is not marked are rewritten: what is needed is copied into the
+//! newest pack and synced, then the old pack is removed.
+//!
+//! Why nothing needed goes: whoever makes something refer to an object has put it (then it is marked,
+//! or newer than the run), or took it from something that was a root when the run began, or is
+//! pinned. Killed or cut off at any moment: a pack is removed only after its copies are on stable
+//! storage, and an object that is there twice is no harm. Where something needed is missing or
+//! damaged, marking fails and nothing is removed.
+
+pub(crate) mod marks;
+pub(crate) mod pins;
+mod sweep;
+mod walk;
+
+use crate::error::{Error, Result};
+use crate::pack::Key;
+use crate::store::ObjectStore;
+use marks::{Marked, Marks};
+pub use pins::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+pub use sweep::{Plan, PlannedPack, Swept};
+pub use walk::{Met, Strictness, Walk};
+
+/// A run of gc. Dropping it ends the run.
+#[derive(Debug)]
+pub struct Collection<'a> {
+    pub(crate) store: &'a ObjectStore,
+    pub(crate) marks: Arc<Marks>,
+    stop: &'a AtomicBool,
+    /// It was begun so that puts mark what they find.
+    sweeps: bool,
+}
+
+impl ObjectStore {
+    /// While the pin lives, gc takes nothing that was put, found to be there, or the root's since. To be
+    /// held by whoever puts objects until a root refers to them, and by whoever reads what may stop
+    /// being needed meanwhile.
+    pub fn pin(&self) -> Pin<'_> {
+        self.pins.pin()
+    }
+
+    /// A run that only looks: what is put meanwhile is not followed, nothing can be swept. The caller
+    /// sees to it that no other run sweeps.
+    pub fn look<'a>(&'a self, stop: &'a AtomicBool) -> Collection<'a> {
+        Collection {
+            store: self,
+            marks: Arc::new(Marks::new(&self.packs)),
+            stop,
+            sweeps: false,
+        }
+    }
+
+    /// Begins a run: all that is put or found from now on is kept, and work that was in progress has
+    /// ended. [`Error::Busy`] while there is another run, [`Error::Stopped`] once `stop` is set.
+    pub fn collect<'a>(&'a self, stop: &'a AtomicBool) -> Result<Collection<'a>> {
+        // Every record is in an index then, so that a bit can stand for it.
+        self.close()?;
+        let collection = {
+            let mut gc = self.gc.write();
+            if gc.is_some() {
+                return Err(Error::Busy);
+            }
+            let marks = Arc::new(Marks::new(&self.packs));
+            *gc = Some(marks.clone());
+            Collection {
+                store: self,
+                marks,
+                stop,
+                sweeps: true,
+            }
+        };
+        collection.wait_for_pins()?;
+        Ok(collection)
+    }
+}
+
+impl Collection<'_> {
+    fn wait_for_pins(&self) -> Result<()> {
+        let stopped = || self.stop.load(Ordering::Relaxed);
+        self.store.pins.wait_for_older(&stopped);
+        self.check_stop()
+    }
+
+    fn check_stop(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            Err(Error::Stopped)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Bytes of records that are marked here and in none of `others`.
+    pub fn bytes_of_none(&self, others: &[&Collection<'_>]) -> u64 {
+        let mut bytes = 0;
+        for marks in self.marks.packs() {
+            for (key, at) in marks.index.entries() {
+                let alone = !others.iter().any(|o| o.marks.has_met(&key));
+                if marks.is_met(&key) && alone {
+                    bytes += crate::pack::open::record_len(&at);
+                }
+            }
+        }
+        bytes
+    }
+
+    fn mark(&self, key: &Key) -> Marked {
+        self.marks.meet(&self.store.packs, key)
+    }
+}
+
+impl Drop for Collection<'_> {
+    fn drop(&mut self) {
+        if self.sweeps {
+            *self.store.gc.write() = None;
+        }
+    }
+}

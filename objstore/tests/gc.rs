@@ -1,0 +1,400 @@
+//! Collecting: what nothing needs goes, what is needed stays, whatever happens beside it or cuts it off.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{noise, open, small_packs};
+use objstore::crash_storage::{CrashStorage, Fault, FaultOp, Policy};
+use objstore::gc::{Strictness, Swept, Walk};
+use objstore::{
+    Body, ChunkId, Commit, CommitId, CommitKind, Edit, Error, FileContent, Kind, Meta, ObjectStore,
+    Result, TreeEntry, edit_tree, read_content, read_tree, store_content,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A commit of files whose content depends on `seeds`, one for each.
+fn commit(store: &ObjectStore, seeds: &[u64]) -> Result<CommitId> {
+    let mut edits = Vec::new();
+    for seed in seeds {
+        let len = 100 + (*seed as usize * 917) % 30_000;
+        let bytes = noise(*seed, len);
+        let all = std::iter::once(0..len as u64).collect::<Vec<_>>();
+        let content = store_content(store, None, &[], &all, len as u64, &bytes)?;
+        edits.push(Edit::Put(TreeEntry {
+            name: format!("file{seed}").into_bytes(),
+            meta: Meta {
+                mode: 0o100644,
+                ..Meta::default()
+            },
+            body: Body::File(content),
+        }));
+    }
+    let root = edit_tree(store, None, edits)?;
+    store.put_object(&Commit {
+        root_meta: Meta::default(),
+        root,
+        parents: vec![],
+        time_sec: 0,
+        time_nsec: 0,
+        author: String::new(),
+        message: format!("{seeds:?}"),
+        meta: vec![],
+        kind: CommitKind::Asked,
+    })
+}
+
+/// Reads all of a commit.
+fn check(store: &ObjectStore, id: CommitId) -> Result<usize> {
+    let commit: Commit = store.get_object(&id)?;
+    let mut files = 0;
+    read_tree(store, commit.root, &mut |entry| {
+        let Body::File(content) = entry.body else {
+            return Ok(());
+        };
+        let mut bytes = vec![0; content.len() as usize];
+        read_content(store, &content, 0, &mut bytes)?;
+        let name = String::from_utf8(entry.name).unwrap();
+        let seed: u64 = name.strip_prefix("file").unwrap().parse().unwrap();
+        assert!(bytes == noise(seed, bytes.len()), "wrong bytes");
+        files += 1;
+        Ok(())
+    })?;
+    Ok(files)
+}
+
+fn collect(store: &ObjectStore, roots: &[CommitId]) -> Result<Swept> {
+    let stop = AtomicBool::new(false);
+    let run = store.collect(&stop)?;
+    let met = &mut |_: objstore::gc::Met<'_>| ();
+    let mut walk = Walk::new(&run, met);
+    for root in roots {
+        walk.commit(*root, Strictness::All)?;
+    }
+    walk.finish()?;
+    run.sweep(&run.plan(Duration::ZERO, 20)?, &|_| ())
+}
+
+#[test]
+fn what_nothing_needs_goes_and_the_disk_gets_its_space_back() {
+    let disk = CrashStorage::without_log();
+    let store = open(&disk, small_packs());
+    let kept = commit(&store, &[1, 2, 3]).unwrap();
+    let gone = commit(&store, &[3, 4, 5, 6, 7, 8]).unwrap();
+    store.sync().unwrap();
+    let before = store.stats().bytes;
+    let swept = collect(&store, &[kept]).unwrap();
+    let after = store.stats().bytes;
+    assert!(after < before / 2, "{before} {after} {swept:?}");
+    assert_eq!(swept.freed_bytes, before - after + overhead(&swept, &store));
+    assert_eq!(check(&store, kept).unwrap(), 3);
+    assert!(check(&store, gone).is_err());
+    store.close().unwrap();
+    let store = open(&disk, small_packs());
+    assert_eq!(check(&store, kept).unwrap(), 3);
+    assert_eq!(
+        collect(&store, &[kept]).unwrap().packs,
+        0,
+        "nothing is left to do"
+    );
+    assert_eq!(commit(&store, &[3, 4, 5, 6, 7, 8]).unwrap(), gone);
+    assert_eq!(
+        check(&store, gone).unwrap(),
+        6,
+        "what went can be put again"
+    );
+    collect(&store, &[]).unwrap();
+    assert_eq!(store.stats().objects, 0);
+}
+
+/// Headers of the packs that were begun for copies.
+fn overhead(swept: &Swept, store: &ObjectStore) -> u64 {
+    let begun = store.stats().packs as u64;
+    if swept.copied_bytes > 0 {
+        begun * 24
+    } else {
+        0
+    }
+}
+
+#[test]
+fn what_is_put_or_found_during_a_run_is_kept() {
+    let disk = CrashStorage::without_log();
+    let store = open(&disk, small_packs());
+    let old = commit(&store, &[1, 2]).unwrap();
+    commit(&store, &[3]).unwrap();
+    let stop = AtomicBool::new(false);
+    let run = store.collect(&stop).unwrap();
+    assert!(matches!(store.collect(&stop).unwrap_err(), Error::Busy));
+    let again = commit(&store, &[1, 2]).unwrap();
+    let new = commit(&store, &[9]).unwrap();
+    let plan = run.plan(Duration::ZERO, 20).unwrap();
+    let late = commit(&store, &[3]).unwrap();
+    run.sweep(&plan, &|_| ()).unwrap();
+    drop(run);
+    assert_eq!(again, old);
+    for id in [old, new, late] {
+        assert!(check(&store, id).unwrap() > 0);
+    }
+}
+
+#[test]
+fn a_run_waits_for_pins_and_can_be_stopped() {
+    let store = open(&CrashStorage::without_log(), small_packs());
+    let stop = AtomicBool::new(false);
+    let kept = std::thread::scope(|scope| {
+        let pin = store.pin();
+        let id = commit(&store, &[1]).unwrap();
+        let store = &store;
+        let run = scope.spawn(move || collect(store, &[id]));
+        drop(pin);
+        run.join().unwrap().unwrap();
+        id
+    });
+    check(&store, kept).unwrap();
+    let _pin = store.pin();
+    stop.store(true, Ordering::Relaxed);
+    assert!(matches!(store.collect(&stop).unwrap_err(), Error::Stopped));
+    stop.store(false, Ordering::Relaxed);
+}
+
+#[test]
+fn packs_in_their_grace_period_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = objstore::file_storage::FileStorage::open(dir.path()).unwrap();
+    let store = ObjectStore::open(std::sync::Arc::new(storage), small_packs()).unwrap();
+    commit(&store, &[1, 2, 3]).unwrap();
+    let stop = AtomicBool::new(false);
+    let run = store.collect(&stop).unwrap();
+    let young = run.plan(Duration::from_secs(3600), 20).unwrap();
+    assert!(young.packs.is_empty() && young.left_bytes > 0, "{young:?}");
+    let all = run.plan(Duration::ZERO, 20).unwrap();
+    assert!(!all.packs.is_empty());
+    run.sweep(&all, &|_| ()).unwrap();
+    drop(run);
+    let packs = std::fs::read_dir(dir.path().join("packs")).unwrap().count();
+    assert_eq!(packs, 0, "the files are gone, too");
+}
+
+#[test]
+fn damage_of_what_is_needed_stops_a_run_before_anything_goes() {
+    let disk = CrashStorage::without_log();
+    let store = open(&disk, small_packs());
+    let kept = commit(&store, &[1]).unwrap();
+    let root = store.get_object::<Commit>(&kept).unwrap().root.unwrap();
+    commit(&store, &[2, 3]).unwrap();
+    store.close().unwrap();
+    let find = |what: &[u8]| {
+        let packs = disk.paths().into_iter().filter(|p| p.ends_with(".pack"));
+        packs.into_iter().find_map(|path| {
+            let file = objstore::io::Storage::read(&disk, &path).unwrap().unwrap();
+            let at = file.windows(32).position(|w| w == what)?;
+            Some((path, at as u64))
+        })
+    };
+    let (path, at) = find(root.as_bytes()).unwrap();
+    let bytes = store.stats().bytes;
+    assert!(disk.flip_bit(&path, at + 50, 1));
+    let failed = collect(&store, &[kept]).unwrap_err();
+    assert!(failed.is_damage(), "{failed}");
+    assert_eq!(store.stats().bytes, bytes);
+}
+
+#[test]
+fn chunks_without_their_manifest_do_not_count_as_stored_content() {
+    let store = open(&CrashStorage::without_log(), small_packs());
+    let bytes = noise(5, 600_000);
+    let all = std::iter::once(0..bytes.len() as u64).collect::<Vec<_>>();
+    let len = bytes.len() as u64;
+    let content = store_content(&store, None, &[], &all, len, &bytes).unwrap();
+    assert!(store.contains_content(&content).unwrap());
+    let first = objstore::chunker::cut(&bytes[..objstore::limits::CHUNK_BYTES_MAX]);
+    let chunk = store.put_chunk(&bytes[..first]).unwrap();
+    // The manifest stays, one chunk goes.
+    let stop = AtomicBool::new(false);
+    let run = store.collect(&stop).unwrap();
+    let FileContent::Manifest { id, .. } = content else {
+        panic!("one chunk")
+    };
+    assert!(store.contains(Kind::Manifest, id.as_bytes()));
+    assert!(store.contains(Kind::Chunk, chunk.as_bytes()));
+    run.sweep(&run.plan(Duration::ZERO, 20).unwrap(), &|_| ())
+        .unwrap();
+    drop(run);
+    assert!(!store.contains_content(&content).unwrap());
+    let again = store_content(&store, None, &[], &all, len, &bytes).unwrap();
+    assert_eq!(again, content);
+    assert!(store.contains_content(&content).unwrap());
+}
+
+/// Commits that were synced, the newest last, and what they hold.
+struct Kept {
+    id: CommitId,
+    files: usize,
+}
+
+/// Puts, syncs and collects; the disk's operations say what was acknowledged when.
+fn work(seed: u64) -> (CrashStorage, Vec<(usize, usize, Kept)>) {
+    let disk = CrashStorage::new();
+    let store = open(&disk, small_packs());
+    let mut kept: Vec<(usize, usize, Kept)> = Vec::new();
+    for round in 0..6 {
+        let seeds: Vec<u64> = (0..4).map(|i| (seed + round * 3 + i * i) % 17).collect();
+        let mut seeds = seeds;
+        seeds.sort_unstable();
+        seeds.dedup();
+        let id = commit(&store, &seeds).unwrap();
+        store.sync().unwrap();
+        let files = seeds.len();
+        kept.push((disk.op_count(), usize::MAX, Kept { id, files }));
+        if round % 2 == 1 {
+            // The oldest is let go of, then collected.
+            if let Some(entry) = kept.iter_mut().find(|k| k.1 == usize::MAX) {
+                entry.1 = disk.op_count();
+            }
+            let roots = kept.iter().filter(|k| k.1 == usize::MAX);
+            let roots: Vec<CommitId> = roots.map(|k| k.2.id).collect();
+            collect(&store, &roots).unwrap();
+        }
+    }
+    (disk, kept)
+}
+
+#[test]
+fn a_power_cut_at_any_operation_of_a_run_loses_nothing_that_is_needed() {
+    for seed in 0..3 {
+        let (disk, kept) = work(seed);
+        for op in 0..=disk.op_count() {
+            for policy in Policy::ALL {
+                let image = disk.image_at(op, policy, seed);
+                let store = open(&image, small_packs());
+                let needed = kept.iter().filter(|k| k.0 <= op && op <= k.1);
+                let needed: Vec<&Kept> = needed.map(|k| &k.2).collect();
+                let verify = |store: &ObjectStore| {
+                    for k in &needed {
+                        let files = check(store, k.id);
+                        let at = format!("seed {seed} op {op} {policy:?}");
+                        assert_eq!(
+                            files.unwrap_or_else(|e| panic!("{at}: {e}")),
+                            k.files,
+                            "{at}"
+                        );
+                    }
+                };
+                verify(&store);
+                let roots: Vec<CommitId> = needed.iter().map(|k| k.id).collect();
+                collect(&store, &roots).unwrap();
+                verify(&store);
+                drop(store);
+                verify(&open(&image, small_packs()));
+            }
+        }
+    }
+}
+
+#[test]
+fn faults_at_any_operation_of_a_run_lose_nothing_that_is_needed() {
+    for op in [
+        FaultOp::Append,
+        FaultOp::Create,
+        FaultOp::Replace,
+        FaultOp::Remove,
+        FaultOp::Sync,
+        FaultOp::SyncDir,
+        FaultOp::Read,
+    ] {
+        for (nth, fault) in (1..40).flat_map(|n| [(n, Fault::Io), (n, Fault::NoSpace)]) {
+            let disk = CrashStorage::new();
+            let store = open(&disk, small_packs());
+            let kept = commit(&store, &[1, 2, 3, 12]).unwrap();
+            commit(&store, &[3, 4, 5, 6]).unwrap();
+            store.sync().unwrap();
+            disk.fail_nth(op, nth, fault);
+            let swept = collect(&store, &[kept]);
+            disk.clear_faults();
+            let at = format!("{op:?} {nth} {fault:?} {swept:?}");
+            assert_eq!(check(&store, kept).expect(&at), 4, "{at}");
+            for policy in Policy::ALL {
+                let image = disk.image_at(disk.op_count(), policy, nth);
+                let store = open(&image, small_packs());
+                assert_eq!(check(&store, kept).expect(&at), 4, "{at} {policy:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_that_put_during_runs_lose_nothing() {
+    let store = open(&CrashStorage::without_log(), small_packs());
+    let roots = parking_lot::Mutex::new(Vec::<(CommitId, usize)>::new());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (store, roots, done) = (&store, &roots, &done);
+            scope.spawn(move || {
+                for round in 0..120 {
+                    let seeds: Vec<u64> =
+                        (0..3).map(|i| (thread + round * 5 + i * 7) % 23).collect();
+                    let pin = store.pin();
+                    let id = commit(store, &seeds).unwrap();
+                    let mut all = roots.lock();
+                    all.push((id, 3));
+                    if all.len() > 6 {
+                        all.remove(0);
+                    }
+                    drop((all, pin));
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+        }
+        let mut runs = 0;
+        while !done.load(Ordering::Relaxed) || runs < 3 {
+            let stop = AtomicBool::new(false);
+            let run = store.collect(&stop).unwrap();
+            let met = &mut |_: objstore::gc::Met<'_>| ();
+            let mut walk = Walk::new(&run, met);
+            let now: Vec<_> = roots.lock().clone();
+            for (id, _) in &now {
+                walk.commit(*id, Strictness::All).unwrap();
+            }
+            walk.finish().unwrap();
+            run.sweep(&run.plan(Duration::ZERO, 20).unwrap(), &|_| ())
+                .unwrap();
+            drop(run);
+            runs += 1;
+        }
+    });
+    for (id, files) in roots.lock().iter() {
+        assert_eq!(check(&store, *id).unwrap(), *files);
+    }
+}
+
+#[test]
+fn ids_of_chunks_stay_what_they_were() {
+    let store = open(&CrashStorage::without_log(), small_packs());
+    let id = store.put_chunk(b"x").unwrap();
+    collect(&store, &[]).unwrap();
+    assert_eq!(store.put_chunk(b"x").unwrap(), id);
+    assert_eq!(id, ChunkId::from_bytes(*blake3::hash(b"x").as_bytes()));
+}
+
+/// A put that finds a directory says nothing of what is in it: the walk has to go on from there.
+#[test]
+fn what_a_put_found_is_still_looked_into() {
+    let store = open(&CrashStorage::without_log(), small_packs());
+    let kept = commit(&store, &[1, 2, 3]).unwrap();
+    commit(&store, &[4]).unwrap();
+    let stop = AtomicBool::new(false);
+    let run = store.collect(&stop).unwrap();
+    let found: Commit = store.get_object(&kept).unwrap();
+    store.put_object(&found).unwrap();
+    assert!(store.contains(Kind::Tree, found.root.unwrap().as_bytes()));
+    let met = &mut |_: objstore::gc::Met<'_>| ();
+    let mut walk = Walk::new(&run, met);
+    walk.commit(kept, Strictness::All).unwrap();
+    walk.finish().unwrap();
+    run.sweep(&run.plan(Duration::ZERO, 0).unwrap(), &|_| ())
+        .unwrap();
+    drop(run);
+    assert_eq!(check(&store, kept).unwrap(), 3);
+}
