@@ -5,9 +5,11 @@
 
 mod branch;
 mod files;
+mod session;
 
 pub use branch::*;
 pub use files::*;
+pub use session::*;
 
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -63,6 +65,9 @@ pub enum Command {
     /// Make, list and delete branches, and merge them
     #[command(subcommand)]
     Branch(BranchVerb),
+    /// Say which cgroups see which branch at one and the same path
+    #[command(subcommand)]
+    Session(SessionVerb),
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),

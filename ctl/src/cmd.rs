@@ -16,6 +16,7 @@ mod log;
 mod patch;
 mod restore;
 mod rollback;
+mod session;
 mod start;
 mod status;
 mod stop;
@@ -48,6 +49,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Completions { shell } => completions::run(shell),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
+        Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),

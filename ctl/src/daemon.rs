@@ -18,6 +18,7 @@ mod mountpoint;
 mod mounts;
 mod record;
 mod server;
+mod sessions;
 
 use crate::exit::NO_DAEMON;
 use crate::home::{Home, process_env};

@@ -6,11 +6,13 @@
 mod branch;
 mod bytes;
 mod files;
+mod session;
 mod types;
 
 pub use branch::*;
 pub use bytes::Bytes;
 pub use files::*;
+pub use session::*;
 pub use types::*;
 
 use serde::de::DeserializeOwned;
@@ -246,6 +248,12 @@ methods! {
     FsRead = "fs.read" (ReadFile);
     /// Writes a part of a file.
     FsWrite = "fs.write" (WriteFile);
+    /// Has the processes of a cgroup see a branch.
+    SessionRegister = "session.register" (SessionRegister);
+    /// The registered cgroups.
+    SessionList = "session.list" (SessionList);
+    /// Forgets a cgroup.
+    SessionUnregister = "session.unregister" (SessionUnregister);
 }
 
 /// A call for a log, cut where it is long.

@@ -4,6 +4,7 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
+use super::sessions::requests as sessions;
 use super::{branches, faults, files, holders};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
@@ -54,6 +55,9 @@ pub fn dispatch(
         Call::FsList(ask) => reply(&files::list(mounts, ask)?),
         Call::FsRead(ask) => reply(&files::read(mounts, ask)?),
         Call::FsWrite(ask) => reply(&files::write(mounts, ask)?),
+        Call::SessionRegister(ask) => reply(&sessions::register(mounts, ask)?),
+        Call::SessionList(ask) => reply(&sessions::list(mounts, ask)?),
+        Call::SessionUnregister(ask) => reply(&sessions::unregister(mounts, ask)?),
     }
 }
 
