@@ -307,6 +307,14 @@ fn workspace_facts(info: &Info, branch: &str, home: &Home) -> Facts {
     facts
         .add("name", info.name.as_bytes())
         .add("mount", &info.mount.0)
+        .add(
+            "view",
+            info.mount
+                .path()
+                .join(".agentvfs/view")
+                .as_os_str()
+                .as_bytes(),
+        )
         .add("socket", home.socket().as_os_str().as_bytes())
         .add("store", home.root().as_os_str().as_bytes())
         .add("base", &info.base.0)

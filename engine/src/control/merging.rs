@@ -204,6 +204,7 @@ impl Workspace {
         };
         Ok(To::Merge(Box::new(Made {
             info,
+            tree: Tree::default(),
             label: req.label.clone(),
             conflicts: result.conflicts.clone(),
         })))
@@ -265,7 +266,7 @@ impl Branch {
         author: &str,
         frozen: &Tree,
         merged: &Tree,
-        to: To,
+        mut to: To,
     ) -> Result<Option<RolledBack>> {
         let state = match &to {
             To::State(_, turn) => Some(turn.state),
@@ -277,6 +278,9 @@ impl Branch {
             let mut counters = inner.counters;
             let known = |nid: Nid| lookups.get(nid) > 0;
             let target = transition(frozen, merged, &mut counters, &known).tree;
+            if let To::Merge(made) = &mut to {
+                made.tree = target.clone();
+            }
             let Some(target) = overlaid(&inner.live, frozen, &target) else {
                 return Ok(None);
             };

@@ -27,6 +27,7 @@ pub(super) enum To {
 /// What a merge made; the number of its state is given when it is shown.
 pub(super) struct Made {
     pub info: StateInfo,
+    pub tree: Tree,
     pub label: Option<String>,
     pub conflicts: Vec<Conflict>,
 }
@@ -178,6 +179,7 @@ impl Branch {
             To::Merge(made) => {
                 let Made {
                     mut info,
+                    tree,
                     label,
                     conflicts,
                 } = *made;
@@ -191,7 +193,8 @@ impl Branch {
                     counters,
                 };
                 self.record_switch(event, &patch)?;
-                inner.history.merged(replaced, info, label, conflicts);
+                let history = &mut inner.history;
+                history.merged(replaced, info, Some(tree), label, conflicts);
             }
         }
         inner.counters = counters;
