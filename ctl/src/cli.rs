@@ -44,7 +44,8 @@ pub struct Global {
     /// directory, or the only one running
     #[arg(long, short, global = true, value_name = "NAME")]
     pub workspace: Option<String>,
-    /// The branch that is meant; else $AGENTVFS_BRANCH, else main
+    /// The branch that is meant; else $AGENTVFS_BRANCH, the one that holds the current
+    /// directory, else main
     #[arg(long, global = true, value_name = "NAME")]
     pub branch: Option<String>,
     /// Print one JSON object
