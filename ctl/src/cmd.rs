@@ -2,6 +2,7 @@
 //!
 //! One file per verb. Invariant: wrong usage is found before the daemon is asked to do anything.
 
+mod apply;
 mod branch;
 mod checkpoint;
 mod completions;
@@ -81,6 +82,8 @@ fn run_verb(verb: Verb, context: &mut Context) -> Result<u8, Failure> {
         Verb::Redo(args) => undo::run(&args, context, undo::Direction::Forward),
         Verb::Log(args) => log::run(&args, context),
         Verb::Diff(args) => diff::run(&args, context),
+        Verb::Apply(args) => apply::apply(&args, context),
+        Verb::Update(args) => apply::update(&args, context),
     }
 }
 

@@ -156,6 +156,11 @@ pub(crate) fn forget_refs(refs: &RefStore, workspace: &str) -> Result<()> {
 }
 
 impl Views {
+    /// What all branches share.
+    pub(crate) fn shared(&self) -> &SharedParts {
+        &self.shared
+    }
+
     /// Opens all branches of a workspace, making `main` where it does not exist.
     pub fn open(workspace: String, author: String, shared: SharedParts) -> Result<Views> {
         let dir = format!("workspaces/{workspace}");
@@ -520,7 +525,8 @@ impl Workspace {
             deleted: now,
             last,
         };
-        let kept = format!("{}/{name}-{}", deleted_dir(&views.workspace), now.sec);
+        let (dir, when) = (deleted_dir(&views.workspace), now.sec);
+        let kept = format!("{dir}/{name}-{when}");
         views.shared.refs.set(&kept, &encode(&record))?;
         views
             .shared

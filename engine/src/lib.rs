@@ -10,6 +10,7 @@
 
 mod accessed;
 pub mod acl;
+mod apply;
 mod base;
 mod branch;
 mod branches;
@@ -39,6 +40,7 @@ pub mod types;
 mod views;
 mod workspace;
 
+pub use apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
 pub use base::Stamp;
 pub use branch::state_file::check_state_bytes;
 pub use branch::tree_file::check_tree_bytes;

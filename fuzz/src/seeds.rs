@@ -4,7 +4,9 @@
 //! values the same, and writes the files where `FUZZ_WRITE_SEEDS` is set.
 
 use crate::{index, seal};
-use ctl::protocol::{Call, Diff, METHODS, Moment, Nothing, Rollback, Side, Target, encode_request};
+use ctl::protocol::{
+    Call, Diff, METHODS, Moment, Nothing, Rollback, Side, Target, WriteFile, encode_request,
+};
 use engine::journal::{Journal, JournalConfig};
 use engine::record::{
     Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Record,
@@ -345,6 +347,13 @@ fn events() -> Vec<Event> {
         Event::Resolved {
             path: b"f".to_vec(),
         },
+        Event::Switch {
+            kind: SwitchKind::Restore,
+            replaced: 2,
+            target: 1,
+            head: 1,
+            counters: counters(),
+        },
     ]
 }
 
@@ -455,7 +464,17 @@ fn requests() -> Vec<Vec<u8>> {
         workspace: workspace.clone(),
         branch: branch.clone(),
         target: Target::Before(Moment { sec: -5, nsec: 7 }),
-        paths: vec![],
+        paths: vec![ctl::protocol::Bytes(b"src".to_vec())],
+    });
+    let write = Call::FsWrite(WriteFile {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        path: ctl::protocol::Bytes(b"a/b".to_vec()),
+        offset: Some(3),
+        b64: "eA==".into(),
+        last: true,
+        perm: 0o600,
+        parents: true,
     });
     let diff = Call::Diff(Diff {
         workspace,
@@ -463,9 +482,9 @@ fn requests() -> Vec<Vec<u8>> {
         from: Side::Base,
         to: Side::Ref("@~1".into()),
         paths: vec![ctl::protocol::Bytes(b"\xff".to_vec())],
-        stat: false,
+        stat: true,
     });
-    let calls = [Call::List(Nothing {}), rollback, diff];
+    let calls = [Call::List(Nothing {}), rollback, write, diff];
     let lines = calls.iter().map(|call| encode_request(7, call));
     let bare = METHODS.iter().map(|method| bare(method));
     lines.chain(bare).collect()

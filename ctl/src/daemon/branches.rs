@@ -127,16 +127,22 @@ pub fn merge(
     let report = on(mounts, &ask.workspace, |w| {
         w.merge_branch(&request, progress)
     })?;
-    Ok(BranchMergeAnswer {
+    Ok(of_merge(report))
+}
+
+/// What a merge did, as it is told.
+pub fn of_merge(report: engine::MergeReport) -> BranchMergeAnswer {
+    BranchMergeAnswer {
         status: report.outcome.word().to_owned(),
         commit: report.commit.map(|id| id.to_string()),
         conflicts: report.conflicts.iter().map(of_conflict).collect(),
         files_changed: report.files_changed,
         changes: report.changes.into_iter().map(of_change).collect(),
-    })
+    }
 }
 
-fn of_conflict(c: &engine::merge::Conflict) -> ConflictRow {
+/// A conflict, as it is told.
+pub fn of_conflict(c: &engine::merge::Conflict) -> ConflictRow {
     ConflictRow {
         path: Bytes(c.path.clone()),
         kind: c.kind.word().to_owned(),

@@ -5,7 +5,7 @@
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
 use super::sessions::requests as sessions;
-use super::{branches, faults, files, holders};
+use super::{apply, branches, faults, files, holders};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
@@ -48,6 +48,9 @@ pub fn dispatch(
         Call::BranchConflicts(ask) => reply(&branches::conflicts(mounts, ask)?),
         Call::BranchResolve(ask) => reply(&branches::resolve(mounts, ask)?),
         Call::BranchDiff(ask) => reply(&branches::diff(mounts, ask)?),
+        Call::Apply(ask) => reply(&apply::apply(mounts, ask, progress)?),
+        Call::ApplyPatch(ask) => reply(&apply::patch(mounts, ask, progress, data)?),
+        Call::Update(ask) => reply(&apply::update(mounts, ask, progress)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
         Call::HandOver(_) => reply(&mounts.hand_over()?),
         Call::Patch(ask) => reply(&files::patch(mounts, ask, data)?),
@@ -67,6 +70,8 @@ pub fn wants_progress(call: &Call) -> bool {
         Call::Checkpoint(ask) => ask.progress,
         Call::Stop(ask) => ask.progress,
         Call::BranchMerge(ask) => ask.progress,
+        Call::Apply(ask) | Call::ApplyPatch(ask) => ask.progress,
+        Call::Update(ask) => ask.progress,
         _ => false,
     }
 }

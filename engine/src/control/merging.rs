@@ -88,16 +88,27 @@ impl Workspace {
         };
         let _locks = (first.control.lock(), second.control.lock());
         let their_id = theirs.frozen(self.author(), progress)?.1;
+        self.merge_commit(req, &ours, their_id, progress)
+    }
+
+    /// Merges a commit into a branch. The caller holds the branch's control lock.
+    pub(crate) fn merge_commit(
+        &self,
+        req: &MergeRequest,
+        ours: &Arc<Branch>,
+        their_id: CommitId,
+        progress: Progress<'_>,
+    ) -> Result<MergeReport> {
         for _ in 0..TRIES {
             let (our_state, our_id) = ours.frozen(self.author(), progress)?;
             let sides = Sides {
-                ours: &ours,
+                ours,
                 our_state,
                 our_id,
                 their_id,
             };
             if let Some(report) = self.merge_frozen(req, &sides)? {
-                self.snapshots_changed(&ours);
+                self.snapshots_changed(ours);
                 return Ok(report);
             }
         }
@@ -228,7 +239,7 @@ fn hex(bytes: &[u8]) -> String {
 
 impl Branch {
     /// What the live tree is now as a commit: its state and id.
-    fn frozen(&self, author: &str, progress: Progress<'_>) -> Result<(u64, CommitId)> {
+    pub(crate) fn frozen(&self, author: &str, progress: Progress<'_>) -> Result<(u64, CommitId)> {
         self.cache().flush_dirty();
         let head = self.lock().history.head;
         let before = self.tree_of(head)?;

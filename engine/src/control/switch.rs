@@ -140,12 +140,22 @@ impl Branch {
         self.signal();
         self.sync()?;
         self.announce(before, changes);
+        if self.knows_no_id(target) {
+            // Best effort: where it fails the id is told as pending, and storing goes on.
+            let _ = self.try_store_pending();
+        }
         let inner = self.lock();
         Ok(RolledBack {
             commit: inner.history.id_of(target),
             replaced: inner.history.id_of(replaced),
             files_changed: changes.inodes.len() as u64,
         })
+    }
+
+    /// Whether a state that could be stored at once has no id yet.
+    fn knows_no_id(&self, state: u64) -> bool {
+        let inner = self.lock();
+        inner.reference.is_some() && inner.history.id_of(state).is_none()
     }
 
     /// Freezes what is there, shows what comes, and puts up the fence: all or, on error, nothing. Gives
