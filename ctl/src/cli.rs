@@ -6,9 +6,11 @@
 mod branch;
 mod files;
 mod store;
+mod session;
 
 pub use branch::*;
 pub use files::*;
+pub use session::*;
 
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -44,7 +46,8 @@ pub struct Global {
     /// directory, or the only one running
     #[arg(long, short, global = true, value_name = "NAME")]
     pub workspace: Option<String>,
-    /// The branch that is meant; else $AGENTVFS_BRANCH, else main
+    /// The branch that is meant; else $AGENTVFS_BRANCH, the one that holds the current
+    /// directory, else main
     #[arg(long, global = true, value_name = "NAME")]
     pub branch: Option<String>,
     /// Print one JSON object
@@ -65,6 +68,9 @@ pub enum Command {
     /// Make, list and delete branches, and merge them
     #[command(subcommand)]
     Branch(BranchVerb),
+    /// Say which cgroups see which branch at one and the same path
+    #[command(subcommand)]
+    Session(SessionVerb),
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),

@@ -20,6 +20,7 @@ mod log;
 mod patch;
 mod restore;
 mod rollback;
+mod session;
 mod start;
 mod stats;
 mod status;
@@ -55,6 +56,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Completions { shell } => completions::run(shell),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
+        Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),

@@ -20,6 +20,7 @@ mod mounts;
 mod record;
 mod server;
 mod store;
+mod sessions;
 
 use crate::exit::NO_DAEMON;
 use crate::home::{Home, process_env};

@@ -8,6 +8,7 @@ mod branch;
 mod bytes;
 mod files;
 mod store;
+mod session;
 mod types;
 
 pub use apply::*;
@@ -15,6 +16,7 @@ pub use branch::*;
 pub use bytes::Bytes;
 pub use files::*;
 pub use store::*;
+pub use session::*;
 pub use types::*;
 
 use serde::de::DeserializeOwned;
@@ -264,6 +266,12 @@ methods! {
     Gc = "store.gc" (Gc);
     /// Settings of the store.
     Config = "store.config" (Config);
+    /// Has the processes of a cgroup see a branch.
+    SessionRegister = "session.register" (SessionRegister);
+    /// The registered cgroups.
+    SessionList = "session.list" (SessionList);
+    /// Forgets a cgroup.
+    SessionUnregister = "session.unregister" (SessionUnregister);
 }
 
 /// A call for a log, cut where it is long.

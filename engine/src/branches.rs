@@ -90,8 +90,9 @@ pub struct Deleted {
     pub only_here: bool,
 }
 
-/// Says which branch a process sees, by its id.
-pub type SeenBy = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
+/// Says which branch a process sees, by its id; `None` for `main`. It can ask whether there is a branch of
+/// a name.
+pub type SeenBy = Box<dyn Fn(u32, &dyn Fn(&str) -> bool) -> Option<String> + Send + Sync>;
 
 /// The views of a workspace.
 pub(crate) struct Views {
@@ -277,7 +278,8 @@ impl Views {
 
     /// Branch that a process sees; `None` for `main`.
     pub fn seen_by(&self, pid: u32) -> Option<String> {
-        self.seen_by.read().as_ref().and_then(|f| f(pid))
+        let exists = |name: &str| self.by_name(name).is_ok();
+        self.seen_by.read().as_ref().and_then(|f| f(pid, &exists))
     }
 
     fn free_number(&self) -> Result<u16> {

@@ -60,7 +60,10 @@ pub fn delete(
     ask: &OnBranch,
     progress: Progress<'_>,
 ) -> Result<BranchDeleteAnswer, Fault> {
+    let mut closing = None;
     if ask.branch != MAIN {
+        let sessions = mounts.sessions();
+        closing = Some(sessions.close_branch(&ask.workspace, &ask.branch)?);
         let at = place(&mountpoint(mounts, &ask.workspace)?, &ask.branch);
         let users = holders::below(&at);
         if !users.is_empty() {
@@ -77,6 +80,7 @@ pub fn delete(
     let gone = on(mounts, &ask.workspace, |w| {
         w.delete_branch(&ask.branch, progress)
     })?;
+    drop(closing);
     Ok(BranchDeleteAnswer {
         commit: gone.last.to_string(),
         only_here: gone.only_here,
@@ -85,9 +89,16 @@ pub fn delete(
 
 /// Gives a branch another name.
 pub fn rename(mounts: &Mounts, ask: &BranchRename) -> Result<BranchRow, Fault> {
-    on(mounts, &ask.workspace, |w| {
-        w.rename_branch(&ask.branch, &ask.name)
-    })?;
+    let names = (ask.branch.as_str(), ask.name.as_str());
+    // Asked for before, as bringing a workspace back looks at the sessions.
+    let workspace = mounts.workspace(&ask.workspace)?;
+    let rename = || {
+        let done = workspace.rename_branch(names.0, names.1);
+        done.map_err(|e| faults::of_engine(&e, &ask.workspace))
+    };
+    mounts
+        .sessions()
+        .rename_branch(&ask.workspace, names, rename)?;
     let rows = list(
         mounts,
         &Named {

@@ -4,6 +4,7 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
+use super::sessions::requests as sessions;
 use super::{apply, branches, faults, files, holders, store};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
@@ -61,6 +62,9 @@ pub fn dispatch(
         Call::Stats(_) => reply(&store::stats(mounts)?),
         Call::Gc(ask) => reply(&store::gc(mounts, ask, progress)?),
         Call::Config(ask) => reply(&store::config(mounts, ask)?),
+        Call::SessionRegister(ask) => reply(&sessions::register(mounts, ask)?),
+        Call::SessionList(ask) => reply(&sessions::list(mounts, ask)?),
+        Call::SessionUnregister(ask) => reply(&sessions::unregister(mounts, ask)?),
     }
 }
 

@@ -15,6 +15,7 @@ pub use stopping::Progress;
 
 use super::lifecycle::Gate;
 use super::record::{Record, Records};
+use super::sessions::Sessions;
 use super::{faults, mountpoint};
 use crate::home::Home;
 use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State};
@@ -32,6 +33,7 @@ pub struct Mounts {
     home: Home,
     gate: Arc<Gate>,
     records: Records,
+    sessions: Arc<Sessions>,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
@@ -59,11 +61,13 @@ impl Mounts {
     /// None yet.
     pub fn new(engine: Arc<Engine>, home: Home, gate: Arc<Gate>) -> Mounts {
         let records = Records::new(home.running());
+        let sessions = Arc::new(Sessions::open(home.sessions()));
         Mounts {
             engine,
             home,
             gate,
             records,
+            sessions,
             slots: Mutex::default(),
         }
     }
@@ -71,6 +75,11 @@ impl Mounts {
     /// The engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// Which cgroups see which branches.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     /// Whether no workspace runs.
@@ -428,6 +437,7 @@ impl Mounts {
             .engine
             .open_workspace(name)
             .map_err(|e| faults::of_engine(&e, name))?;
+        self.show_views(&workspace);
         let gate = self.gate.clone();
         let mounted = Running::mount(workspace, record, move || gate.wake());
         mounted.map_err(|error| {
@@ -436,5 +446,15 @@ impl Mounts {
             }
             faults::of_mount(&error, name)
         })
+    }
+
+    /// Has `.agentvfs/view` lead each process to the branch that its cgroup is registered for.
+    fn show_views(&self, workspace: &Workspace) {
+        let (sessions, name) = (self.sessions.clone(), workspace.name().to_owned());
+        let branches = workspace.list_branches();
+        sessions.settle(&name, |branch| branches.iter().any(|b| b.name == branch));
+        workspace.set_seen_by(Box::new(move |pid, exists| {
+            sessions.seen(&name, pid, exists)
+        }));
     }
 }
