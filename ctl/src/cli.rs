@@ -5,8 +5,8 @@
 
 mod branch;
 mod files;
-mod store;
 mod session;
+mod store;
 
 pub use branch::*;
 pub use files::*;

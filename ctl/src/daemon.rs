@@ -19,8 +19,8 @@ mod mountpoint;
 mod mounts;
 mod record;
 mod server;
-mod store;
 mod sessions;
+mod store;
 
 use crate::exit::NO_DAEMON;
 use crate::home::{Home, process_env};

@@ -7,16 +7,16 @@ mod apply;
 mod branch;
 mod bytes;
 mod files;
-mod store;
 mod session;
+mod store;
 mod types;
 
 pub use apply::*;
 pub use branch::*;
 pub use bytes::Bytes;
 pub use files::*;
-pub use store::*;
 pub use session::*;
+pub use store::*;
 pub use types::*;
 
 use serde::de::DeserializeOwned;
