@@ -3,6 +3,10 @@
 //! Says what can be written, not what it means. Which of one or two words is the workspace depends
 //! on the verb; that is decided by the commands.
 
+mod files;
+
+pub use files::*;
+
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -42,6 +46,10 @@ pub struct Global {
     /// Print one JSON object
     #[arg(long, global = true)]
     pub json: bool,
+    /// Say on standard error what is asked of the daemon and how long it takes; a daemon that is
+    /// started writes more to its log
+    #[arg(long, global = true)]
+    pub verbose: bool,
 }
 
 /// Commands.
@@ -50,6 +58,12 @@ pub enum Command {
     /// Make, start, stop workspaces; checkpoint them and go back
     #[command(subcommand)]
     Workspace(Verb),
+    /// Look into commits and the live tree, and write files, without a mount
+    #[command(subcommand)]
+    Fs(FsVerb),
+    /// Look whether this machine has what agentvfs needs, and say how to get what is missing
+    #[command(after_help = "Example:\n  agentvfs doctor")]
+    Doctor(RowArgs),
     /// Print completions for a shell
     #[command(
         after_help = "Example:\n  agentvfs completions bash > ~/.local/share/bash-completion/completions/agentvfs"
@@ -76,8 +90,9 @@ pub enum Verb {
     #[command(after_help = "Example:\n  agentvfs workspace stop my-task")]
     Stop(StopArgs),
     /// Say what a workspace is doing; exit status 0 only where it runs and is healthy
-    #[command(after_help = "Example:\n  agentvfs workspace status --json")]
-    Status(OneWorkspace),
+    #[command(after_help = "Examples:\n  agentvfs workspace status --json\n  \
+        agentvfs workspace status --log")]
+    Status(StatusArgs),
     /// List the workspaces: name, status, mount
     #[command(after_help = "Example:\n  agentvfs workspace list")]
     List(RowArgs),
@@ -98,7 +113,13 @@ pub enum Verb {
     #[command(after_help = "Example:\n  agentvfs workspace rollback --before 5m\n\n\
         What was there is kept: `agentvfs workspace undo` brings it back.")]
     Rollback(RollbackArgs),
-    /// Take back the last rollback
+    /// Take files or directories back from the last checkpoint, or from REF, or write them elsewhere
+    #[command(after_help = "Examples:\n  agentvfs workspace restore src/main.rs\n  \
+        agentvfs workspace restore --ref before-refactor src docs\n  \
+        agentvfs workspace restore --ref @~1 src --to /tmp/old\n\n\
+        What was there is kept: `agentvfs workspace undo` brings it back.")]
+    Restore(RestoreArgs),
+    /// Take back the last rollback or restore
     #[command(after_help = "Example:\n  agentvfs workspace undo")]
     Undo(OneWorkspace),
     /// Take back the last undo
@@ -107,12 +128,15 @@ pub enum Verb {
     /// List the commits: id, time, label, message; newest first
     #[command(after_help = "Example:\n  agentvfs workspace log --json")]
     Log(LogArgs),
-    /// List what differs from the head, from REF, between two refs, or from the base
+    /// Tell what differs from the head, from REF, between two refs, or from the base
     #[command(
         override_usage = "agentvfs workspace diff [OPTIONS] [WORKSPACE] [REF [REF]]\n       \
         agentvfs workspace diff [OPTIONS] --base [WORKSPACE]"
     )]
-    #[command(after_help = "Example:\n  agentvfs workspace diff before-refactor")]
+    #[command(
+        after_help = "Examples:\n  agentvfs workspace diff before-refactor\n  \
+        agentvfs workspace diff --base --patch | git -C project apply"
+    )]
     Diff(DiffArgs),
 }
 
@@ -122,6 +146,17 @@ pub struct OneWorkspace {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Print the end of the daemon's log instead; no daemon is needed for that
+    #[arg(long)]
+    pub log: bool,
 }
 
 /// Arguments of `init`.
@@ -236,6 +271,9 @@ pub struct RollbackArgs {
     /// The newest commit with this metadata
     #[arg(long, value_name = "KEY=VALUE")]
     pub meta: Option<String>,
+    /// Go back only with what lies at or below this path; may be given often
+    #[arg(long, value_name = "PATH")]
+    pub path: Vec<PathBuf>,
     /// Change nothing; list what would change, and who holds those files open
     #[arg(long)]
     pub dry_run: bool,
@@ -271,8 +309,14 @@ pub struct DiffArgs {
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
     /// Print A, M, D, R or T and the path (the default)
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["stat", "patch"])]
     pub name_status: bool,
+    /// Print how many lines were added and removed, and the path
+    #[arg(long, conflicts_with = "patch")]
+    pub stat: bool,
+    /// Print a patch for git apply or patch -p1
+    #[arg(long, short)]
+    pub patch: bool,
     /// How rows are printed.
     #[command(flatten)]
     pub rows: RowArgs,

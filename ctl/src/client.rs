@@ -5,14 +5,14 @@
 
 use crate::protocol::{
     Call, Fault, FromDaemon, Hello, HelloAnswer, PROTOCOL_VERSION, RequestId, code, encode_request,
-    parse_from_daemon,
+    parse_from_daemon, shown,
 };
 use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a daemon may take to answer the first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,11 +43,21 @@ pub enum ClientError {
     Fault(#[from] Fault),
 }
 
+/// What a daemon tells before it answers.
+#[derive(Debug)]
+pub enum Heard {
+    /// How far the work is: done, total.
+    Progress(u64, u64),
+    /// The next part of a long result.
+    Data(Vec<u8>),
+}
+
 /// A connection to the daemon.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
     last_id: i64,
+    daemon: HelloAnswer,
 }
 
 impl Client {
@@ -66,6 +76,12 @@ impl Client {
         let mut client = Client {
             stream: BufReader::new(stream),
             last_id: 0,
+            daemon: HelloAnswer {
+                protocol: PROTOCOL_VERSION,
+                version: String::new(),
+                build: String::new(),
+                pid: 0,
+            },
         };
         client.greet()?;
         client
@@ -83,7 +99,7 @@ impl Client {
             client: version.to_owned(),
         };
         // Before the answer nothing has been done, so an end of the connection is harmless.
-        let _: HelloAnswer = self.call(&Call::Hello(hello)).map_err(|e| match e {
+        self.daemon = self.call(&Call::Hello(hello)).map_err(|e| match e {
             ClientError::Broken(_) => ClientError::Ending,
             ClientError::Fault(fault) if fault.code == code::VERSION => {
                 ClientError::Version(fault.message)
@@ -91,6 +107,11 @@ impl Client {
             other => other,
         })?;
         Ok(())
+    }
+
+    /// Who answers.
+    pub fn daemon(&self) -> &HelloAnswer {
+        &self.daemon
     }
 
     /// Asks and waits for the answer.
@@ -104,14 +125,30 @@ impl Client {
         call: &Call,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<R, ClientError> {
+        self.call_hearing(call, &mut |heard| {
+            if let Heard::Progress(done, total) = heard {
+                progress(done, total);
+            }
+        })
+    }
+
+    /// The same; `hear` gets everything that is told before the answer.
+    pub fn call_hearing<R: DeserializeOwned>(
+        &mut self,
+        call: &Call,
+        hear: &mut dyn FnMut(Heard),
+    ) -> Result<R, ClientError> {
         self.last_id += 1;
+        let since = Instant::now();
         let sent = self
             .stream
             .get_mut()
             .write_all(&encode_request(self.last_id, call));
         // A daemon that refuses the connection answers before it closes it, so the answer counts
         // more than the failed write.
-        let value = match (self.answer(progress), sent) {
+        let answer = self.answer(hear);
+        tracing::debug!(took = ?since.elapsed(), failed = answer.is_err(), "asked {}", shown(call));
+        let value = match (answer, sent) {
             (Err(ClientError::Broken(_)), Err(e)) => {
                 return Err(ClientError::Broken(e.to_string()));
             }
@@ -120,13 +157,15 @@ impl Client {
         serde_json::from_value(value).map_err(|e| ClientError::Broken(format!("odd answer: {e}")))
     }
 
-    fn answer(
-        &mut self,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<serde_json::Value, ClientError> {
+    fn answer(&mut self, hear: &mut dyn FnMut(Heard)) -> Result<serde_json::Value, ClientError> {
         loop {
             match parse_from_daemon(&self.line()?) {
-                Some(FromDaemon::Progress(p)) if p.id == self.last_id => progress(p.done, p.total),
+                Some(FromDaemon::Progress(p)) if p.id == self.last_id => {
+                    hear(Heard::Progress(p.done, p.total));
+                }
+                Some(FromDaemon::Data(id, bytes)) if id == self.last_id => {
+                    hear(Heard::Data(bytes));
+                }
                 Some(FromDaemon::Answer(id, answer)) if self.is_mine(&id) => {
                     return answer.map_err(told);
                 }

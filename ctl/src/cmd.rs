@@ -6,24 +6,33 @@ mod checkpoint;
 mod completions;
 mod delete;
 mod diff;
+mod doctor;
+mod files;
+mod fs;
 mod init;
 mod list;
 mod log;
+mod patch;
+mod restore;
 mod rollback;
 mod start;
 mod status;
 mod stop;
 mod undo;
 
+pub use files::State;
+
 use crate::cli::{Cli, Command, Global, Verb};
-use crate::client::Client;
+use crate::client::{Client, ClientError, Heard};
 use crate::exit::{Failure, NO_DAEMON};
 use crate::home::{Home, process_env};
 use crate::infer::{Surroundings, branch};
 use crate::launch::{connect_or_start, failed};
-use crate::output::{Bar, Facts};
+use crate::output::{Bar, Facts, warn};
 use crate::patharg::{PathError, Places, inside};
-use crate::protocol::{Bytes, Call, Info, ListAnswer, Nothing};
+use crate::protocol::{
+    Bytes, Call, HandOverAnswer, Info, ListAnswer, MountChoice, Nothing, Start, StartAnswer,
+};
 use serde::de::DeserializeOwned;
 use std::cell::OnceCell;
 use std::os::unix::ffi::OsStrExt;
@@ -31,11 +40,26 @@ use std::path::PathBuf;
 
 /// Runs a command and gives its exit status.
 pub fn run(cli: Cli) -> Result<u8, Failure> {
+    if cli.global.verbose && !matches!(cli.command, Command::Daemon) {
+        say_what_is_done();
+    }
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
+        Command::Doctor(args) => doctor::run(&args, &cli.global),
+        Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),
     }
+}
+
+/// Has the client's own log written to standard error: `--verbose`.
+fn say_what_is_done() {
+    let log = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_ansi(crate::output::stderr_colour())
+        .with_writer(std::io::stderr);
+    // Only one logger can be set; a second attempt would mean that there is one already.
+    let _ = log.try_init();
 }
 
 fn run_verb(verb: Verb, context: &mut Context) -> Result<u8, Failure> {
@@ -48,6 +72,7 @@ fn run_verb(verb: Verb, context: &mut Context) -> Result<u8, Failure> {
         Verb::Delete(args) => delete::run(&args, context),
         Verb::Checkpoint(args) => checkpoint::run(&args, context),
         Verb::Rollback(args) => rollback::run(&args, context),
+        Verb::Restore(args) => restore::run(&args, context),
         Verb::Undo(args) => undo::run(&args, context, undo::Direction::Back),
         Verb::Redo(args) => undo::run(&args, context, undo::Direction::Forward),
         Verb::Log(args) => log::run(&args, context),
@@ -165,10 +190,56 @@ impl Context {
         answer.map_err(|e| failed(what, e))
     }
 
+    /// Asks for something whose result comes in parts before the answer.
+    pub fn ask_data<R: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        call: &Call,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<R, Failure> {
+        let answer = self.client()?.call_hearing(call, &mut |heard| {
+            if let Heard::Data(bytes) = heard {
+                take(&bytes);
+            }
+        });
+        answer.map_err(|e| failed(what, e))
+    }
+
+    /// Lets a daemon of another build hand over to one of this build, which mounts everything again.
+    /// Where its mounts are in use it goes on as it is.
+    pub fn renew_daemon(&mut self) -> Result<(), Failure> {
+        if self.client()?.daemon().build == crate::identity::build() {
+            return Ok(());
+        }
+        let answer = match self.client()?.call(&Call::HandOver(Nothing {})) {
+            Ok(answer) => answer,
+            Err(ClientError::Fault(fault)) => {
+                warn(&format!(
+                    "the daemon is of another build and goes on as it is: {}",
+                    fault.message
+                ));
+                return Ok(());
+            }
+            Err(error) => return Err(failed("the daemon cannot hand over", error)),
+        };
+        let HandOverAnswer { workspaces } = answer;
+        (self.client, self.list) = (None, OnceCell::new());
+        for workspace in workspaces {
+            let call = Call::Start(Start {
+                workspace: workspace.clone(),
+                base: None,
+                mount: None,
+                options: MountChoice::default(),
+            });
+            let _: StartAnswer = self.ask(&format!("cannot start {workspace} again"), &call)?;
+        }
+        Ok(())
+    }
+
     fn client(&mut self) -> Result<&mut Client, Failure> {
         let client = match self.client.take() {
             Some(client) => client,
-            None => connect_or_start(&self.home)?,
+            None => connect_or_start(&self.home, self.global.verbose)?,
         };
         Ok(self.client.insert(client))
     }

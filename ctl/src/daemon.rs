@@ -9,8 +9,10 @@ mod cgroup;
 mod connection;
 mod dispatch;
 mod faults;
+mod files;
 mod holders;
 mod lifecycle;
+pub mod log;
 mod mountpoint;
 mod mounts;
 mod record;
@@ -39,14 +41,11 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// Pause between two attempts to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Variable that sets what is logged, in the syntax of tracing's `EnvFilter`.
-const LOG_VARIABLE: &str = "AGENTVFS_LOG";
-
 /// Serves `home` until nothing is mounted any more or the process is asked to end.
 pub fn run(home: Home) -> u8 {
     sys::close_from(3);
     detach();
-    start_log();
+    log::start(&home);
     give_memory_back();
     match open(&home) {
         Ok((engine, listener)) => {
@@ -75,17 +74,6 @@ fn give_memory_back() {
     if let Err(e) = tikv_jemalloc_ctl::background_thread::write(true) {
         tracing::warn!("memory is given back late: {e}");
     }
-}
-
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env(LOG_VARIABLE)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(io::stderr);
-    // Only one logger can be set; a second attempt would mean that there is one already.
-    let _ = log.try_init();
 }
 
 /// Tells whoever started this process how it went, once; afterwards standard output is closed, so
@@ -152,7 +140,7 @@ fn listen(home: &Home) -> io::Result<UnixListener> {
 }
 
 fn serve(home: Home, engine: Arc<Engine>, listener: UnixListener) {
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), home = %home.root().display(), "ready");
+    tracing::info!(version = crate::identity::build(), home = %home.root().display(), "ready");
     let gate = Arc::new(Gate::new());
     let mounts = Arc::new(Mounts::new(engine.clone(), home.clone(), gate.clone()));
     spawn_signal_thread(gate.clone());

@@ -4,8 +4,9 @@
 //! find it. What kept a daemon from starting is told to the user, not only to the log.
 
 use crate::client::{Client, ClientError};
+use crate::daemon::log::LOG_BYTES_MAX;
 use crate::exit::Failure;
-use crate::home::Home;
+use crate::home::{Home, process_env};
 use crate::protocol::Fault;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -26,9 +27,6 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// A log longer than this is put aside when a daemon starts.
-const LOG_BYTES_MAX: u64 = 8 << 20;
-
 /// The one line that a starting daemon writes to its standard output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -39,13 +37,13 @@ pub enum Startup {
     Failed(Fault),
 }
 
-/// A connection to the daemon of `home`; starts it where none runs.
-pub fn connect_or_start(home: &Home) -> Result<Client, Failure> {
+/// A connection to the daemon of `home`; starts it where none runs, with a detailed log if `verbose`.
+pub fn connect_or_start(home: &Home, verbose: bool) -> Result<Client, Failure> {
     let deadline = Instant::now() + DEADLINE;
     loop {
         match Client::connect(&home.socket()) {
             Ok(client) => return Ok(client),
-            Err(ClientError::NotRunning) => start_one(home, deadline)?,
+            Err(ClientError::NotRunning) => start_one(home, verbose, deadline)?,
             Err(ClientError::Ending) => {}
             Err(error) => return Err(unusable(&error)),
         }
@@ -70,7 +68,7 @@ fn unusable(error: &ClientError) -> Failure {
     let failure = Failure::no_daemon(error.to_string());
     match error {
         ClientError::Version(_) => {
-            failure.hint("stop all workspaces with the agentvfs that started them, then try again")
+            failure.hint("stop all workspaces with the agentvfs that started them, then try again; agentvfs doctor names its process")
         }
         ClientError::Silent(_) => {
             failure.hint("look for a stopped or hanging `agentvfs daemon` process")
@@ -87,11 +85,11 @@ fn see_log(home: &Home) -> String {
 }
 
 /// Starts a daemon unless somebody else just did.
-fn start_one(home: &Home, deadline: Instant) -> Result<(), Failure> {
+fn start_one(home: &Home, verbose: bool, deadline: Instant) -> Result<(), Failure> {
     home.prepare().map_err(|e| cannot_start(&e.to_string()))?;
     let _lock = launch_lock(&home.launch_lock(), deadline)?;
     match Client::connect(&home.socket()) {
-        Err(ClientError::NotRunning) => spawn(home, deadline),
+        Err(ClientError::NotRunning) => spawn(home, verbose, deadline),
         _ => Ok(()),
     }
 }
@@ -126,11 +124,15 @@ fn private_file(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-fn spawn(home: &Home, deadline: Instant) -> Result<(), Failure> {
+fn spawn(home: &Home, verbose: bool, deadline: Instant) -> Result<(), Failure> {
     let (here, there) = UnixStream::pair().map_err(|e| cannot_start(&e.to_string()))?;
     let log = open_log(&home.log())
         .map_err(|e| cannot_start(&format!("{}: {e}", home.log().display())))?;
-    Command::new(own_program())
+    let mut daemon = Command::new(own_program());
+    if verbose && process_env("AGENTVFS_LOG").is_none() {
+        daemon.env("AGENTVFS_LOG", "debug");
+    }
+    daemon
         .arg0("agentvfs")
         .arg("daemon")
         .arg("--root")

@@ -20,7 +20,7 @@ pub fn stderr_colour() -> bool {
 }
 
 /// `NO_COLOR` (no-color.org) counts when it is not empty.
-fn colour_wanted() -> bool {
+pub fn colour_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }

@@ -4,9 +4,11 @@
 //! any bytes give a [`Request`] or a [`Refusal`] that can be sent back.
 
 mod bytes;
+mod files;
 mod types;
 
 pub use bytes::Bytes;
+pub use files::*;
 pub use types::*;
 
 use serde::de::DeserializeOwned;
@@ -21,6 +23,12 @@ pub const REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// Method of the notifications that a daemon sends while it works on a request.
 pub const PROGRESS: &str = "progress";
+
+/// Method of the notifications that carry a part of a long result before its answer.
+pub const DATA: &str = "data";
+
+/// Bytes of a file in one answer or request, and of a long result in one notification.
+pub const PIECE_BYTES: usize = 256 << 10;
 
 /// Error codes: those of JSON-RPC 2.0, and those of this protocol from -32000 on.
 pub mod code {
@@ -208,6 +216,28 @@ methods! {
     Diff = "workspace.diff" (Diff);
     /// Whether a ref names something.
     HasRef = "workspace.has_ref" (HasRef);
+    /// Gives all mounts up and ends, for a daemon of another build.
+    HandOver = "daemon.hand_over" (Nothing);
+    /// What differs, as a patch.
+    Patch = "workspace.patch" (Diff);
+    /// What is known of a path.
+    FsStat = "fs.stat" (AtPath);
+    /// The entries of a directory.
+    FsList = "fs.list" (ListFiles);
+    /// A part of a file.
+    FsRead = "fs.read" (ReadFile);
+    /// Writes a part of a file.
+    FsWrite = "fs.write" (WriteFile);
+}
+
+/// A call for a log, cut where it is long.
+pub fn shown(call: &Call) -> String {
+    const CHARACTERS_MAX: usize = 300;
+    let text = format!("{call:?}");
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
 }
 
 fn decode_params<P: DeserializeOwned>(params: Value) -> Result<P, Fault> {
@@ -302,16 +332,26 @@ pub fn encode_answer(id: &RequestId, answer: &Result<Value, Fault>) -> Vec<u8> {
 
 /// A progress notification as it is sent, newline included.
 pub fn encode_progress(progress: &Progress) -> Vec<u8> {
+    encode_notification(PROGRESS, progress)
+}
+
+/// A part of a long result as it is sent, newline included.
+pub fn encode_data(id: i64, bytes: &[u8]) -> Vec<u8> {
+    let b64 = crate::quote::base64(bytes);
+    encode_notification(DATA, &Data { id, b64 })
+}
+
+fn encode_notification(method: &'static str, params: &impl Serialize) -> Vec<u8> {
     #[derive(Serialize)]
-    struct Wire<'a> {
+    struct Wire<'a, P> {
         jsonrpc: &'static str,
         method: &'static str,
-        params: &'a Progress,
+        params: &'a P,
     }
     to_line(&Wire {
         jsonrpc: "2.0",
-        method: PROGRESS,
-        params: progress,
+        method,
+        params,
     })
 }
 
@@ -328,6 +368,8 @@ fn to_line(message: &impl Serialize) -> Vec<u8> {
 pub enum FromDaemon {
     /// How far a request is.
     Progress(Progress),
+    /// A part of a long result: the request's id, and bytes.
+    Data(i64, Vec<u8>),
     /// The answer to a request.
     Answer(RequestId, Result<Value, Fault>),
 }
@@ -338,14 +380,23 @@ pub fn parse_from_daemon(line: &[u8]) -> Option<FromDaemon> {
     struct Wire {
         id: Option<RequestId>,
         method: Option<String>,
-        params: Option<Progress>,
+        params: Option<Value>,
         error: Option<Fault>,
         #[serde(default)]
         result: Value,
     }
     let wire: Wire = serde_json::from_slice(line).ok()?;
-    if wire.method.is_some_and(|method| method == PROGRESS) {
-        return wire.params.map(FromDaemon::Progress);
+    match wire.method.as_deref() {
+        Some(PROGRESS) => {
+            let progress = serde_json::from_value(wire.params?).ok()?;
+            return Some(FromDaemon::Progress(progress));
+        }
+        Some(DATA) => {
+            let data: Data = serde_json::from_value(wire.params?).ok()?;
+            let bytes = crate::quote::from_base64(&data.b64)?;
+            return Some(FromDaemon::Data(data.id, bytes));
+        }
+        _ => {}
     }
     let answer = wire.error.map_or(Ok(wire.result), Err);
     Some(FromDaemon::Answer(

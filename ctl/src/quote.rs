@@ -77,7 +77,7 @@ pub fn from_base64(text: &str) -> Option<Vec<u8>> {
         let digits = group.iter().take_while(|b| **b != b'=').count();
         let mut bits = 0;
         for &byte in &group[..digits] {
-            bits = bits << 6 | ALPHABET.iter().position(|a| *a == byte)? as u32;
+            bits = bits << 6 | digit_of(byte)?;
         }
         bits <<= 6 * (4 - digits);
         let bytes = bits.to_be_bytes();
@@ -85,6 +85,19 @@ pub fn from_base64(text: &str) -> Option<Vec<u8>> {
     }
     // Padding within the text, and bits beyond the last byte, decode to something else again.
     (base64(&out) == text).then_some(out)
+}
+
+/// The value of a digit.
+fn digit_of(byte: u8) -> Option<u32> {
+    let value = match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    };
+    Some(u32::from(value))
 }
 
 #[cfg(test)]

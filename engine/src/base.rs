@@ -92,7 +92,9 @@ pub struct BaseFile {
     pub stamp: Stamp,
     /// Allocated bytes.
     pub alloc: u64,
-    stored: OnceLock<FileContent>,
+    /// Boxed, so that this struct is not of the same allocation class as a node of the inode tree: files
+    /// go as they are imported, nodes stay, and what they share would stay half empty.
+    stored: OnceLock<Box<FileContent>>,
 }
 
 impl BaseFile {
@@ -129,13 +131,13 @@ impl BaseFile {
 
     /// Its content in the store, once imported.
     pub fn stored(&self) -> Option<FileContent> {
-        self.stored.get().copied()
+        self.stored.get().map(|c| **c)
     }
 
     /// Records that the content was imported.
     pub fn set_stored(&self, content: FileContent) {
         // A second import of the same version found the same bytes.
-        let _ = self.stored.set(content);
+        let _ = self.stored.set(Box::new(content));
     }
 
     /// True where both are the same version of the same file.

@@ -2,7 +2,8 @@
 
 use crate::base::{Base, BaseFile, ReadOutcome};
 use crate::error::{Error, Result};
-use crate::journal::{Journal, PayloadRef};
+use crate::journal::{Journal, PayloadRef, journal_of};
+use crate::journals::Journals;
 use crate::tree::file::{Body, FileData, Src};
 use crate::types::{Seek, Wait};
 use objstore::content::FileContent;
@@ -18,6 +19,8 @@ pub struct Places {
     pub store: Arc<ObjectStore>,
     /// The branch's journal.
     pub journal: Arc<Journal>,
+    /// All journals of the workspace: what a branch had when another was made from it is in its own.
+    pub journals: Arc<Journals>,
     /// The base.
     pub base: Arc<Base>,
 }
@@ -56,9 +59,17 @@ impl Places {
         buf: &mut [u8],
         wait: Wait,
     ) -> Result<()> {
+        let other;
+        let journal = match journal_of(payload.segment) {
+            own if own == self.journal.number() => &self.journal,
+            number => {
+                other = self.journals.get(number, payload.segment)?;
+                &other
+            }
+        };
         match wait {
-            Wait::Allowed => Ok(self.journal.read(payload, from, buf)?),
-            Wait::Never if self.journal.try_read(payload, from, buf)? => Ok(()),
+            Wait::Allowed => Ok(journal.read(payload, from, buf)?),
+            Wait::Never if journal.try_read(payload, from, buf)? => Ok(()),
             Wait::Never => Err(Error::WouldBlock),
         }
     }

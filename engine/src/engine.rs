@@ -1,8 +1,7 @@
 //! The engine of one store: which workspaces there are, and which of them are open.
 
 use crate::base::Base;
-use crate::branch::Branch;
-use crate::branch::open::OpenBranch;
+use crate::branches::{self, SharedParts};
 use crate::clock;
 use crate::control::Progress;
 use crate::error::{Error, Result};
@@ -57,8 +56,6 @@ struct ConfigRecord {
 }
 
 const CONFIG_VERSION: u16 = 1;
-/// The one branch that every workspace has.
-const MAIN: &str = "main";
 
 /// One store and its workspaces.
 #[derive(Debug)]
@@ -66,7 +63,7 @@ pub struct Engine {
     cfg: EngineConfig,
     storage: Arc<dyn Storage>,
     store: Arc<ObjectStore>,
-    refs: RefStore,
+    refs: Arc<RefStore>,
     table: Arc<ImportTable>,
     open: Mutex<HashMap<String, Arc<Workspace>>>,
     /// Boot of the machine, 0 for a simulated disk: its power may be cut in between.
@@ -101,7 +98,7 @@ impl Engine {
         lock: Option<StoreLock>,
     ) -> Result<Arc<Engine>> {
         let store = Arc::new(ObjectStore::open(storage.clone(), StoreConfig::default())?);
-        let refs = RefStore::open(storage.clone())?;
+        let refs = Arc::new(RefStore::open(storage.clone())?);
         let table = Arc::new(ImportTable::open(&cfg.root.join("import")));
         Ok(Arc::new(Engine {
             cfg,
@@ -242,23 +239,16 @@ impl Engine {
         }
         let c = self.get(name)?;
         let base = Arc::new(Base::open(&c.base)?);
-        let branch = Branch::open(OpenBranch {
-            name: MAIN.to_owned(),
-            dir: format!("workspaces/{name}/branches/{MAIN}"),
+        let shared = SharedParts {
             storage: self.storage.clone(),
             store: self.store.clone(),
+            refs: self.refs.clone(),
             base,
             table: self.table.clone(),
-            author: self.cfg.author.clone(),
             boot: self.boot,
-        })?;
-        let w = Workspace::start(
-            c.name.clone(),
-            c.base,
-            self.cfg.root.clone(),
-            self.cfg.author.clone(),
-            branch,
-        )?;
+        };
+        let (root, author) = (self.cfg.root.clone(), self.cfg.author.clone());
+        let w = Workspace::start(&c, root, author, shared)?;
         let w = Arc::new(w);
         open.insert(c.name, w.clone());
         Ok(w)
@@ -293,6 +283,7 @@ impl Engine {
             return Err(Error::WorkspaceBusy(name.to_owned()));
         }
         self.refs.delete(&ref_name(&c.name))?;
+        branches::forget_refs(&self.refs, name)?;
         let dir = format!("workspaces/{name}");
         self.storage.remove_dir_all(&dir).map_err(Error::io(dir))
     }

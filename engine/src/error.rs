@@ -169,6 +169,21 @@ pub enum Error {
     /// No branch of that name.
     #[error("no branch named {0}")]
     NoSuchBranch(String),
+    /// The branch name is taken.
+    #[error("branch {0} already exists")]
+    BranchExists(String),
+    /// A merge of a branch into itself.
+    #[error("branch {0} cannot be merged into itself")]
+    MergeWithItself(String),
+    /// What a merge touches is changed all the time.
+    #[error("branch {0} keeps changing where the merge changes it")]
+    KeepsChanging(String),
+    /// `main` cannot be deleted or renamed.
+    #[error("the branch main stays")]
+    MainBranch,
+    /// No number is left for a further branch or snapshot.
+    #[error("there are too many branches or snapshots")]
+    TooManyBranches,
     /// A reference that names nothing.
     #[error("no label, commit or state matches {0:?}")]
     NoSuchRef(String),
@@ -180,12 +195,29 @@ pub enum Error {
         /// How many it matches.
         count: usize,
     },
+    /// A path that none of the places looked at has.
+    #[error("{} does not exist there, nor in the live tree", String::from_utf8_lossy(.0))]
+    NoSuchPath(Vec<u8>),
+    /// A path on which a symbolic link leads out of the workspace, or in a circle.
+    #[error("{} leads out of the workspace", String::from_utf8_lossy(.0))]
+    LeadsOut(Vec<u8>),
+    /// Something that is no directory stands where one must be.
+    #[error("{} is no directory now", String::from_utf8_lossy(.0))]
+    InTheWay(Vec<u8>),
     /// Nothing is left to take back or forward.
     #[error("nothing to {0}")]
     NothingTo(&'static str),
     /// No commit is old enough, or none has that metadata.
     #[error("no commit {0}")]
     NoCommit(String),
+    /// Two commits without a common ancestor.
+    #[error("commits {ours} and {theirs} have no common history")]
+    NoCommonHistory {
+        /// Merged into.
+        ours: objstore::CommitId,
+        /// Merged.
+        theirs: objstore::CommitId,
+    },
     /// The import stands still, so a commit's id cannot be known.
     #[error("the import of the base is paused: {0}")]
     ImportPaused(String),
@@ -211,9 +243,9 @@ impl Error {
     pub fn errno(&self) -> i32 {
         use errno::*;
         match self {
-            Error::NotFound => ENOENT,
+            Error::NotFound | Error::NoSuchPath(_) => ENOENT,
             Error::Exists => EEXIST,
-            Error::NotDir => ENOTDIR,
+            Error::NotDir | Error::InTheWay(_) => ENOTDIR,
             Error::IsDir => EISDIR,
             Error::NotEmpty => ENOTEMPTY,
             Error::NameTooLong => ENAMETOOLONG,
@@ -244,10 +276,17 @@ impl Error {
             | Error::BadName { .. }
             | Error::BadBase { .. }
             | Error::NoSuchBranch(_)
+            | Error::BranchExists(_)
+            | Error::MainBranch
+            | Error::MergeWithItself(_)
+            | Error::KeepsChanging(_)
+            | Error::TooManyBranches
             | Error::NoSuchRef(_)
             | Error::AmbiguousRef { .. }
             | Error::NothingTo(_)
             | Error::NoCommit(_)
+            | Error::NoCommonHistory { .. }
+            | Error::LeadsOut(_)
             | Error::ImportPaused(_)
             | Error::StoreLocked { .. }
             | Error::Closing => EIO,

@@ -4,15 +4,18 @@
 //! of [`Event`]s in the journal and kept in the state file.
 
 use crate::error::{Error, Result};
+use crate::merge::Conflict;
 use crate::record::{OpKind, StateInfo, SwitchKind};
 use crate::store_tree::Reference;
 use crate::tree::Tree;
 use crate::types::Time;
 use objstore::{CommitId, HexPrefix};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Trees of commits that are kept in memory for a quick way back.
 const KEPT_TREES_MAX: usize = 16;
+/// States of its origin that a new branch knows.
+const ANCESTORS_MAX: usize = 1000;
 
 /// A state as it is in memory.
 #[derive(Clone, Debug)]
@@ -37,7 +40,7 @@ pub struct Turn {
 }
 
 /// What of the history goes into the state file.
-#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct HistoryRecord {
     /// States, ascending.
     pub states: Vec<StateInfo>,
@@ -49,6 +52,11 @@ pub struct HistoryRecord {
     pub undo: Vec<Turn>,
     /// Redo, the next one last.
     pub redo: Vec<Turn>,
+    /// States that other branches were made of or merged, since the head: further parents of the next
+    /// commit.
+    pub branched: Vec<u64>,
+    /// Conflicts of the last merge that are not settled.
+    pub conflicts: Vec<Conflict>,
 }
 
 /// The history of a branch.
@@ -64,6 +72,10 @@ pub struct History {
     /// State that the live tree was last made into or set to, for whatever reason; not kept over a
     /// clean stop.
     pub shown: Option<u64>,
+    /// States that other branches were made of or merged, since the head.
+    branched: Vec<u64>,
+    /// Conflicts of the last merge that are not settled.
+    pub conflicts: Vec<Conflict>,
     /// What the last freeze changed, for taking it back.
     before_freeze: Option<Box<BeforeFreeze>>,
 }
@@ -76,6 +88,7 @@ struct BeforeFreeze {
     label: Option<(String, Option<(usize, u64)>)>,
     head: u64,
     redo: Vec<Turn>,
+    branched: Vec<u64>,
 }
 
 impl History {
@@ -99,6 +112,8 @@ impl History {
             undo: r.undo,
             redo: r.redo,
             shown: None,
+            branched: r.branched,
+            conflicts: r.conflicts,
             before_freeze: None,
         }
     }
@@ -111,6 +126,8 @@ impl History {
             head: self.head,
             undo: self.undo.clone(),
             redo: self.redo.clone(),
+            branched: self.branched.clone(),
+            conflicts: self.conflicts.clone(),
         }
     }
 
@@ -123,8 +140,14 @@ impl History {
             label: label.as_ref().map(|l| (l.clone(), self.place_of(l))),
             head: self.head,
             redo: self.redo.clone(),
+            branched: self.branched.clone(),
         }));
         let checkpoint = info.kind == OpKind::Checkpoint;
+        match info.kind {
+            OpKind::BeforeBranch | OpKind::BeforeMerge => self.branched.push(number),
+            OpKind::Checkpoint => self.branched.clear(),
+            _ => {}
+        }
         self.states.insert(
             number,
             State {
@@ -161,6 +184,7 @@ impl History {
         }
         self.states.remove(&state);
         (self.head, self.redo) = (before.head, before.redo);
+        self.branched = before.branched;
         if let Some((label, place)) = before.label {
             self.labels.retain(|(l, _)| *l != label);
             if let Some((at, state)) = place {
@@ -184,6 +208,11 @@ impl History {
             .map(|(_, s)| *s)
     }
 
+    /// All labels with their states.
+    pub fn labels_with_states(&self) -> Vec<(String, u64)> {
+        self.labels.clone()
+    }
+
     /// Labels of a state, the newest first.
     pub fn labels_of(&self, state: u64) -> Vec<String> {
         self.labels
@@ -194,7 +223,7 @@ impl History {
             .collect()
     }
 
-    /// Notes a switch from what is now state `replaced` to state `target`.
+    /// Notes a switch from what is now state `replaced` to state `target`, or to a mixture of both.
     pub fn switch(&mut self, kind: SwitchKind, replaced: u64, target: u64, head: u64) {
         let back = Turn {
             state: replaced,
@@ -208,6 +237,10 @@ impl History {
                     s.info.asked = true;
                 }
             }
+            SwitchKind::Restore => {
+                self.undo.push(back);
+                self.redo.clear();
+            }
             SwitchKind::Undo => {
                 self.undo.pop();
                 self.redo.push(back);
@@ -216,9 +249,81 @@ impl History {
                 self.redo.pop();
                 self.undo.push(back);
             }
+            SwitchKind::Merge => {
+                self.undo.push(back);
+                self.redo.clear();
+            }
         }
+        if kind != SwitchKind::Merge {
+            self.conflicts.clear();
+        }
+        self.branched.clear();
         self.head = head;
-        self.shown = Some(target);
+        self.shown = (kind != SwitchKind::Restore).then_some(target);
+    }
+
+    /// The part of the history that a branch made of state `head` begins with: that state and the
+    /// newest of those that it came from, with their labels.
+    pub fn ancestry(&self, head: u64) -> History {
+        let mut found: BTreeMap<u64, State> = BTreeMap::new();
+        let mut work = BTreeSet::from([head]);
+        while let Some(number) = work.pop_last() {
+            if found.len() >= ANCESTORS_MAX {
+                break;
+            }
+            let Some(state) = self.states.get(&number) else {
+                continue;
+            };
+            work.extend(
+                state
+                    .info
+                    .parents
+                    .iter()
+                    .filter(|p| !found.contains_key(*p)),
+            );
+            found.insert(number, state.clone());
+        }
+        let labels = self.labels.iter().filter(|(_, n)| found.contains_key(n));
+        History {
+            labels: labels.cloned().collect(),
+            states: found,
+            head,
+            ..History::default()
+        }
+    }
+
+    /// Parents of the next commit: the head, then what was branched off or merged since.
+    pub fn parents(&self) -> Vec<u64> {
+        let more = self.branched.iter().filter(|n| **n != self.head);
+        std::iter::once(self.head).chain(more.copied()).collect()
+    }
+
+    /// Notes a commit that is in the store already.
+    pub fn know(&mut self, info: StateInfo) {
+        let state = State {
+            info,
+            tree: None,
+            stored: None,
+            in_store: true,
+        };
+        self.states.insert(state.info.number, state);
+    }
+
+    /// Notes a switch from what is now state `replaced` to what a merge made, as a state of its own.
+    pub fn merged(
+        &mut self,
+        replaced: u64,
+        info: StateInfo,
+        label: Option<String>,
+        conflicts: Vec<Conflict>,
+    ) {
+        let number = info.number;
+        self.know(info);
+        self.switch(SwitchKind::Merge, replaced, number, number);
+        self.conflicts = conflicts;
+        if let Some(label) = label {
+            self.label(label, number);
+        }
     }
 
     /// Lets `kept` stand for `state`, which equals it.

@@ -54,6 +54,11 @@ impl Importer {
         }
     }
 
+    /// One for another view of the same base.
+    pub fn again(&self) -> Importer {
+        Importer::new(self.table.clone())
+    }
+
     /// Imports the base files that these inodes refer to, on all cores.
     pub fn import_bodies(&self, places: &Places, inodes: &[(Nid, Arc<Inode>)]) -> Result<()> {
         let mut files: Vec<Arc<BaseFile>> = Vec::new();

@@ -12,34 +12,45 @@ mod accessed;
 pub mod acl;
 mod base;
 mod branch;
+mod branches;
 mod clock;
 mod control;
 mod data;
 mod engine;
 mod error;
+mod graft;
 mod history;
 mod import;
 pub mod journal;
+mod journals;
+mod keeper;
 mod limits;
 mod load_tree;
 mod lookups;
+pub mod merge;
 pub mod names;
 mod ops;
+pub mod patch;
 pub mod record;
 mod store_tree;
 mod transition;
 pub mod tree;
 pub mod types;
+mod views;
 mod workspace;
 
 pub use base::Stamp;
 pub use branch::state_file::check_state_bytes;
+pub use branch::tree_file::check_tree_bytes;
+pub use branches::{BranchInfo, Created, Deleted, MAIN, SeenBy};
 pub use control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
-    Progress, RolledBack, Status, Target,
+    MergeReport, MergeRequest, Node, Progress, RolledBack, Status, Stretch, Target, View,
+    WriteFile,
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
 pub use objstore::CommitId;
 pub use types::*;
+pub use views::names_last;
 pub use workspace::{CloseMode, Closed, Workspace};

@@ -28,3 +28,7 @@ pub const INVALIDATE_NAMES_MAX: usize = 10_000;
 pub const ACCESSED_MAX: usize = 200_000;
 /// Name in the root that belongs to agentvfs.
 pub const RESERVED_NAME: &[u8] = b".agentvfs";
+/// Symbolic links that are followed on the way to one path (path_resolution(7)).
+pub const SYMLINKS_MAX: usize = 40;
+/// Longest file that is compared by lines, in bytes; longer ones are binary.
+pub const TEXT_BYTES_MAX: u64 = 8 << 20;

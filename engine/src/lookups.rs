@@ -8,6 +8,8 @@ const PAGE: usize = 1024;
 #[derive(Debug, Default)]
 pub struct Lookups {
     pages: Vec<Option<Box<[u32; PAGE]>>>,
+    /// Inodes whose count is not 0.
+    known: u64,
 }
 
 impl Lookups {
@@ -31,6 +33,7 @@ impl Lookups {
             self.pages.resize_with(page + 1, || None);
         }
         let counts = self.pages[page].get_or_insert_with(|| Box::new([0; PAGE]));
+        self.known += u64::from(counts[slot] == 0);
         counts[slot] = counts[slot].saturating_add(1);
     }
 
@@ -40,13 +43,22 @@ impl Lookups {
         let Some(Some(counts)) = self.pages.get_mut(page) else {
             return true;
         };
-        counts[slot] = counts[slot].saturating_sub(n.min(u64::from(u32::MAX)) as u32);
-        counts[slot] == 0
+        let before = counts[slot];
+        counts[slot] = before.saturating_sub(n.min(u64::from(u32::MAX)) as u32);
+        let gone = counts[slot] == 0;
+        self.known -= u64::from(gone && before > 0);
+        gone
+    }
+
+    /// True where the kernel knows none.
+    pub fn is_empty(&self) -> bool {
+        self.known == 0
     }
 
     /// Forgets all: nothing is mounted any more.
     pub fn clear(&mut self) {
         self.pages.clear();
+        self.known = 0;
     }
 }
 

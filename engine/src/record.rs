@@ -4,6 +4,7 @@
 //! the same tree. Encoded by bincode's own derive in the one configuration of [`encode`].
 
 use crate::base::{BaseEntry, Stamp};
+use crate::merge::Conflict;
 use crate::types::Time;
 use objstore::content::FileContent;
 use objstore::{CommitId, TreeId};
@@ -188,12 +189,20 @@ pub enum OpKind {
     BeforeRedo,
     /// At stop.
     Stop,
+    /// What a branch was made of.
+    BeforeBranch,
+    /// What a merge was made of.
+    BeforeMerge,
+    /// Made by a merge.
+    Merge,
+    /// A commit of another branch that something here refers to.
+    Foreign,
 }
 
 impl OpKind {
     /// True for commits that nobody asked for.
     pub fn is_automatic(self) -> bool {
-        !matches!(self, OpKind::Start | OpKind::Checkpoint)
+        !matches!(self, OpKind::Start | OpKind::Checkpoint | OpKind::Merge)
     }
 
     /// Word for output.
@@ -205,6 +214,10 @@ impl OpKind {
             OpKind::BeforeUndo => "before-undo",
             OpKind::BeforeRedo => "before-redo",
             OpKind::Stop => "stop",
+            OpKind::BeforeBranch => "before-branch",
+            OpKind::BeforeMerge => "before-merge",
+            OpKind::Merge => "merge",
+            OpKind::Foreign => "other-branch",
         }
     }
 }
@@ -232,7 +245,7 @@ pub struct StateInfo {
     pub id: Option<CommitId>,
 }
 
-/// What was switched by a rollback, undo or redo.
+/// By what the live tree was switched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum SwitchKind {
     /// Rollback.
@@ -241,6 +254,10 @@ pub enum SwitchKind {
     Undo,
     /// Redo.
     Redo,
+    /// Merge.
+    Merge,
+    /// Some paths were taken from another state; the head stays.
+    Restore,
 }
 
 /// Something between mutations.
@@ -273,7 +290,7 @@ pub enum Event {
         kind: SwitchKind,
         /// State that keeps what was replaced.
         replaced: u64,
-        /// State now shown.
+        /// State now shown, or from which paths were taken.
         target: u64,
         /// Head afterwards.
         head: u64,
@@ -335,6 +352,36 @@ pub enum Event {
         state: u64,
         /// The one that it equals.
         kept: u64,
+    },
+    /// The live tree is changed without a trace in the history: how a branch that was made from another
+    /// comes from the tree that was stored to the one that it shows. The payload is the [`TreePatch`].
+    Patched {
+        /// Counters afterwards.
+        counters: Counters,
+    },
+    /// A commit that is in the store already is a state of this branch, too.
+    Known {
+        /// The state; its id is set.
+        info: StateInfo,
+    },
+    /// The live tree was changed into what a merge made; that state, whose commit is in the store, is the
+    /// head. The payload is the [`TreePatch`].
+    Merged {
+        /// State that keeps what was replaced.
+        replaced: u64,
+        /// The merge's state.
+        info: StateInfo,
+        /// Label.
+        label: Option<String>,
+        /// Paths in conflict.
+        conflicts: Vec<Conflict>,
+        /// Counters afterwards.
+        counters: Counters,
+    },
+    /// A conflict was settled.
+    Resolved {
+        /// Its path.
+        path: Vec<u8>,
     },
 }
 

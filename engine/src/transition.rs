@@ -42,6 +42,11 @@ pub fn transition(
     job.build(moves, known)
 }
 
+/// How `live` becomes `target`, whose inodes have the numbers that they are to have already.
+pub fn in_place(live: &Tree, target: &Tree, known: &dyn Fn(Nid) -> bool) -> Transition {
+    Job::new(live, target).build(Moves::default(), known)
+}
+
 /// A name under which both trees have an inode of the same type, with different numbers.
 struct Candidate {
     path: Vec<u8>,

@@ -1,19 +1,21 @@
 //! An open workspace: routes requests to the branch whose view they address, and serialises control.
 
 use crate::branch::{Branch, drop_orphans};
+use crate::branches::{SharedParts, Views};
 use crate::control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, LogEntry, Progress, RolledBack, Status,
-    Target, differs,
+    Target, View, WriteFile,
 };
+use crate::engine::WorkspaceConfig;
 use crate::error::{Error, Result};
+use crate::keeper::Keeper;
+use crate::limits::RESERVED_NAME;
 use crate::record::OpKind;
 use crate::types::*;
+use crate::views::is_virtual;
 use objstore::CommitId;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// How a workspace is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,30 +42,30 @@ pub struct Workspace {
     base: PathBuf,
     root: PathBuf,
     author: String,
-    main: Arc<Branch>,
-    control: Mutex<()>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) main: Arc<Branch>,
+    pub(crate) views: Arc<Views>,
+    keeper: Keeper,
 }
 
 impl Workspace {
-    /// Puts an opened branch to work.
+    /// Opens all branches of a workspace and puts them to work.
     pub(crate) fn start(
-        name: String,
-        base: PathBuf,
+        c: &WorkspaceConfig,
         root: PathBuf,
         author: String,
-        main: Branch,
+        shared: SharedParts,
     ) -> Result<Workspace> {
-        let main = Arc::new(main);
-        let threads = main.start_threads()?;
+        let views = Arc::new(Views::open(c.name.clone(), author.clone(), shared)?);
+        let all = views.clone();
+        let keeper = Keeper::start(Arc::new(move || all.branches()), views.wake())?;
         Ok(Workspace {
-            name,
-            base,
+            name: c.name.clone(),
+            base: c.base.clone(),
             root,
             author,
-            main,
-            control: Mutex::new(()),
-            threads: Mutex::new(threads),
+            main: views.main(),
+            views,
+            keeper,
         })
     }
 
@@ -77,18 +79,32 @@ impl Workspace {
         &self.base
     }
 
-    fn route(&self, node: NodeId) -> Result<(&Branch, Nid)> {
-        if node.slot() == self.main.slot {
-            Ok((&self.main, node.nid()))
+    /// Who makes commits.
+    pub(crate) fn author(&self) -> &str {
+        &self.author
+    }
+
+    /// The branch (or snapshot) that a node belongs to. Nothing can be done with the directories of
+    /// agentvfs itself but what has a case of its own.
+    fn route(&self, node: NodeId) -> Result<(Arc<Branch>, Nid)> {
+        if is_virtual(node) {
+            return Err(Error::NotPermitted);
+        }
+        Ok((self.view(node.slot())?, node.nid()))
+    }
+
+    fn view(&self, slot: u16) -> Result<Arc<Branch>> {
+        if slot == self.main.slot {
+            Ok(self.main.clone())
         } else {
-            Err(Error::Stale)
+            self.views.by_slot(slot).ok_or(Error::Stale)
         }
     }
 
     /// Two nodes of one branch.
-    fn route_both(&self, a: NodeId, b: NodeId) -> Result<(&Branch, Nid, Nid)> {
+    fn route_both(&self, a: NodeId, b: NodeId) -> Result<(Arc<Branch>, Nid, Nid)> {
         let ((x, m), (y, n)) = (self.route(a)?, self.route(b)?);
-        if std::ptr::eq(x, y) {
+        if Arc::ptr_eq(&x, &y) {
             Ok((x, m, n))
         } else {
             Err(Error::CrossDevice)
@@ -97,6 +113,9 @@ impl Workspace {
 
     /// The inode that a name stands for; counts a lookup of it.
     pub fn lookup(&self, parent: NodeId, name: &[u8], wait: Wait) -> Result<Attr> {
+        if is_virtual(parent) || (parent.nid() == Nid::ROOT && name == RESERVED_NAME) {
+            return self.lookup_virtual(parent, name, wait);
+        }
         let (b, nid) = self.route(parent)?;
         b.lookup(nid, name, wait)
     }
@@ -110,6 +129,9 @@ impl Workspace {
 
     /// Attributes of a node.
     pub fn getattr(&self, node: NodeId, wait: Wait) -> Result<Attr> {
+        if is_virtual(node) {
+            return self.virtual_attr(node);
+        }
         let (b, nid) = self.route(node)?;
         b.getattr(nid, wait)
     }
@@ -120,8 +142,11 @@ impl Workspace {
         b.setattr(who, nid, set, wait)
     }
 
-    /// Target of a symbolic link.
-    pub fn readlink(&self, node: NodeId) -> Result<Vec<u8>> {
+    /// Target of a symbolic link; that of `view` depends on who asks.
+    pub fn readlink(&self, who: &Caller, node: NodeId) -> Result<Vec<u8>> {
+        if is_virtual(node) {
+            return self.virtual_link(who, node);
+        }
         let (b, nid) = self.route(node)?;
         b.readlink(nid)
     }
@@ -136,6 +161,9 @@ impl Workspace {
         wait: Wait,
         emit: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> Result<()> {
+        if is_virtual(dir) {
+            return self.list_virtual(dir, cookie, emit);
+        }
         let (b, nid) = self.route(dir)?;
         b.readdir(nid, cookie, plus, wait, emit)
     }
@@ -296,12 +324,18 @@ impl Workspace {
 
     /// Value of an extended attribute.
     pub fn getxattr(&self, node: NodeId, name: &[u8], _wait: Wait) -> Result<Vec<u8>> {
+        if is_virtual(node) {
+            return Err(Error::NoData);
+        }
         let (b, nid) = self.route(node)?;
         b.getxattr(nid, name)
     }
 
     /// Names of all extended attributes, each ended by NUL.
     pub fn listxattr(&self, node: NodeId, _wait: Wait) -> Result<Vec<u8>> {
+        if is_virtual(node) {
+            return Ok(Vec::new());
+        }
         let (b, nid) = self.route(node)?;
         b.listxattr(nid)
     }
@@ -337,20 +371,16 @@ impl Workspace {
 
     /// Tells the engine who keeps the kernel's caches.
     pub fn set_kernel_cache(&self, cache: Arc<dyn KernelCache>) {
-        self.main.set_cache(cache);
+        self.views.set_cache(cache);
     }
 
     /// Tells the engine that nothing is mounted any more.
     pub fn unmounted(&self) {
-        self.main.forget_kernel();
+        self.views.unmounted();
     }
 
-    fn branch(&self, name: &str) -> Result<&Branch> {
-        if name == self.main.name {
-            Ok(&self.main)
-        } else {
-            Err(Error::NoSuchBranch(name.to_owned()))
-        }
+    pub(crate) fn branch(&self, name: &str) -> Result<Arc<Branch>> {
+        self.views.by_name(name)
     }
 
     /// Makes a checkpoint; after `Ok` it survives a power cut.
@@ -360,32 +390,63 @@ impl Workspace {
         req: CheckpointRequest,
         progress: Progress<'_>,
     ) -> Result<Checkpointed> {
-        let _one = self.control.lock();
-        self.branch(branch)?.checkpoint(&self.author, req, progress)
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let done = b.checkpoint(&self.author, req, progress)?;
+        self.snapshots_changed(&b);
+        Ok(done)
     }
 
     /// Sets the live tree to a commit; what was there becomes an automatic commit.
     pub fn rollback(&self, branch: &str, target: &Target) -> Result<RolledBack> {
-        let _one = self.control.lock();
-        self.branch(branch)?.rollback(&self.author, target)
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let target = self.import_ref(&b, target)?;
+        b.rollback(&self.author, &target)
     }
 
     /// What [`Workspace::rollback`] would change.
     pub fn rollback_plan(&self, branch: &str, target: &Target) -> Result<Vec<Change>> {
-        let _one = self.control.lock();
-        self.branch(branch)?.rollback_plan(target)
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let target = self.import_ref(&b, target)?;
+        b.rollback_plan(&target)
     }
 
-    /// Takes the last rollback back.
+    /// Takes what lies at `paths` from a commit into the live tree; the head stays, and what was there
+    /// becomes an automatic commit.
+    pub fn restore(&self, branch: &str, target: &Target, paths: &[Vec<u8>]) -> Result<RolledBack> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let target = self.import_ref(&b, target)?;
+        b.restore(&self.author, &target, paths)
+    }
+
+    /// What [`Workspace::restore`] would change.
+    pub fn restore_plan(
+        &self,
+        branch: &str,
+        target: &Target,
+        paths: &[Vec<u8>],
+    ) -> Result<Vec<Change>> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let target = self.import_ref(&b, target)?;
+        b.restore_plan(&target, paths)
+    }
+
+    /// Takes the last rollback, restore or merge back.
     pub fn undo(&self, branch: &str) -> Result<RolledBack> {
-        let _one = self.control.lock();
-        self.branch(branch)?.undo(&self.author)
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        b.undo(&self.author)
     }
 
     /// Takes the last undo back.
     pub fn redo(&self, branch: &str) -> Result<RolledBack> {
-        let _one = self.control.lock();
-        self.branch(branch)?.redo(&self.author)
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        b.redo(&self.author)
     }
 
     /// Commits, the newest first; with `all` the automatic ones too.
@@ -401,8 +462,27 @@ impl Workspace {
         to: &DiffSide,
         paths: &[Vec<u8>],
     ) -> Result<Vec<Change>> {
-        let _one = self.control.lock();
-        self.branch(branch)?.diff(from, to, paths)
+        let (old, new) = (self.view_of(branch, from)?, self.view_of(branch, to)?);
+        old.changes(&new, paths)
+    }
+
+    /// A state to look into, which stays as it is meanwhile.
+    pub fn view_of(&self, branch: &str, side: &DiffSide) -> Result<View> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let side = match side {
+            DiffSide::Ref(text) => match self.import_ref(&b, &Target::Ref(text.clone()))? {
+                Target::Ref(text) => DiffSide::Ref(text),
+                _ => side.clone(),
+            },
+            _ => side.clone(),
+        };
+        b.view(&side)
+    }
+
+    /// Writes a part of a file of the live tree; gives the file's length afterwards.
+    pub fn write_file(&self, branch: &str, who: &Caller, part: &WriteFile) -> Result<u64> {
+        self.branch(branch)?.write_file(who, part)
     }
 
     /// How a branch is.
@@ -412,56 +492,56 @@ impl Workspace {
 
     /// Waits until the import is done and every commit has its id (for tests and `stop`).
     pub fn settle(&self) -> Result<()> {
-        self.main.store_pending()
+        let all = self.views.branches();
+        all.iter().try_for_each(|b| b.store_pending())
     }
 
-    /// Folds the journal into the store now.
+    /// Folds the journals into the store now.
     pub fn seal(&self) -> Result<()> {
-        self.main.seal()
+        self.views.branches().iter().try_for_each(|b| b.seal())
     }
 
     /// Closes the workspace, after it was unmounted. On error it stays open, nothing is lost.
     pub(crate) fn close(&self, mode: CloseMode, progress: Progress<'_>) -> Result<Closed> {
-        let _one = self.control.lock();
-        let b = &self.main;
-        let closed = match mode {
-            CloseMode::Checkpoint => self.close_with_commit(progress)?,
-            CloseMode::NoCheckpoint => Closed {
-                commit: None,
-                new_commit: false,
-            },
+        let branches = self.views.branches();
+        let _one: Vec<_> = branches.iter().map(|b| b.control.lock()).collect();
+        let mut closed = Closed {
+            commit: None,
+            new_commit: false,
         };
-        b.sync()?;
-        b.stop_threads(std::mem::take(&mut *self.threads.lock()));
-        b.places.journal.mark_clean()?;
+        if mode == CloseMode::Checkpoint {
+            for b in &branches {
+                let one = b.close_with_commit(&self.author, progress)?;
+                if Arc::ptr_eq(b, &self.main) {
+                    closed = one;
+                }
+            }
+        }
+        branches.iter().try_for_each(|b| b.sync())?;
+        branches.iter().for_each(|b| b.begin_closing());
+        self.keeper.stop();
+        for b in &branches {
+            b.places.journal.mark_clean()?;
+        }
         Ok(closed)
     }
+}
 
-    fn close_with_commit(&self, progress: Progress<'_>) -> Result<Closed> {
-        let b = &self.main;
-        let head = b.lock().history.head;
-        let before = b.tree_of(head)?;
-        let (state, new_commit) = {
-            let mut inner = b.lock();
+impl Branch {
+    /// Makes an automatic commit of what differs from the head, and seals everything.
+    fn close_with_commit(&self, author: &str, progress: Progress<'_>) -> Result<Closed> {
+        let head = self.lock().history.head;
+        let before = self.tree_of(head)?;
+        let state = {
+            let mut inner = self.lock();
             drop_orphans(&mut inner.live);
-            if differs(&before, &inner.live) {
-                let info = b.new_state(
-                    &inner,
-                    OpKind::Stop,
-                    &self.author,
-                    String::new(),
-                    BTreeMap::new(),
-                );
-                (b.freeze(&mut inner, info, false, None)?, true)
-            } else {
-                (head, false)
-            }
+            self.freeze_if_differs(&mut inner, &before, OpKind::Stop, author)?
         };
-        let commit = b.wait_for_id(state, progress)?;
-        b.seal()?;
+        let commit = self.wait_for_id(state, progress)?;
+        self.seal()?;
         Ok(Closed {
             commit: Some(commit),
-            new_commit,
+            new_commit: state != head,
         })
     }
 }

@@ -11,7 +11,7 @@ use crate::decode::{rename_flags, seek, write_flags};
 use crate::groups;
 use crate::limits::COPY_RANGE_MAX;
 use crate::probe;
-use crate::serve::{Front, LookupReply, XattrReply};
+use crate::serve::{Front, LookupReply, PassingReply, XattrReply};
 use crate::stats::Op;
 use engine::Error;
 use engine::types::{SetAttr, Wait, mode};
@@ -34,6 +34,12 @@ impl Filesystem for Front {
         let Some(reply) = self.lookup_own(self.own(req), parent, &name, reply) else {
             return;
         };
+        if !engine::names_last(parent) {
+            let reply = PassingReply(reply);
+            return self.serve(Op::Lookup, reply, move |ws, wait| {
+                ws.lookup(parent, &name, wait)
+            });
+        }
         let reply = LookupReply(reply);
         self.serve(Op::Lookup, reply, move |ws, wait| {
             ws.lookup(parent, &name, wait)
@@ -101,8 +107,11 @@ impl Filesystem for Front {
         });
     }
 
-    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        self.serve(Op::Readlink, reply, move |ws, _| ws.readlink(node(ino)));
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        let who = caller(req, 0);
+        self.serve(Op::Readlink, reply, move |ws, _| {
+            ws.readlink(&who, node(ino))
+        });
     }
 
     fn mknod(

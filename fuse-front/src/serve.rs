@@ -19,7 +19,7 @@ use fuser::{FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyDat
 use fuser::{FileType, INodeNo, ReplyEntry, ReplyLseek, ReplyStatfs, ReplyWrite, ReplyXattr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a handler's call gives.
 pub(crate) type Outcome<T> = Result<T, Failure>;
@@ -210,6 +210,23 @@ impl Answer<Attr> for LookupReply {
             fuser::Errno::ENOENT => absent(self.0),
             errno => self.0.error(errno),
         }
+    }
+}
+
+/// Reply to LOOKUP of a name that may mean something else the next time: the kernel keeps neither it nor
+/// its absence.
+pub(crate) struct PassingReply(pub(crate) ReplyEntry);
+
+impl Answer<Attr> for PassingReply {
+    fn answer(self, attr: Attr) {
+        let node = nodeid(attr.node);
+        let attr = file_attr(&attr);
+        self.0
+            .entry_with_nodeid(node, &Duration::ZERO, &attr, GENERATION);
+    }
+
+    fn fail(self, errno: fuser::Errno) {
+        self.0.error(errno);
     }
 }
 

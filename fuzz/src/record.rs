@@ -1,7 +1,8 @@
-//! What stands in journal records: mutations, events, patches.
+//! What stands in journal records: mutations, events, patches, conflicts.
 
 use crate::seeds;
 use engine::journal::PayloadRef;
+use engine::merge::Conflict;
 use engine::record::{Record, TreePatch, decode, encode};
 use engine::tree::Tree;
 use engine::tree::patch::BaseDirs;
@@ -20,6 +21,9 @@ pub fn check(bytes: &[u8]) {
                 let _ = seeds::tree().apply(&m, Some(payload));
             }
         }
+    }
+    if let Ok(conflict) = decode::<Conflict>(bytes) {
+        assert!(encode(&conflict) == bytes, "a conflict has two encodings");
     }
     if let Ok(patch) = decode::<TreePatch>(bytes) {
         assert!(encode(&patch) == bytes, "a patch has two encodings");

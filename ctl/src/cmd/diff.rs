@@ -1,6 +1,6 @@
 //! `agentvfs workspace diff`.
 
-use super::{Context, paths};
+use super::{Context, patch, paths};
 use crate::cli::DiffArgs;
 use crate::exit::Failure;
 use crate::output::{Rows, insert_bytes, print_json};
@@ -13,14 +13,22 @@ pub fn run(args: &DiffArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(word)?;
     let (from, to) = sides(args.base, refs);
     let paths = paths(&args.path, &workspace, context)?;
-    let call = Call::Diff(Diff {
+    let ask = Diff {
         workspace: workspace.clone(),
         branch: context.branch()?,
         from,
         to,
         paths,
-    });
-    let answer: DiffAnswer = context.ask(&format!("cannot compare in {workspace}"), &call)?;
+        stat: false,
+    };
+    let what = format!("cannot compare in {workspace}");
+    if args.patch {
+        return patch::patch(ask, &what, context);
+    }
+    if args.stat {
+        return patch::stat(ask, &what, args.rows.nul, context);
+    }
+    let answer: DiffAnswer = context.ask(&what, &Call::Diff(ask))?;
     if context.json() {
         print_json(
             &json!({ "changes": answer.changes.iter().map(change_object).collect::<Vec<_>>() }),

@@ -1,7 +1,7 @@
 //! `agentvfs workspace rollback`.
 
 use super::diff::{change_object, push_change};
-use super::{Context, id_or_pending, key_value, split_two};
+use super::{Context, id_or_pending, key_value, paths, split_two};
 use crate::cli::RollbackArgs;
 use crate::exit::Failure;
 use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
@@ -20,6 +20,7 @@ pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
         workspace: workspace.clone(),
         branch: context.branch()?,
         target,
+        paths: paths(&args.path, &workspace, context)?,
     };
     let what = format!("cannot roll back {workspace}");
     let json = context.json();
@@ -63,7 +64,8 @@ fn word_and_target(args: &RollbackArgs, named: bool) -> Result<(Option<&str>, Ta
     }
 }
 
-fn moment(text: &str) -> Result<Moment, Failure> {
+/// What `--before` names.
+pub fn moment(text: &str) -> Result<Moment, Failure> {
     parse_before(text, Timestamp::now())
         .map(Moment::from)
         .ok_or_else(|| {
@@ -96,7 +98,7 @@ pub fn tell(
 }
 
 /// Prints what would change: rows on standard output, holders on standard error.
-fn tell_plan(plan: &PlanAnswer, nul: bool, json: bool) -> Result<u8, Failure> {
+pub fn tell_plan(plan: &PlanAnswer, nul: bool, json: bool) -> Result<u8, Failure> {
     if json {
         print_json(&json!({
             "changes": plan.changes.iter().map(change_object).collect::<Vec<_>>(),
@@ -142,6 +144,7 @@ mod tests {
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             before: before.map(str::to_owned),
             meta: meta.map(str::to_owned),
+            path: Vec::new(),
             dry_run: false,
             nul: false,
         }

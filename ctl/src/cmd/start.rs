@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Mounts a workspace and prints its facts.
 pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
+    context.renew_daemon()?;
     let (name, base) = workspace_and_base(args, context)?;
     let mount = args
         .mount

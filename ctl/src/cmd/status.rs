@@ -1,15 +1,21 @@
 //! `agentvfs workspace status`.
 
 use super::{Context, workspace_facts};
-use crate::cli::OneWorkspace;
+use crate::cli::StatusArgs;
 use crate::exit::{FAILED, Failure};
-use crate::output::{Facts, insert_bytes, warn};
+use crate::output::{Facts, insert_bytes, print, print_json, warn};
 use crate::protocol::{self, Bytes, Call, OnBranch, Requests, StatusAnswer};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
+/// Lines of the log that are shown.
+const LOG_LINES: usize = 200;
+
 /// Prints what a workspace is doing; 0 only where it is healthy.
-pub fn run(args: &OneWorkspace, context: &mut Context) -> Result<u8, Failure> {
+pub fn run(args: &StatusArgs, context: &mut Context) -> Result<u8, Failure> {
+    if args.log {
+        return log(context);
+    }
     let name = context.workspace(args.name.as_deref())?;
     let what = format!("cannot tell the status of {name}");
     if !context.home().is_used() {
@@ -29,6 +35,36 @@ pub fn run(args: &OneWorkspace, context: &mut Context) -> Result<u8, Failure> {
         warn(trouble);
     }
     Ok(if answer.healthy { 0 } else { FAILED })
+}
+
+/// Prints the end of the daemon's log.
+fn log(context: &Context) -> Result<u8, Failure> {
+    let place = context.home().log();
+    // What was put aside comes first, so that the end is never short just after that.
+    let mut text = std::fs::read(place.with_extension("log.1")).unwrap_or_default();
+    match std::fs::read(&place) {
+        Ok(new) => text.extend_from_slice(&new),
+        Err(_) if !text.is_empty() => {}
+        Err(e) => {
+            let failure = Failure::new("no log can be shown", format!("{}: {e}", place.display()));
+            return Err(failure.hint("a daemon that was started writes one"));
+        }
+    }
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = &lines[lines.len().saturating_sub(LOG_LINES)..];
+    if context.json() {
+        print_json(&json!({ "log": place.to_string_lossy(), "lines": shown }))?;
+    } else {
+        print(
+            shown
+                .iter()
+                .flat_map(|line| [line, "\n"])
+                .collect::<String>()
+                .as_bytes(),
+        )?;
+    }
+    Ok(0)
 }
 
 fn facts(answer: &StatusAnswer, context: &Context) -> Facts {

@@ -7,7 +7,7 @@ use super::dispatch::{dispatch, wants_progress};
 use super::server::Daemon;
 use crate::protocol::{
     Call, Fault, PROTOCOL_VERSION, Progress, REQUEST_BYTES_MAX, Request, RequestId, code,
-    encode_answer, encode_progress, parse_request,
+    encode_answer, encode_data, encode_progress, parse_request, shown,
 };
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -153,11 +153,12 @@ fn work(daemon: &Daemon, stream: &UnixStream, request: &Request) -> io::Result<(
     let since = Instant::now();
     let told = Cell::new(Instant::now());
     let progress = |done, total| tell_progress(stream, request, &told, done, total);
-    let answer = dispatch(&daemon.mounts, &request.call, &progress);
+    let data = |bytes: &[u8]| send_data(stream, request, bytes);
+    let answer = dispatch(&daemon.mounts, &request.call, &progress, &data);
     if let Err(fault) = &answer {
         tracing::info!(kind = fault.kind, "request failed: {}", fault.message);
     }
-    tracing::debug!(took = ?since.elapsed(), call = ?request.call, "answered");
+    tracing::debug!(took = ?since.elapsed(), call = shown(&request.call), "answered");
     send(stream, &request.id, &answer)
 }
 
@@ -183,6 +184,14 @@ fn tell_progress(
     let mut out = stream;
     // A client that has gone does not stop the work that it asked for.
     let _ = out.write_all(&encode_progress(&Progress { id, done, total }));
+}
+
+/// Sends a part of a long result; false where the client has gone or does not read.
+fn send_data(mut stream: &UnixStream, request: &Request, bytes: &[u8]) -> bool {
+    let RequestId::Number(id) = request.id else {
+        return false;
+    };
+    stream.write_all(&encode_data(id, bytes)).is_ok()
 }
 
 /// Answers a connection that is not served.

@@ -4,7 +4,7 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
-use super::{faults, holders};
+use super::{faults, files, holders};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
@@ -12,8 +12,16 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Takes a part of a long result; false where nobody reads it.
+pub type Data<'a> = &'a dyn Fn(&[u8]) -> bool;
+
 /// Carries out one request.
-pub fn dispatch(mounts: &Mounts, call: &Call, progress: Progress<'_>) -> Result<Value, Fault> {
+pub fn dispatch(
+    mounts: &Mounts,
+    call: &Call,
+    progress: Progress<'_>,
+    data: Data<'_>,
+) -> Result<Value, Fault> {
     match call {
         Call::Hello(_) => hello(),
         Call::List(_) => reply(&ListAnswer {
@@ -32,6 +40,12 @@ pub fn dispatch(mounts: &Mounts, call: &Call, progress: Progress<'_>) -> Result<
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
+        Call::HandOver(_) => reply(&mounts.hand_over()?),
+        Call::Patch(ask) => reply(&files::patch(mounts, ask, data)?),
+        Call::FsStat(ask) => reply(&files::stat(mounts, ask)?),
+        Call::FsList(ask) => reply(&files::list(mounts, ask)?),
+        Call::FsRead(ask) => reply(&files::read(mounts, ask)?),
+        Call::FsWrite(ask) => reply(&files::write(mounts, ask)?),
     }
 }
 
@@ -54,12 +68,13 @@ fn hello() -> Result<Value, Fault> {
     reply(&HelloAnswer {
         protocol: PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: crate::identity::build().to_owned(),
         pid: std::process::id(),
     })
 }
 
 /// Something done with a running workspace.
-fn on<R>(
+pub(super) fn on<R>(
     mounts: &Mounts,
     name: &str,
     work: impl FnOnce(&Arc<Workspace>) -> Result<R, Error>,
@@ -115,20 +130,26 @@ fn target(target: &Target) -> engine::Target {
     }
 }
 
-fn bare(paths: &[Bytes]) -> Vec<Vec<u8>> {
+pub(super) fn bare(paths: &[Bytes]) -> Vec<Vec<u8>> {
     paths.iter().map(|path| path.0.clone()).collect()
 }
 
 fn rollback(mounts: &Mounts, ask: &Rollback) -> Result<RollbackAnswer, Fault> {
     let to = target(&ask.target);
-    let back = on(mounts, &ask.workspace, |w| w.rollback(&ask.branch, &to))?;
+    let paths = bare(&ask.paths);
+    let back = on(mounts, &ask.workspace, |w| match paths.as_slice() {
+        [] => w.rollback(&ask.branch, &to),
+        some => w.restore(&ask.branch, &to, some),
+    })?;
     Ok(of_rollback(&back))
 }
 
 fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     let to = target(&ask.target);
-    let changes = on(mounts, &ask.workspace, |w| {
-        w.rollback_plan(&ask.branch, &to)
+    let paths = bare(&ask.paths);
+    let changes = on(mounts, &ask.workspace, |w| match paths.as_slice() {
+        [] => w.rollback_plan(&ask.branch, &to),
+        some => w.restore_plan(&ask.branch, &to, some),
     })?;
     let changes = changes.into_iter().map(of_change).collect::<Vec<_>>();
     let place = mounts.mounted_at(&ask.workspace);
@@ -138,11 +159,12 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     Ok(PlanAnswer { changes, holders })
 }
 
-fn of_change(change: engine::Change) -> Changed {
+pub(super) fn of_change(change: engine::Change) -> Changed {
     Changed {
         status: change.status,
         path: Bytes(change.path),
         old_path: change.old_path.map(Bytes),
+        lines: None,
     }
 }
 
@@ -167,7 +189,7 @@ fn of_entry(entry: engine::LogEntry) -> LogRow {
     }
 }
 
-fn side(side: &Side) -> DiffSide {
+pub(super) fn side(side: &Side) -> DiffSide {
     match side {
         Side::Live => DiffSide::Live,
         Side::Base => DiffSide::Base,
@@ -177,6 +199,9 @@ fn side(side: &Side) -> DiffSide {
 
 fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
     let (from, to) = (side(&ask.from), side(&ask.to));
+    if ask.stat {
+        return files::counted(mounts, ask);
+    }
     let changes = on(mounts, &ask.workspace, |w| {
         w.diff(&ask.branch, &from, &to, &bare(&ask.paths))
     })?;

@@ -37,6 +37,10 @@ fn kind(error: &Error) -> &'static str {
         Error::NoSuchBranch(_) => "no-such-branch",
         Error::NoSuchRef(_) => "no-such-ref",
         Error::AmbiguousRef { .. } => "ambiguous-ref",
+        Error::NotFound | Error::NoSuchPath(_) => "no-such-path",
+        Error::InTheWay(_) => "in-the-way",
+        Error::LeadsOut(_) => "leads-out",
+        Error::IsDir | Error::NotDir | Error::Invalid => "wrong-type",
         Error::NothingTo(_) => "nothing-to-undo",
         Error::NoCommit(_) => "no-such-commit",
         Error::ImportPaused(_) => "import-paused",
@@ -67,6 +71,19 @@ fn hint(error: &Error, name: &str) -> String {
         Error::NoSuchBranch(_) => "leave out --branch to use main".to_owned(),
         Error::NoSuchRef(_) | Error::NoCommit(_) => {
             format!("agentvfs workspace log {name} --all lists the commits")
+        }
+        Error::NotFound | Error::NoSuchPath(_) => {
+            format!(
+                "agentvfs fs ls -w {name} lists what there is; paths count from the workspace's root, or from here in the mount"
+            )
+        }
+        Error::InTheWay(path) => format!(
+            "restore {} itself, or move away what has its name",
+            String::from_utf8_lossy(path)
+        ),
+        Error::LeadsOut(_) => "give the path of the file itself".to_owned(),
+        Error::IsDir | Error::NotDir | Error::Invalid => {
+            format!("agentvfs fs stat -w {name} PATH tells what it is")
         }
         Error::AmbiguousRef { .. } => {
             format!("give more digits: agentvfs workspace log {name} --all")

@@ -114,6 +114,7 @@ mod tests {
             status: 'M',
             path: Bytes(path.to_vec()),
             old_path: None,
+            lines: None,
         };
         let found = of_changed(&root, &[change(b"f"), change(b"g")]);
         child.kill().unwrap();

@@ -5,6 +5,7 @@
 //! them. Invariant: the engine is told that a workspace runs before it is mounted and that it does
 //! not only after it is unmounted, so a mount left by a dead daemon is always known.
 
+mod handover;
 mod running;
 mod stopping;
 

@@ -13,6 +13,7 @@ fn request_survives_the_wire() {
         workspace: "w".into(),
         branch: "main".into(),
         target: Target::Before(Moment { sec: -5, nsec: 7 }),
+        paths: vec![Bytes(b"src".to_vec())],
     });
     let diff = Call::Diff(Diff {
         workspace: "w".into(),
@@ -20,6 +21,7 @@ fn request_survives_the_wire() {
         from: Side::Base,
         to: Side::Ref("x".into()),
         paths: vec![Bytes(b"a".to_vec()), Bytes(b"\xff".to_vec())],
+        stat: true,
     });
     for call in [rollback, diff] {
         let request = parse_request(&encode_request(7, &call)).unwrap();
@@ -105,6 +107,15 @@ fn progress_survives_the_wire() {
     assert_eq!(
         parse_from_daemon(&line),
         Some(FromDaemon::Progress(progress))
+    );
+}
+
+#[test]
+fn data_survives_the_wire() {
+    let bytes = b"\x00\xff and more".to_vec();
+    assert_eq!(
+        parse_from_daemon(&encode_data(4, &bytes)),
+        Some(FromDaemon::Data(4, bytes))
     );
 }
 

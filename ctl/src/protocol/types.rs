@@ -3,7 +3,7 @@
 //! Commit ids are texts of 64 hex digits; `null` is an id that is not known yet (`pending`).
 //! Unknown fields are refused, so that a misspelt option is never silently without effect.
 
-use super::Bytes;
+use super::{Bytes, LineCount};
 use engine::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,16 +26,6 @@ wire! {
         pub protocol: u32,
         /// Name and version of the client, for the log.
         pub client: String,
-    }
-
-    /// Answer to [`Hello`].
-    pub struct HelloAnswer {
-        /// [`super::PROTOCOL_VERSION`] of the daemon.
-        pub protocol: u32,
-        /// Version of the daemon.
-        pub version: String,
-        /// The daemon's process id.
-        pub pid: u32,
     }
 
     /// No parameters.
@@ -306,6 +296,9 @@ wire! {
         pub branch: String,
         /// What to go back to.
         pub target: Target,
+        /// Only these paths, relative to the workspace's root, and the head stays; empty: all.
+        #[serde(default)]
+        pub paths: Vec<Bytes>,
     }
 
     /// Answer of `workspace.rollback`, `workspace.undo` and `workspace.redo`.
@@ -334,6 +327,9 @@ wire! {
         pub path: Bytes,
         /// The path before, of a renamed one.
         pub old_path: Option<Bytes>,
+        /// Lines added and removed, where they were asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub lines: Option<LineCount>,
     }
 
     /// A process that holds a file open.
@@ -396,7 +392,7 @@ wire! {
         Ref(String),
     }
 
-    /// Parameters of `workspace.diff`.
+    /// Parameters of `workspace.diff` and `workspace.patch`.
     pub struct Diff {
         /// The workspace's name.
         pub workspace: String,
@@ -409,6 +405,9 @@ wire! {
         /// Only what lies at or below these paths, relative to the workspace's root; empty: all.
         #[serde(default)]
         pub paths: Vec<Bytes>,
+        /// Count lines.
+        #[serde(default)]
+        pub stat: bool,
     }
 
     /// Answer of `workspace.diff`.

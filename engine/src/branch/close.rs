@@ -1,83 +1,69 @@
-//! Background work of a branch, and its end.
+//! Background work of a branch: one round of it, and its end.
+//!
+//! The threads are the workspace's ([`crate::keeper`]); nothing runs for a branch that nobody uses.
 
 use super::Branch;
 use crate::error::{Error, Result};
 use crate::limits::{SEAL_BYTES, SEAL_IDLE_BYTES};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time without changes after which a smaller journal is sealed too.
 const IDLE: Duration = Duration::from_secs(5);
 /// Age of the oldest unsynced record at which a sync begins: with a tick, less than 5 s.
 const SYNC_AGE: Duration = Duration::from_secs(4);
-const TICK: Duration = Duration::from_millis(200);
 
 impl Branch {
-    /// Starts the background threads: scan and storing, and the timer of syncs.
-    pub fn start_threads(self: &Arc<Branch>) -> Result<Vec<JoinHandle<()>>> {
-        let storing = self.clone();
-        let timer = self.clone();
-        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new()
-                .name(name.into())
-                .spawn(work)
-                .map_err(Error::io(name))
-        };
-        Ok(vec![
-            spawn("storing", Box::new(move || storing.run_storing()))?,
-            spawn("sync-timer", Box::new(move || timer.run_timer()))?,
-        ])
-    }
-
     fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
-    fn run_timer(&self) {
-        while !self.is_closing() {
-            std::thread::sleep(TICK / 2);
-            let journal = &self.places.journal;
-            if journal
-                .unsynced_since()
-                .is_some_and(|t: Instant| t.elapsed() > SYNC_AGE)
-                && let Err(e) = journal.sync(journal.last_seq())
-            {
-                tracing::error!("{}: the journal could not be synced: {e}", self.name);
-                return;
-            }
+    /// Syncs the journal where its oldest record has waited long enough.
+    pub fn sync_if_due(&self) {
+        let journal = &self.places.journal;
+        let due = journal
+            .unsynced_since()
+            .is_some_and(|t: Instant| t.elapsed() > SYNC_AGE);
+        if due
+            && journal.poisoned().is_none()
+            && let Err(e) = journal.sync(journal.last_seq())
+        {
+            tracing::error!("{}: the journal could not be synced: {e}", self.name());
         }
     }
 
-    fn run_storing(&self) {
-        lower_priority();
+    /// One round of background work; true where it should soon be tried again.
+    pub fn storing_round(&self) -> bool {
+        if !self.scan_once() {
+            return false;
+        }
+        self.drop_stale();
+        let seq = self.places.journal.last_seq();
+        let idle = {
+            let mut rest = self.rest.lock();
+            if seq != rest.last_seq {
+                (rest.last_seq, rest.since) = (seq, Instant::now());
+            }
+            rest.since.elapsed() > IDLE
+        };
+        let result = self.store_step(seq, idle);
+        let failed = result.is_err();
+        self.note_pause(result);
+        !failed && self.lock().history.first_pending().is_some()
+    }
+
+    /// Reads what is left of the base's directories, the first time; false while closing.
+    fn scan_once(&self) -> bool {
+        if std::mem::replace(&mut self.rest.lock().scanned, true) {
+            return true;
+        }
         if let Err(e) = self.scan()
             && !self.is_closing()
         {
             tracing::error!("the base could not be scanned: {e}");
             *self.paused.lock() = Some(e.to_string());
         }
-        let mut last_seq = 0;
-        let mut quiet_since = Instant::now();
-        while !self.is_closing() {
-            self.drop_stale();
-            let seq = self.places.journal.last_seq();
-            if seq != last_seq {
-                (last_seq, quiet_since) = (seq, Instant::now());
-            }
-            let result = self.store_step(seq, quiet_since.elapsed() > IDLE);
-            let failed = result.is_err();
-            self.note_pause(result);
-            let mut inner = self.lock();
-            if failed || inner.history.first_pending().is_none() {
-                self.wait_progress(&mut inner);
-                drop(inner);
-                if failed {
-                    std::thread::sleep(TICK);
-                }
-            }
-        }
+        !self.is_closing()
     }
 
     /// One round of background storing.
@@ -109,23 +95,10 @@ impl Branch {
         }
     }
 
-    /// Stops the background threads; unfinished work is taken up at the next start.
-    pub fn stop_threads(&self, threads: Vec<JoinHandle<()>>) {
+    /// Tells whoever works for the branch to stop; unfinished work is taken up at the next start.
+    pub fn begin_closing(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.importer.stop.store(true, Ordering::Relaxed);
         self.signal();
-        for t in threads {
-            if t.join().is_err() {
-                tracing::error!("a background thread had panicked");
-            }
-        }
-    }
-}
-
-/// Background storing yields to requests.
-fn lower_priority() {
-    let tid = rustix::thread::gettid();
-    if let Err(e) = rustix::process::setpriority_process(Some(tid), 10) {
-        tracing::debug!("the storing thread keeps its priority: {e}");
     }
 }

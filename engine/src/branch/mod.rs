@@ -5,20 +5,26 @@
 //! belongs to exactly one sequence number.
 
 pub(crate) mod close;
+pub(crate) mod create;
 pub(crate) mod fence;
+pub(crate) mod frames;
 pub(crate) mod load;
 pub(crate) mod open;
+pub(crate) mod pins;
 pub(crate) mod replay;
 pub(crate) mod seal;
 pub(crate) mod state_file;
+pub(crate) mod tree_file;
 
 use self::fence::Fence;
+use self::tree_file::Trees;
 use crate::accessed::Accessed;
 use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::history::History;
 use crate::import::Importer;
 use crate::journal::{Appended, JournalError, PayloadRef};
+use crate::keeper::Wake;
 use crate::limits::{DISK_RESERVE_BYTES, SPACE_CHECK_BYTES};
 use crate::load_tree::Numbers;
 use crate::lookups::Lookups;
@@ -32,6 +38,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Everything that changes, under one lock.
 #[derive(Debug)]
@@ -54,17 +61,27 @@ pub(crate) struct Inner {
     pub unreadable: BTreeSet<Vec<u8>>,
     /// The tree that was stored last.
     pub reference: Option<Reference>,
+    /// The tree file that the state file names, with its tree.
+    pub tree_file: (u32, Tree),
+    /// Trees that somebody reads.
+    pub pins: pins::Pins,
 }
 
 /// A branch of an open workspace.
 #[derive(Debug)]
 pub(crate) struct Branch {
-    pub name: String,
+    name: RwLock<String>,
     pub dir: String,
+    /// View under which the mount shows it.
     pub slot: u16,
     pub storage: Arc<dyn Storage>,
     pub places: Places,
+    pub trees: Arc<Trees>,
     pub importer: Importer,
+    /// Serialises checkpoint, rollback, undo, redo, merge and stop of the branch.
+    pub control: Mutex<()>,
+    /// A snapshot: nothing changes it.
+    pub read_only: bool,
     inner: Mutex<Inner>,
     /// Signalled when a state got its id, the scan ended, or the journal shrank.
     progress: Condvar,
@@ -82,9 +99,21 @@ pub(crate) struct Branch {
     pub stale: Mutex<Vec<Nid>>,
     unchecked_bytes: AtomicU64,
     /// Trees refer to stored content that no sync has covered yet; a record in the journal must not.
-    unsynced: AtomicBool,
+    pub unsynced: AtomicBool,
     /// Sequence number that the last state file covers.
     pub sealed_seq: AtomicU64,
+    /// Wakes the workspace's background work.
+    pub wake: Arc<Wake>,
+    /// What the background work last saw of the journal.
+    rest: Mutex<Rest>,
+}
+
+/// What the background work last saw of a branch's journal.
+#[derive(Debug)]
+struct Rest {
+    last_seq: u64,
+    since: Instant,
+    scanned: bool,
 }
 
 struct CacheRef(Arc<dyn KernelCache>);
@@ -99,6 +128,16 @@ impl Branch {
     /// The lock.
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.name.read().clone()
+    }
+
+    /// Gives it another name.
+    pub fn set_name(&self, name: &str) {
+        name.clone_into(&mut self.name.write());
     }
 
     /// Sets what is told to forget.
@@ -130,9 +169,10 @@ impl Branch {
             .wait_for(inner, std::time::Duration::from_millis(100));
     }
 
-    /// Signals progress.
+    /// Signals progress, and that there may be work in the background.
     pub fn signal(&self) {
         self.progress.notify_all();
+        self.wake.wake();
     }
 
     /// Journals and applies a mutation that was validated.
@@ -161,6 +201,9 @@ impl Branch {
     }
 
     fn append(&self, record: &Record, payload: &[u8], reserve: bool) -> Result<Appended> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
         let meta = encode(record);
         let journal = &self.places.journal;
         let appended = if reserve {
@@ -169,7 +212,10 @@ impl Branch {
             journal.append(&meta, payload)
         };
         appended.map_err(|e| match e {
-            JournalError::Full { .. } => Error::WouldBlock,
+            JournalError::Full { .. } => {
+                self.wake.wake();
+                Error::WouldBlock
+            }
             e => Error::Journal(e),
         })
     }
@@ -295,6 +341,7 @@ impl Inner {
         std::iter::once(&mut self.live)
             .chain(self.history.trees_mut())
             .chain(reference)
+            .chain(self.pins.trees_mut())
             .collect()
     }
 

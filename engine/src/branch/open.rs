@@ -1,8 +1,9 @@
 //! Opening a branch: made anew from the base, or recovered.
 
 use super::replay::Replay;
-use super::state_file::{StateFile, StateHead};
-use super::{Branch, CacheRef, Inner, drop_orphans};
+use super::state_file::{State, StateFile, StateHead};
+use super::tree_file::Trees;
+use super::{Branch, CacheRef, Inner, Rest, drop_orphans};
 use crate::base::{Base, BaseDir};
 use crate::clock;
 use crate::data::Places;
@@ -10,13 +11,15 @@ use crate::error::{Error, Result};
 use crate::history::{History, HistoryRecord};
 use crate::import::Importer;
 use crate::journal::{Journal, JournalConfig, RecoveryReport};
+use crate::journals::Journals;
+use crate::keeper::Wake;
 use crate::limits::{FIRST_NEW_INO, JOURNAL_CAP_BYTES_MIN};
 use crate::lookups::Lookups;
 use crate::record::{Counters, Event, OpKind, StateInfo};
 use crate::store_tree::Reference;
 use crate::tree::Tree;
 use crate::tree::load::inode_of;
-use crate::tree::patch::{self, BaseDirs};
+use crate::tree::patch::BaseDirs;
 use crate::types::{Kind, Nid, NoKernelCache};
 use objstore::ObjectStore;
 use objstore::import_table::ImportTable;
@@ -25,11 +28,20 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
 
 /// What a branch is opened with.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenBranch {
     pub name: String,
+    /// View under which the mount shows it.
+    pub slot: u16,
+    /// Number of its journal.
+    pub number: u32,
+    /// What the branches of the workspace share.
+    pub journals: Arc<Journals>,
+    pub trees: Arc<Trees>,
+    pub wake: Arc<Wake>,
     /// Directory of the branch in the storage.
     pub dir: String,
     pub storage: Arc<dyn Storage>,
@@ -45,34 +57,34 @@ pub(crate) struct OpenBranch {
 impl Branch {
     /// Opens the branch; makes it where it does not exist.
     pub fn open(o: OpenBranch) -> Result<Branch> {
-        let mut tree = Tree::default();
         let mut dirs = BaseDirs::default();
-        let storage = o.storage.clone();
-        let file = StateFile {
-            storage: &*storage,
-            dir: &o.dir,
-        };
-        let head = file.read(&mut |(nid, record)| {
-            let inode = patch::inode_of(&record, &mut dirs).map_err(|e| e.to_string())?;
-            tree.set(Nid(nid), Arc::new(inode));
-            Ok(())
-        })?;
-        match head {
-            Some(head) => recover(o, head, tree, dirs),
+        match state_file(&o).read(&mut dirs)? {
+            Some(state) => recover(o, state, dirs),
             None => create(o),
         }
     }
 }
 
-fn journal_dir(o: &OpenBranch) -> String {
+/// The state files of a branch that is not open.
+pub(super) fn state_file(o: &OpenBranch) -> StateFile<'_> {
+    StateFile {
+        storage: &*o.storage,
+        dir: &o.dir,
+        trees: &o.trees,
+        branch: o.number,
+    }
+}
+
+pub(super) fn journal_dir(o: &OpenBranch) -> String {
     format!("{}/journal", o.dir)
 }
 
-fn journal_config(o: &OpenBranch) -> Result<JournalConfig> {
+pub(super) fn journal_config(o: &OpenBranch) -> Result<JournalConfig> {
     let free = o.storage.free_bytes().map_err(Error::io(&o.dir))?;
     Ok(JournalConfig {
         cap_bytes: (free / 20).max(JOURNAL_CAP_BYTES_MIN),
         boot: o.boot,
+        number: o.number,
         ..JournalConfig::default()
     })
 }
@@ -90,11 +102,8 @@ fn create(o: OpenBranch) -> Result<Branch> {
         state: 2,
     };
     let history = HistoryRecord {
-        states: vec![],
-        labels: vec![],
         head: 1,
-        undo: vec![],
-        redo: vec![],
+        ..HistoryRecord::default()
     };
     let info = StateInfo {
         number: 1,
@@ -130,26 +139,25 @@ fn create(o: OpenBranch) -> Result<Branch> {
         root: None,
         base_changed: vec![],
         unreadable: vec![],
-        inodes: 0,
+        tree_file: 0,
+        patched: 0,
     };
-    StateFile {
-        storage: &*o.storage,
-        dir: &o.dir,
-    }
-    .write(head, &tree)?;
-    Ok(assemble(o, journal, inner, None, 1))
+    let none = (0, Tree::default());
+    inner.tree_file = state_file(&o).write(head, &tree, &none)?;
+    Ok(assemble(o, Arc::new(journal), inner, None, 1))
 }
 
-fn recover(o: OpenBranch, state: StateHead, tree: Tree, dirs: BaseDirs) -> Result<Branch> {
-    let damaged = |why: String| Error::Damaged {
-        what: o.dir.clone(),
-        why,
-    };
+fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
+    let State { head: state, tree } = state;
     let history = History::from_record(state.history);
     let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.base_changed = state.base_changed.into_iter().collect();
     inner.unreadable = state.unreadable.into_iter().collect();
     inner.reference = state.root.map(|root| Reference { tree, root });
+    let shared = o
+        .trees
+        .read(state.tree_file, o.number, &mut BaseDirs::default())?;
+    inner.tree_file = (state.tree_file, shared);
     inner.base_inodes = base_inodes(&inner.live, o.base.dev());
     let mut replay = Replay {
         inner: &mut inner,
@@ -168,6 +176,7 @@ fn recover(o: OpenBranch, state: StateHead, tree: Tree, dirs: BaseDirs) -> Resul
     let places = Places {
         store: o.store.clone(),
         journal: Arc::new(journal),
+        journals: o.journals.clone(),
         base: o.base.clone(),
     };
     replay.finish(&places).map_err(|e| Error::Damaged {
@@ -177,9 +186,10 @@ fn recover(o: OpenBranch, state: StateHead, tree: Tree, dirs: BaseDirs) -> Resul
     drop_orphans(&mut inner.live);
     inner.scan_done = inner.trees_mut().iter().all(|t| t.lazy_dirs().is_empty());
     let told = (!report.clean).then(|| describe(&report));
-    let journal =
-        Arc::into_inner(places.journal).ok_or_else(|| damaged("its journal is in use".into()))?;
-    Ok(assemble(o, journal, inner, told, state.next_seq))
+    let branch = assemble(o, places.journal, inner, told, state.next_seq);
+    count_files(&branch.lock().live, &branch.importer);
+    branch.pin_journals(&Tree::default());
+    Ok(branch)
 }
 
 fn describe(r: &RecoveryReport) -> String {
@@ -189,7 +199,7 @@ fn describe(r: &RecoveryReport) -> String {
     )
 }
 
-fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
+pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
     Inner {
         live,
         history,
@@ -202,6 +212,8 @@ fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
         base_changed: Default::default(),
         unreadable: Default::default(),
         reference: None,
+        tree_file: (0, Tree::default()),
+        pins: Default::default(),
     }
 }
 
@@ -220,38 +232,79 @@ fn base_inodes(tree: &Tree, dev: u64) -> HashMap<(u64, u64), Nid> {
     out
 }
 
-fn assemble(
+/// A branch of its parts. What it needs of other journals is for the caller to pin.
+pub(super) fn assemble(
     o: OpenBranch,
-    journal: Journal,
+    journal: Arc<Journal>,
     inner: Inner,
     recovered: Option<String>,
     sealed: u64,
 ) -> Branch {
-    let importer = Importer::new(o.table);
-    count_files(&inner.live, &importer);
-    Branch {
+    o.journals.add(journal.clone());
+    let parts = Parts {
         name: o.name,
         dir: o.dir,
-        slot: 0,
+        slot: o.slot,
         storage: o.storage,
         places: Places {
             store: o.store,
-            journal: Arc::new(journal),
+            journal,
+            journals: o.journals,
             base: o.base,
         },
-        importer,
-        inner: Mutex::new(inner),
-        progress: Condvar::new(),
-        sealing: Mutex::new(()),
-        loading: Mutex::new(()),
-        cache: RwLock::new(CacheRef(Arc::new(NoKernelCache))),
-        paused: Mutex::new(None),
-        closing: AtomicBool::new(false),
-        recovered,
-        stale: Mutex::default(),
-        unchecked_bytes: AtomicU64::new(0),
-        unsynced: AtomicBool::new(false),
-        sealed_seq: AtomicU64::new(sealed),
+        trees: o.trees,
+        importer: Importer::new(o.table),
+        wake: o.wake,
+        read_only: false,
+    };
+    parts.into_branch(inner, recovered, sealed)
+}
+
+/// What a branch is made of beside what changes.
+pub(super) struct Parts {
+    pub name: String,
+    pub dir: String,
+    pub slot: u16,
+    pub storage: Arc<dyn Storage>,
+    pub places: Places,
+    pub trees: Arc<Trees>,
+    pub importer: Importer,
+    pub wake: Arc<Wake>,
+    pub read_only: bool,
+}
+
+impl Parts {
+    /// The branch; `sealed` is the sequence number that its state file covers.
+    pub fn into_branch(self, inner: Inner, recovered: Option<String>, sealed: u64) -> Branch {
+        Branch {
+            name: RwLock::new(self.name),
+            dir: self.dir,
+            slot: self.slot,
+            storage: self.storage,
+            places: self.places,
+            trees: self.trees,
+            importer: self.importer,
+            control: Mutex::new(()),
+            read_only: self.read_only,
+            inner: Mutex::new(inner),
+            progress: Condvar::new(),
+            sealing: Mutex::new(()),
+            loading: Mutex::new(()),
+            cache: RwLock::new(CacheRef(Arc::new(NoKernelCache))),
+            paused: Mutex::new(None),
+            closing: AtomicBool::new(false),
+            recovered,
+            stale: Mutex::default(),
+            unchecked_bytes: AtomicU64::new(0),
+            unsynced: AtomicBool::new(false),
+            sealed_seq: AtomicU64::new(sealed),
+            wake: self.wake,
+            rest: Mutex::new(Rest {
+                last_seq: 0,
+                since: Instant::now(),
+                scanned: false,
+            }),
+        }
     }
 }
 

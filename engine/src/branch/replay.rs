@@ -36,7 +36,12 @@ impl Replay<'_> {
         let record: Record = decode(r.meta)?;
         let needs_payload = matches!(
             record,
-            Record::Event(Event::Switch { .. } | Event::SwitchPart)
+            Record::Event(
+                Event::Switch { .. }
+                    | Event::SwitchPart
+                    | Event::Patched { .. }
+                    | Event::Merged { .. }
+            )
         );
         if needs_payload || !self.late.is_empty() {
             self.late.push(Late {
@@ -79,7 +84,12 @@ impl Replay<'_> {
     fn drop_unfinished(&mut self, record: &Record) {
         let of_switch = matches!(
             record,
-            Record::Event(Event::SwitchPart | Event::Switch { .. })
+            Record::Event(
+                Event::SwitchPart
+                    | Event::Switch { .. }
+                    | Event::Patched { .. }
+                    | Event::Merged { .. }
+            )
         );
         if !of_switch {
             self.parts.clear();
@@ -139,6 +149,30 @@ impl Replay<'_> {
                 inner.history.switch(kind, replaced, target, head);
                 inner.counters = counters;
             }
+            Event::Patched { counters } => {
+                self.parts.extend(payload);
+                let patch = read_patch(&std::mem::take(&mut self.parts), places)?;
+                patch.apply(&mut inner.live, &mut self.dirs)?;
+                inner.counters = counters;
+            }
+            Event::Known { info } => {
+                inner.counters.state = inner.counters.state.max(info.number + 1);
+                inner.history.know(info);
+            }
+            Event::Merged {
+                replaced,
+                info,
+                label,
+                conflicts,
+                counters,
+            } => {
+                self.parts.extend(payload);
+                let patch = read_patch(&std::mem::take(&mut self.parts), places)?;
+                patch.apply(&mut inner.live, &mut self.dirs)?;
+                inner.counters = counters;
+                inner.history.merged(replaced, info, label, conflicts);
+            }
+            Event::Resolved { path } => inner.history.conflicts.retain(|c| c.path != path),
             Event::Fenced {
                 state,
                 nid,

@@ -6,6 +6,8 @@
 use super::state_file::{StateFile, StateHead};
 use super::{Branch, Inner};
 use crate::error::{Error, Result};
+use crate::journal::journal_of;
+use crate::journals::Needed;
 use crate::record::{Event, StateInfo};
 use crate::store_tree::{Reference, meta_of, store_tree};
 use crate::tree::Tree;
@@ -82,7 +84,7 @@ impl Branch {
                 .inspect_err(|_| self.importer.unsynced.store(true, Ordering::Relaxed))?;
         }
         self.adopt(&tree, &stored.tree);
-        self.name(info.number, id, stored)?;
+        self.give_id(info.number, id, stored)?;
         Ok(true)
     }
 
@@ -182,7 +184,7 @@ impl Branch {
         }
     }
 
-    fn name(&self, number: u64, id: CommitId, reference: Reference) -> Result<()> {
+    fn give_id(&self, number: u64, id: CommitId, reference: Reference) -> Result<()> {
         let mut inner = self.lock();
         inner.reference = Some(reference.clone());
         let history = &mut inner.history;
@@ -241,7 +243,9 @@ impl Branch {
             self.importer.unsynced.store(false, Ordering::Relaxed);
             head.root = Some(stored.root);
             let next_seq = head.next_seq;
-            self.state_file().write(head, &stored.tree)?;
+            let shared = self.lock().tree_file.clone();
+            let shared = self.state_file().write(head, &stored.tree, &shared)?;
+            self.lock().tree_file = shared;
             self.sealed_seq.store(next_seq, Ordering::Relaxed);
             return self.drop_journal(segment, stored);
         }
@@ -260,46 +264,62 @@ impl Branch {
             root: None,
             base_changed: inner.base_changed.iter().cloned().collect(),
             unreadable: inner.unreadable.iter().cloned().collect(),
-            inodes: 0,
+            tree_file: 0,
+            patched: 0,
         };
         Some((head, inner.live.clone(), inner.reference.clone()))
     }
 
     fn drop_journal(&self, segment: u32, stored: Reference) -> Result<()> {
+        let own = self.places.journal.number();
         let keep = {
+            // Under the lock: a branch that is made of this one meanwhile takes nothing older.
             let mut inner = self.lock();
-            let keep = first_segment(&mut inner, &stored.tree)
-                .unwrap_or(segment)
-                .min(segment);
+            let needed = needed_segments(&mut inner, &stored.tree);
             inner.reference = Some(stored);
-            keep
+            let journals = &self.places.journals;
+            let keep = [needed.get(&own).copied(), journals.pinned(own)];
+            journals.pin(own, needed);
+            keep.into_iter().flatten().fold(segment, u32::min)
         };
         self.places.journal.drop_before(keep)?;
         self.signal();
         Ok(())
     }
 
+    /// Keeps what the branch shows of other branches' journals; `sealed` points into none.
+    pub fn pin_journals(&self, sealed: &Tree) {
+        let needed = needed_segments(&mut self.lock(), sealed);
+        self.places
+            .journals
+            .pin(self.places.journal.number(), needed);
+    }
+
     fn state_file(&self) -> StateFile<'_> {
         StateFile {
             storage: &*self.storage,
             dir: &self.dir,
+            trees: &self.trees,
+            branch: self.places.journal.number(),
         }
     }
 }
 
-/// Lowest journal segment that any tree still points into; only what differs from `sealed` can.
-fn first_segment(inner: &mut Inner, sealed: &Tree) -> Option<u32> {
-    let mut first: Option<u32> = None;
+/// Lowest segment of each journal that any tree still points into; only what differs from `sealed` can.
+fn needed_segments(inner: &mut Inner, sealed: &Tree) -> Needed {
+    let mut needed = Needed::new();
     for tree in inner.trees_mut() {
         Tree::diff(sealed, tree, &mut |_, _, now| {
-            let segment = now.and_then(|i| i.file()).and_then(|f| f.first_segment());
-            first = match (first, segment) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
+            let Some(file) = now.and_then(|i| i.file()) else {
+                return;
             };
+            for segment in file.segments() {
+                let lowest = needed.entry(journal_of(segment)).or_insert(segment);
+                *lowest = segment.min(*lowest);
+            }
         });
     }
-    first
+    needed
 }
 
 /// Plain files of the base among the inodes of a range.

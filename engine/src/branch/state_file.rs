@@ -1,31 +1,35 @@
 //! The state file: a branch's whole live tree, and from which journal record on to replay over it.
 //!
-//! It is written in frames, so that neither writing nor reading needs memory for all of it: first a
-//! [`StateHead`], then the inodes, [`FRAME_INODES`] at a time. Each frame is its length and checksum
-//! (CRC-32), little-endian, then the encoded value. The file `state` names the one that counts, by
-//! number; it is replaced atomically once that one is on stable storage.
+//! The tree is a [tree file](super::tree_file) with what differs from it. First comes a
+//! [`StateHead`], then the inodes that differ. The file `state` names the one that counts, by number;
+//! it is replaced atomically once that one is on stable storage.
 
+use super::frames::{Bytes, Header, Reader, Writer};
+use super::tree_file::Trees;
 use crate::error::{Error, Result};
 use crate::history::HistoryRecord;
-use crate::record::{Counters, InodeRecord, decode, encode};
+use crate::record::{Counters, InodeRecord};
 use crate::tree::Tree;
-use crate::tree::patch::record_of;
+use crate::tree::patch::{self, BaseDirs, record_of};
+use crate::types::Nid;
 use objstore::TreeId;
-use objstore::io::{Segment, Storage};
+use objstore::io::Storage;
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"AVFSTAT\0";
+const HEADER: Header = Header {
+    magic: b"AVFSTAT\0",
+    version: 2,
+    what: "state file",
+};
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 12;
-const FRAME_HEADER_BYTES: usize = 8;
-/// Longest frame that is read, in bytes.
-const FRAME_BYTES_MAX: u32 = 256 << 20;
-/// Inodes in one frame; large directories make frames longer.
-const FRAME_INODES: usize = 512;
+const POINTER_VERSION: u32 = 1;
+/// Differences up to which a state is written as such, whatever the size of the tree.
+const PATCH_INODES_MIN: usize = 1024;
+/// Part of a tree's inodes (one in so many) up to which a state is written as differences.
+const PATCH_PART: usize = 8;
 
-/// An inode with its number.
-pub type Numbered = (u64, InodeRecord);
+/// An inode that differs from the tree file's, or is gone.
+type Patched = (u64, Option<InodeRecord>);
 
 /// First frame of a state file.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
@@ -43,8 +47,19 @@ pub struct StateHead {
     pub base_changed: Vec<Vec<u8>>,
     /// Base paths that could not be read.
     pub unreadable: Vec<Vec<u8>>,
-    /// Inodes that follow.
-    pub inodes: u64,
+    /// Tree file that the differences are from; 0 for an empty tree.
+    pub tree_file: u32,
+    /// Inodes that differ.
+    pub patched: u64,
+}
+
+/// A state as it was read.
+#[derive(Debug)]
+pub struct State {
+    /// What is not in the tree.
+    pub head: StateHead,
+    /// The live tree.
+    pub tree: Tree,
 }
 
 /// The state files of one branch.
@@ -54,6 +69,10 @@ pub struct StateFile<'a> {
     pub storage: &'a dyn Storage,
     /// Directory of the branch.
     pub dir: &'a str,
+    /// Tree files of the workspace.
+    pub trees: &'a Trees,
+    /// Number of the branch's journal.
+    pub branch: u32,
 }
 
 impl StateFile<'_> {
@@ -79,37 +98,59 @@ impl StateFile<'_> {
             })
     }
 
-    /// Reads the state: the head, and every inode in ascending order. `None` for a branch that was
-    /// never made whole.
-    pub fn read(
-        &self,
-        each: &mut dyn FnMut(Numbered) -> Result<(), String>,
-    ) -> Result<Option<StateHead>> {
+    /// Reads the state. `None` for a branch that was never made whole.
+    pub fn read(&self, dirs: &mut BaseDirs) -> Result<Option<State>> {
         let Some(number) = self.current()? else {
             return Ok(None);
         };
         let path = self.path(number);
         let file = self.storage.open(&path).map_err(Error::io(&path))?;
+        let mut patches = Vec::new();
+        let head = read_state(file, &mut |patched| {
+            patches.push(patched);
+            Ok(())
+        });
         let damaged = |why: String| Error::Damaged {
             what: path.clone(),
             why,
         };
-        let mut frames = Frames {
-            file: FileBytes(file),
-            at: 0,
-        };
-        frames.read_state(each).map(Some).map_err(damaged)
+        let head = head.map_err(damaged)?;
+        let mut tree = self.trees.read(head.tree_file, self.branch, dirs)?;
+        for (nid, record) in patches {
+            match record {
+                Some(r) => {
+                    let inode = patch::inode_of(&r, dirs).map_err(|e| damaged(e.to_string()))?;
+                    tree.set(Nid(nid), Arc::new(inode));
+                }
+                None => drop(tree.remove(Nid(nid))),
+            }
+        }
+        Ok(Some(State { head, tree }))
     }
 
-    /// Writes the state of `tree`, durably, and removes the one before.
-    pub fn write(&self, mut head: StateHead, tree: &Tree) -> Result<()> {
+    /// Writes the state of `tree`, durably, and removes the one before. `shared` is a tree file and its
+    /// tree; returns the one that the state names now.
+    pub fn write(
+        &self,
+        mut head: StateHead,
+        tree: &Tree,
+        shared: &(u32, Tree),
+    ) -> Result<(u32, Tree)> {
         let before = self.current()?;
         self.remove_others(before)?;
+        let differing = count_differing(&shared.1, tree);
+        let whole = differing > PATCH_INODES_MIN.max(tree.len() / PATCH_PART);
+        let shared = if whole {
+            (self.trees.write(tree, self.branch)?, tree.clone())
+        } else {
+            shared.clone()
+        };
         let number = before.map_or(1, |n| n + 1);
         let path = self.path(number);
         let file = self.storage.create(&path).map_err(Error::io(&path))?;
-        head.inodes = tree.len() as u64;
-        let written = write_frames(&*file, &head, tree).and_then(|()| file.sync());
+        head.tree_file = shared.0;
+        head.patched = if whole { 0 } else { differing as u64 };
+        let written = write_state(&*file, &head, &shared.1, tree).and_then(|()| file.sync());
         written.map_err(Error::io(&path))?;
         self.storage
             .sync_dir(self.dir)
@@ -117,7 +158,9 @@ impl StateFile<'_> {
         let pointer = self.pointer();
         let replaced = self.storage.replace(&pointer, &pointer_bytes(number));
         replaced.map_err(Error::io(&pointer))?;
-        self.remove_others(Some(number))
+        self.trees.settle(self.branch, shared.0)?;
+        self.remove_others(Some(number))?;
+        Ok(shared)
     }
 
     fn remove_others(&self, keep: Option<u32>) -> Result<()> {
@@ -134,7 +177,7 @@ impl StateFile<'_> {
 
 fn pointer_bytes(number: u32) -> Vec<u8> {
     let mut out = POINTER_MAGIC.to_vec();
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&POINTER_VERSION.to_le_bytes());
     out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
     out
@@ -146,157 +189,83 @@ fn parse_pointer(bytes: &[u8]) -> Result<u32, &'static str> {
     if &b[..8] != POINTER_MAGIC || crc32fast::hash(&b[..16]) != word(16) {
         return Err("its checksum does not match");
     }
-    if word(8) == VERSION {
+    if word(8) == POINTER_VERSION {
         Ok(word(12))
     } else {
         Err("it is of another version")
     }
 }
 
-fn write_frames(file: &dyn Segment, head: &StateHead, tree: &Tree) -> std::io::Result<()> {
-    let mut header = MAGIC.to_vec();
-    header.extend_from_slice(&VERSION.to_le_bytes());
-    file.append(&[&header])?;
-    write_frame(file, &encode(head))?;
-    let mut batch: Vec<Numbered> = Vec::with_capacity(FRAME_INODES);
-    let mut failed = None;
-    tree.for_each(&mut |nid, inode| {
-        if failed.is_some() {
-            return;
-        }
-        batch.push((nid.0, record_of(inode)));
-        if batch.len() == FRAME_INODES {
-            failed = write_frame(file, &encode(&batch)).err();
-            batch.clear();
-        }
+fn count_differing(a: &Tree, b: &Tree) -> usize {
+    let mut n = 0;
+    Tree::diff(a, b, &mut |_, _, _| n += 1);
+    n
+}
+
+fn write_state(
+    file: &dyn objstore::io::Segment,
+    head: &StateHead,
+    shared: &Tree,
+    tree: &Tree,
+) -> std::io::Result<()> {
+    let writer = Writer::begin(file, &HEADER)?;
+    writer.value(head)?;
+    let mut batch = writer.entries::<Patched>();
+    Tree::diff(shared, tree, &mut |nid, _, now| {
+        batch.push((nid.0, now.map(|i| record_of(i))));
     });
-    match failed {
-        Some(e) => Err(e),
-        None if batch.is_empty() => Ok(()),
-        None => write_frame(file, &encode(&batch)),
-    }
+    batch.end()
 }
 
-fn write_frame(file: &dyn Segment, body: &[u8]) -> std::io::Result<()> {
-    let len = u32::try_from(body.len())
-        .ok()
-        .filter(|n| *n <= FRAME_BYTES_MAX);
-    let len = len.ok_or_else(|| std::io::Error::other("a frame of the state file is too long"))?;
-    let crc = crc32fast::hash(body);
-    file.append(&[&len.to_le_bytes(), &crc.to_le_bytes(), body])?;
-    Ok(())
-}
-
-/// Bytes that frames are read from.
-trait Bytes {
-    fn len(&self) -> u64;
-    fn read_at(&self, at: u64, buf: &mut [u8]) -> Result<(), String>;
-}
-
-struct FileBytes(Arc<dyn Segment>);
-
-impl Bytes for FileBytes {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn read_at(&self, at: u64, buf: &mut [u8]) -> Result<(), String> {
-        self.0.read_at(at, buf).map_err(|e| e.to_string())
-    }
-}
-
-impl Bytes for &[u8] {
-    fn len(&self) -> u64 {
-        <[u8]>::len(self) as u64
-    }
-
-    fn read_at(&self, at: u64, buf: &mut [u8]) -> Result<(), String> {
-        let from = at as usize;
-        let part = self.get(from..from + buf.len()).ok_or("it is too short")?;
-        buf.copy_from_slice(part);
-        Ok(())
-    }
-}
-
-struct Frames<B> {
+fn read_state<B: Bytes>(
     file: B,
-    at: u64,
-}
-
-impl<B: Bytes> Frames<B> {
-    fn read_state(
-        &mut self,
-        each: &mut dyn FnMut(Numbered) -> Result<(), String>,
-    ) -> Result<StateHead, String> {
-        let mut header = [0; HEADER_BYTES];
-        self.take(&mut header)?;
-        let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-        if &header[..8] != MAGIC {
-            return Err("it is not a state file".into());
-        }
-        if version != VERSION {
-            return Err(format!("its version is {version}, not {VERSION}"));
-        }
-        let head: StateHead = decode(&self.frame()?)?;
-        let mut left = head.inodes;
-        while left > 0 {
-            let batch: Vec<Numbered> = decode(&self.frame()?)?;
-            let n = batch.len() as u64;
-            left = left
-                .checked_sub(n)
-                .filter(|_| n > 0)
-                .ok_or("it has other inodes than it says")?;
-            batch.into_iter().try_for_each(&mut *each)?;
-        }
-        if self.at == self.file.len() {
-            Ok(head)
-        } else {
-            Err("it has trailing bytes".into())
-        }
-    }
-
-    fn take(&mut self, buf: &mut [u8]) -> Result<(), String> {
-        if self.file.len().saturating_sub(self.at) < buf.len() as u64 {
-            return Err("it is too short".into());
-        }
-        self.file.read_at(self.at, buf)?;
-        self.at += buf.len() as u64;
-        Ok(())
-    }
-
-    fn frame(&mut self) -> Result<Vec<u8>, String> {
-        let mut h = [0; FRAME_HEADER_BYTES];
-        self.take(&mut h)?;
-        let len = u32::from_le_bytes([h[0], h[1], h[2], h[3]]);
-        let crc = u32::from_le_bytes([h[4], h[5], h[6], h[7]]);
-        if len > FRAME_BYTES_MAX || u64::from(len) > self.file.len() - self.at {
-            return Err("a frame is longer than the file".into());
-        }
-        let mut body = vec![0; len as usize];
-        self.take(&mut body)?;
-        if crc32fast::hash(&body) == crc {
-            Ok(body)
-        } else {
-            Err("a frame's checksum does not match".into())
-        }
-    }
+    each: &mut dyn FnMut(Patched) -> Result<(), String>,
+) -> Result<StateHead, String> {
+    let mut reader = Reader::begin(file, &HEADER)?;
+    let head: StateHead = reader.value()?;
+    reader.entries(head.patched, each)?;
+    Ok(head)
 }
 
 /// Decodes arbitrary bytes as a state file and as its pointer (for fuzzing): never panics, never
 /// allocates more than they justify.
 pub fn check_state_bytes(bytes: &[u8]) {
     let _ = parse_pointer(bytes);
-    let mut frames = Frames { file: bytes, at: 0 };
-    let _ = frames.read_state(&mut |_| Ok(()));
+    let _ = read_state(bytes, &mut |_| Ok(()));
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::types::{Time, mode};
+    use objstore::crash_storage::CrashStorage;
 
-    #[test]
-    fn a_flipped_bit_or_a_missing_end_is_noticed() {
-        let head = StateHead {
+    /// A tree of a root directory alone.
+    pub(crate) fn one_file_tree() -> Tree {
+        Tree::with_root(crate::tree::inode::Inode {
+            mode: mode::DIR | 0o755,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            rdev: 0,
+            ino: 1,
+            size: 0,
+            atime: Time::default(),
+            mtime: Time::default(),
+            ctime: Time::default(),
+            parent: Nid::ROOT,
+            hash: 0,
+            links: None,
+            xattrs: None,
+            content: crate::tree::inode::Content::Dir(Box::new(crate::tree::inode::Dir::new(
+                crate::tree::dirmap::DirMap::default(),
+                0,
+            ))),
+        })
+    }
+
+    fn head() -> StateHead {
+        StateHead {
             next_seq: 7,
             counters: Counters {
                 nid: 2,
@@ -304,34 +273,39 @@ mod tests {
                 state: 4,
             },
             history: HistoryRecord {
-                states: vec![],
                 labels: vec![("a".into(), 1)],
                 head: 1,
-                undo: vec![],
-                redo: vec![],
+                ..HistoryRecord::default()
             },
             root: Some(None),
             base_changed: vec![b"x".to_vec()],
             unreadable: vec![],
-            inodes: 0,
-        };
-        let storage = objstore::crash_storage::CrashStorage::without_log();
+            tree_file: 0,
+            patched: 0,
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_or_a_missing_end_is_noticed() {
+        let storage: Arc<dyn Storage> = Arc::new(CrashStorage::without_log());
         storage.create_dir_all("b").unwrap();
+        let trees = Trees::open(storage.clone(), "t".into()).unwrap();
         let file = StateFile {
-            storage: &storage,
+            storage: &*storage,
             dir: "b",
+            trees: &trees,
+            branch: 0,
         };
-        assert!(file.read(&mut |_| Ok(())).unwrap().is_none());
-        file.write(head.clone(), &Tree::default()).unwrap();
-        file.write(head, &Tree::default()).unwrap();
+        let mut dirs = BaseDirs::default();
+        assert!(file.read(&mut dirs).unwrap().is_none());
+        let none = (0, Tree::default());
+        file.write(head(), &one_file_tree(), &none).unwrap();
+        file.write(head(), &one_file_tree(), &none).unwrap();
         assert_eq!(storage.list("b").unwrap(), ["state", "state-00000002"]);
-        assert_eq!(file.read(&mut |_| Ok(())).unwrap().unwrap().next_seq, 7);
+        let read = file.read(&mut dirs).unwrap().unwrap();
+        assert_eq!((read.head.next_seq, read.tree.len()), (7, 1));
         let bytes = storage.read("b/state-00000002").unwrap().unwrap();
-        let whole = |b: &[u8]| {
-            Frames { file: b, at: 0 }
-                .read_state(&mut |_| Ok(()))
-                .is_ok()
-        };
+        let whole = |b: &[u8]| read_state(b, &mut |_| Ok(())).is_ok();
         assert!(whole(&bytes));
         for i in 0..bytes.len() {
             assert!(!whole(&bytes[..i]));

@@ -129,7 +129,7 @@ impl Branch {
             author: author.to_owned(),
             message,
             meta: meta.into_iter().collect(),
-            parents: vec![inner.history.head],
+            parents: inner.history.parents(),
             id: None,
         }
     }

@@ -1,8 +1,9 @@
 //! What differs between two states of a branch, by path.
 
-use super::{Change, DiffSide, differs};
+use super::{Change, DiffSide, View, differs};
 use crate::branch::Branch;
 use crate::error::{Error, Result};
+use crate::graft::is_at_or_below;
 use crate::tree::Tree;
 use crate::tree::file::Body;
 use crate::tree::inode::{Content, Inode};
@@ -14,32 +15,14 @@ use std::sync::Arc;
 const COMPARE_BYTES: usize = 256 << 10;
 
 impl Branch {
-    /// Differences between two sides, sorted by path; with `paths`, only at or below these.
-    pub fn diff(&self, from: &DiffSide, to: &DiffSide, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
-        if *from == DiffSide::Live || *to == DiffSide::Live {
-            self.cache().flush_dirty();
-        }
-        let (a, b) = (self.side(from)?, self.side(to)?);
-        self.changes(&a, &b, paths)
-    }
-
-    fn side(&self, side: &DiffSide) -> Result<Tree> {
+    /// State that a side other than the live tree means.
+    pub(super) fn state_of(&self, side: &DiffSide) -> Result<u64> {
+        let inner = self.lock();
         match side {
-            DiffSide::Live => Ok(self.lock().live.clone()),
-            DiffSide::Base => {
-                let start = self
-                    .lock()
-                    .history
-                    .states
-                    .keys()
-                    .next()
-                    .copied()
-                    .ok_or(Error::NoSuchRef("base".into()))?;
-                self.tree_of(start)
-            }
-            DiffSide::Ref(text) => {
-                let state = self.lock().history.resolve(&self.name, text)?;
-                self.tree_of(state)
+            DiffSide::Ref(text) => inner.history.resolve(&self.name(), text),
+            DiffSide::Base | DiffSide::Live => {
+                let first = inner.history.states.keys().next().copied();
+                first.ok_or(Error::NoSuchRef("base".into()))
             }
         }
     }
@@ -114,6 +97,14 @@ impl Branch {
             at += n as u64;
         }
         Ok(true)
+    }
+}
+
+impl View {
+    /// Differences from this state to another of the same branch, sorted by path; with `paths`, only at
+    /// or below these.
+    pub fn changes(&self, to: &View, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
+        self.with(|from| self.branch().changes(from, &to.tree()?, paths))
     }
 }
 
@@ -215,11 +206,6 @@ fn join_renames(
 }
 
 fn wanted(c: &Change, paths: &[Vec<u8>]) -> bool {
-    let below = |path: &[u8], top: &[u8]| {
-        top.is_empty()
-            || path == top
-            || (path.starts_with(top) && path.get(top.len()) == Some(&b'/'))
-    };
-    let hit = |p: &[u8]| paths.iter().any(|top| below(p, top));
+    let hit = |p: &[u8]| paths.iter().any(|top| is_at_or_below(p, top));
     paths.is_empty() || hit(&c.path) || c.old_path.as_deref().is_some_and(hit)
 }

@@ -5,17 +5,28 @@
 mod announce;
 mod checkpoint;
 mod diff;
+mod merging;
 mod report;
+mod restore;
 mod switch;
+mod view;
+mod write;
+
+pub use view::{Node, Stretch, View};
+pub use write::WriteFile;
+
+pub use merging::{MergeReport, MergeRequest};
 
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::load_tree::load_tree;
 use crate::record::Counters;
+use crate::store_tree::Reference;
 use crate::transition::transition;
 use crate::tree::Tree;
-use crate::tree::inode::Inode;
-use crate::types::Time;
+use crate::tree::dirmap::DirMap;
+use crate::tree::inode::{Content, Dir, Inode};
+use crate::types::{Nid, Time};
 use objstore::{Commit, CommitId};
 use std::sync::Arc;
 
@@ -202,8 +213,9 @@ impl Branch {
             what: format!("state {number}"),
             why: "it was never stored".into(),
         };
-        let (id, reference) = (id.ok_or_else(gone)?, reference.ok_or_else(gone)?);
+        let id = id.ok_or_else(gone)?;
         let commit: Commit = self.places.store.get_object(&id)?;
+        let reference = reference.map_or_else(|| self.empty_reference(), Ok)?;
         let now = Time {
             sec: commit.time_sec,
             nsec: commit.time_nsec,
@@ -222,6 +234,18 @@ impl Branch {
             state.stored = Some(loaded);
         }
         Ok(tree)
+    }
+}
+
+impl Branch {
+    /// An empty tree to load a commit into, where nothing of this branch was stored yet.
+    pub(crate) fn empty_reference(&self) -> Result<Reference> {
+        let mut root = (**self.lock().live.inode(Nid::ROOT)?).clone();
+        root.content = Content::Dir(Box::new(Dir::new(DirMap::default(), 0)));
+        Ok(Reference {
+            tree: Tree::with_root(root),
+            root: None,
+        })
     }
 }
 

@@ -48,7 +48,7 @@ impl Branch {
         };
         let i = &self.importer;
         Status {
-            branch: self.name.clone(),
+            branch: self.name(),
             head: inner.history.id_of(inner.history.head),
             import: ImportStatus {
                 state,

@@ -1,4 +1,7 @@
 //! Rollback, undo and redo: the live tree becomes another state.
+//!
+//! What they share with taking single paths back (`restore.rs`): freezing what is there, showing the new
+//! tree behind the fence, and telling the kernel.
 
 use super::{Change, RolledBack, Target};
 use crate::branch::fence::Fence;
@@ -6,11 +9,37 @@ use crate::branch::{Branch, Inner};
 use crate::error::{Error, Result};
 use crate::history::Turn;
 use crate::limits::INVALIDATE_NAMES_MAX;
-use crate::record::{Event, OpKind, SwitchKind, TreePatch, encode};
+use crate::merge::Conflict;
+use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch, encode};
 use crate::transition::{Transition, transition};
-use crate::tree::Tree;
 use crate::types::Nid;
 use std::collections::BTreeMap;
+
+/// What the live tree is changed into.
+pub(super) enum To {
+    /// A state that there is.
+    State(SwitchKind, Turn),
+    /// What a merge made.
+    Merge(Box<Made>),
+}
+
+/// What a merge made; the number of its state is given when it is shown.
+pub(super) struct Made {
+    pub info: StateInfo,
+    pub label: Option<String>,
+    pub conflicts: Vec<Conflict>,
+}
+
+impl To {
+    fn kind_of_replaced(&self) -> OpKind {
+        match self {
+            To::State(SwitchKind::Rollback | SwitchKind::Restore, _) => OpKind::BeforeRollback,
+            To::State(SwitchKind::Undo, _) => OpKind::BeforeUndo,
+            To::State(SwitchKind::Redo, _) => OpKind::BeforeRedo,
+            To::State(SwitchKind::Merge, _) | To::Merge(_) => OpKind::BeforeMerge,
+        }
+    }
+}
 
 /// Bytes of a patch in one journal record.
 const PATCH_PART_BYTES: usize = 32 << 20;
@@ -21,7 +50,7 @@ impl Branch {
         let inner = self.lock();
         match target {
             Target::Head => Ok(inner.history.head),
-            Target::Ref(text) => inner.history.resolve(&self.name, text),
+            Target::Ref(text) => inner.history.resolve(&self.name(), text),
             Target::Before(time) => inner.history.before(*time),
             Target::Meta { key, value } => inner.history.with_meta(key, value),
         }
@@ -55,15 +84,10 @@ impl Branch {
     }
 
     fn switch(&self, author: &str, kind: SwitchKind, turn: Turn) -> Result<RolledBack> {
-        if let Some(why) = self.places.journal.poisoned() {
-            return Err(Error::Damaged {
-                what: "the journal".into(),
-                why,
-            });
-        }
+        self.check_journal()?;
         self.cache().flush_dirty();
         let target = self.tree_of(turn.state)?;
-        let (shown, replaced, changes, before) = {
+        let (shown, replaced, changes) = {
             let mut inner = self.lock_synced()?;
             // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
             let target = inner.history.tree(turn.state).cloned().unwrap_or(target);
@@ -77,71 +101,111 @@ impl Branch {
                 });
             }
             let shown = inner.history.shown;
-            let before = inner.live.clone();
-            let (replaced, changes) = self.swap(&mut inner, author, kind, turn, &target)?;
-            (shown, replaced, changes, before)
+            let lookups = &inner.lookups;
+            let mut counters = inner.counters;
+            let known = |nid| lookups.get(nid) > 0;
+            let changes = transition(&inner.live, &target, &mut counters, &known);
+            let to = To::State(kind, turn);
+            let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
+            (shown, replaced, changes)
         };
-        let files_changed = changes.inodes.len() as u64;
-        self.invalidate(&changes);
+        self.after_swap(&changes, replaced, shown, turn.state)
+    }
+
+    /// Nothing can be switched while the journal takes no records.
+    pub(super) fn check_journal(&self) -> Result<()> {
+        match self.places.journal.poisoned() {
+            None => Ok(()),
+            Some(why) => Err(Error::Damaged {
+                what: "the journal".into(),
+                why,
+            }),
+        }
+    }
+
+    /// Tells the kernel of a swap, ends its fence, and makes all durable.
+    pub(super) fn after_swap(
+        &self,
+        changes: &Transition,
+        replaced: u64,
+        shown: Option<u64>,
+        target: u64,
+    ) -> Result<RolledBack> {
+        let before = self.lock().history.tree(replaced).cloned();
+        self.invalidate(changes);
         let replaced = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
-        self.announce(&before, &changes);
+        if let Some(before) = before {
+            self.announce(&before, changes);
+        }
         let inner = self.lock();
-        let (commit, replaced) = (
-            inner.history.id_of(turn.state),
-            inner.history.id_of(replaced),
-        );
         Ok(RolledBack {
-            commit,
-            replaced,
-            files_changed,
+            commit: inner.history.id_of(target),
+            replaced: inner.history.id_of(replaced),
+            files_changed: changes.inodes.len() as u64,
         })
     }
 
-    /// Freezes what is there, shows the target, and puts up the fence: all or, on error, nothing.
-    fn swap(
+    /// Freezes what is there, shows what comes, and puts up the fence: all or, on error, nothing. Gives
+    /// the state that keeps what was there.
+    pub(super) fn swap(
         &self,
         inner: &mut Inner,
         author: &str,
-        kind: SwitchKind,
-        turn: Turn,
-        target: &Tree,
-    ) -> Result<(u64, Transition)> {
+        to: To,
+        changes: &Transition,
+        mut counters: Counters,
+    ) -> Result<u64> {
         let before = inner.live.clone();
-        let lookups = &inner.lookups;
-        let mut counters = inner.counters;
-        let changes = transition(&before, target, &mut counters, &|nid| lookups.get(nid) > 0);
         let patch = encode(&TreePatch::between(&before, &changes.tree));
-        let why = match kind {
-            SwitchKind::Rollback => OpKind::BeforeRollback,
-            SwitchKind::Undo => OpKind::BeforeUndo,
-            SwitchKind::Redo => OpKind::BeforeRedo,
-        };
+        let why = to.kind_of_replaced();
         let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
-        counters.state = info.number + 1;
         let replaced = self.freeze(inner, info, false, None)?;
-        let event = Event::Switch {
-            kind,
-            replaced,
-            target: turn.state,
-            head: turn.head,
-            counters,
-        };
-        self.record_switch(event, &patch)?;
+        counters.state = replaced + 1;
+        match to {
+            To::State(kind, turn) => {
+                let event = Event::Switch {
+                    kind,
+                    replaced,
+                    target: turn.state,
+                    head: turn.head,
+                    counters,
+                };
+                self.record_switch(event, &patch)?;
+                inner.history.switch(kind, replaced, turn.state, turn.head);
+            }
+            To::Merge(made) => {
+                let Made {
+                    mut info,
+                    label,
+                    conflicts,
+                } = *made;
+                info.number = counters.state;
+                counters.state += 1;
+                let event = Event::Merged {
+                    replaced,
+                    info: info.clone(),
+                    label: label.clone(),
+                    conflicts: conflicts.clone(),
+                    counters,
+                };
+                self.record_switch(event, &patch)?;
+                inner.history.merged(replaced, info, label, conflicts);
+            }
+        }
         inner.counters = counters;
         inner.live = changes.tree.clone();
         changes
             .inodes
             .iter()
             .for_each(|n| inner.accessed.forget(*n));
-        inner.history.switch(kind, replaced, turn.state, turn.head);
         let files = changes
             .inodes
             .iter()
             .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
         inner.fence = Some(Fence::new(replaced, files.copied()));
-        Ok((replaced, changes))
+        Ok(replaced)
     }
 
     /// The replaced state is whole now. Where nothing had been written since the live tree was made
@@ -167,7 +231,8 @@ impl Branch {
         Ok(kept)
     }
 
-    fn record_switch(&self, event: Event, patch: &[u8]) -> Result<()> {
+    /// Journals an event with a patch, in parts where that is long.
+    pub fn record_switch(&self, event: Event, patch: &[u8]) -> Result<()> {
         let mut rest = patch;
         while rest.len() > PATCH_PART_BYTES {
             let (part, after) = rest.split_at(PATCH_PART_BYTES);

@@ -56,6 +56,19 @@ pub struct JournalConfig {
     /// A number that changes with each boot of the machine, 0 where unknown (see [`this_boot`]).
     /// Known, it lets recovery tell damage from what a power cut may leave.
     pub boot: u64,
+    /// Number of a new journal: no two of a workspace have the same, so that a segment's number says
+    /// whose it is. Below [`JOURNALS_MAX`].
+    pub number: u32,
+}
+
+/// Bits of a segment's number below its journal's.
+const SEGMENT_BITS: u32 = 22;
+/// Journals of one workspace.
+pub const JOURNALS_MAX: u32 = 1 << (32 - SEGMENT_BITS);
+
+/// Number of the journal that a segment belongs to.
+pub fn journal_of(segment: u32) -> u32 {
+    segment >> SEGMENT_BITS
 }
 
 impl Default for JournalConfig {
@@ -65,6 +78,7 @@ impl Default for JournalConfig {
             cap_bytes: 4 << 30,
             reserve_bytes: 64 << 20,
             boot: 0,
+            number: 0,
         }
     }
 }
@@ -129,7 +143,7 @@ impl Journal {
             version: VERSION,
             // Keys of the standard hasher are random: all that is wanted is that two journals differ.
             journal: RandomState::new().hash_one(dir),
-            segment: 1,
+            segment: (cfg.number << SEGMENT_BITS) + 1,
             first_seq: 1,
         };
         let live = segment::create(&*storage, dir, &header)?;
@@ -210,10 +224,15 @@ impl Journal {
 
     /// Goes on in a new segment. Nothing of it is durable yet: the next commit sees to it.
     fn begin_segment(&self, tail: &mut Tail) -> JournalResult<()> {
+        let segment = tail.segment() + 1;
+        if journal_of(segment) != self.number() {
+            let used_up = std::io::Error::other("its segment numbers are used up");
+            return Err(JournalError::io(&self.dir)(used_up));
+        }
         let header = SegmentHeader {
             version: VERSION,
             journal: self.id,
-            segment: tail.segment() + 1,
+            segment,
             first_seq: tail.next_seq(),
         };
         let live = segment::create(&*self.storage, &self.dir, &header)?;
@@ -318,6 +337,11 @@ impl Journal {
     /// Bytes in all segments.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Number of this journal in its workspace.
+    pub fn number(&self) -> u32 {
+        journal_of(self.first_segment())
     }
 
     /// Number of the segment that takes appends.

@@ -176,14 +176,12 @@ impl FileData {
             })
     }
 
-    /// Lowest journal segment that an extent points into.
-    pub fn first_segment(&self) -> Option<u32> {
-        self.extents()
-            .filter_map(|p| match p.src {
-                Src::Journal { payload, .. } => Some(payload.segment),
-                _ => None,
-            })
-            .min()
+    /// Journal segments that extents point into.
+    pub fn segments(&self) -> impl Iterator<Item = u32> {
+        self.extents().filter_map(|p| match p.src {
+            Src::Journal { payload, .. } => Some(payload.segment),
+            _ => None,
+        })
     }
 
     /// Allocated bytes (an estimate where holes of the body lie under extents).

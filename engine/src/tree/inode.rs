@@ -259,16 +259,21 @@ impl Inode {
     /// True where a commit of both would record the same of this inode alone (not of what lies below
     /// a directory): ctime, atime and numbers do not count.
     pub fn commits_alike(&self, other: &Inode) -> bool {
+        self.group() == other.group() && self.alike_but_links(other)
+    }
+
+    /// As [`Inode::commits_alike`], whatever their hard links.
+    pub fn alike_but_links(&self, other: &Inode) -> bool {
         self.mode == other.mode
             && (self.uid, self.gid) == (other.uid, other.gid)
             && self.mtime == other.mtime
             && self.rdev == other.rdev
-            && self.group() == other.group()
             && self.xattrs_alike(other)
             && self.content_alike(other)
     }
 
-    fn xattrs_alike(&self, other: &Inode) -> bool {
+    /// True where both have the same extended attributes.
+    pub fn xattrs_alike(&self, other: &Inode) -> bool {
         let none = Xattrs::new();
         let of = |i: &Inode| i.xattrs.clone().unwrap_or_default();
         match (&self.xattrs, &other.xattrs) {

@@ -3,7 +3,7 @@
 use super::content::{BLOCK, Content};
 use super::model::{Body, Node, ROOT, Tree, When};
 use crate::ensure;
-use engine::{Error, Kind, NodeId, Seek, Time, Wait, Workspace};
+use engine::{Caller, Error, Kind, NodeId, Seek, Time, Wait, Workspace};
 use std::collections::BTreeMap;
 
 const W: Wait = Wait::Allowed;
@@ -165,7 +165,7 @@ fn inode(node: &mut Node, n: u64, nlink: u32, subdirs: u32, w: &Workspace) -> Re
     ensure!(ino == a.ino, "st_ino is {}, was {ino}", a.ino);
     if let Body::Link(t) = &node.body {
         let have = w
-            .readlink(NodeId(n))
+            .readlink(&Caller::default(), NodeId(n))
             .map_err(|e| format!("readlink: {e}"))?;
         ensure!(have == *t, "target is {have:?}, not {t:?}");
     }

@@ -57,7 +57,7 @@ impl Mounts {
     }
 
     /// Takes the mount away; where that fails it stays as it was.
-    fn unmount(&self, name: &str, slot: &Slot, force: bool) -> Result<(), Fault> {
+    pub(super) fn unmount(&self, name: &str, slot: &Slot, force: bool) -> Result<(), Fault> {
         let (place, mounted) = {
             let mut running = slot.running.lock();
             let running = running.as_mut().ok_or_else(|| faults::not_running(name))?;
@@ -241,7 +241,7 @@ fn take_away(name: &str, place: &Path, mounted: Mounted) -> Result<(), Kept> {
     })
 }
 
-fn in_use(name: &str, holders: &[Holder]) -> Fault {
+pub(super) fn in_use(name: &str, holders: &[Holder]) -> Fault {
     let users: Vec<String> = holders
         .iter()
         .map(|holder| format!("{} ({})", holder.pid, holder.command))

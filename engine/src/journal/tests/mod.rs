@@ -16,6 +16,7 @@ const DIR: &str = "branch/journal";
 
 fn small(boot: u64) -> JournalConfig {
     JournalConfig {
+        number: 0,
         segment_bytes_max: 24 << 10,
         cap_bytes: 1 << 20,
         reserve_bytes: 1 << 10,

@@ -1,0 +1,153 @@
+//! Arguments of the commands about single files: `restore` and `fs`.
+
+use super::RowArgs;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Arguments of `restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// Files or directories, from the workspace's root, or from here in the mount
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// The commit to take them from: a label, commit id, unique prefix of one, @~N [default: @]
+    #[arg(long = "ref", value_name = "REF", conflicts_with = "before")]
+    pub reference: Option<String>,
+    /// The newest commit, also an automatic one, from before a duration (90s, 5m, 2h, 1d) or a time
+    /// in RFC 3339
+    #[arg(long, value_name = "TIME")]
+    pub before: Option<String>,
+    /// Write them below this directory of the machine instead, under the same paths; nothing that
+    /// exists is overwritten
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// Change nothing; list what would change, and who holds those files open
+    #[arg(long)]
+    pub dry_run: bool,
+    /// End rows of --dry-run with NUL and quote nothing
+    #[arg(short = 'z', requires = "dry_run")]
+    pub nul: bool,
+}
+
+/// What can be done with files without a mount.
+#[derive(Debug, Subcommand)]
+pub enum FsVerb {
+    /// List a directory: permissions, size, time, name, target of a symbolic link
+    #[command(after_help = "Example:\n  agentvfs fs ls --ref before-refactor src")]
+    Ls(FsListArgs),
+    /// Print a file
+    #[command(
+        after_help = "Example:\n  agentvfs fs cat --ref @~1 src/main.rs | diff - src/main.rs"
+    )]
+    Cat(FsPathArgs),
+    /// Write standard input to a file of the live tree; it is made where it does not exist
+    #[command(after_help = "Example:\n  echo hello | agentvfs fs write notes/today --parents")]
+    Write(FsWriteArgs),
+    /// Tell what is known of a path: type, size, permissions, owner, times
+    #[command(after_help = "Example:\n  agentvfs fs stat --ref @ README")]
+    Stat(FsPathArgs),
+    /// Show everything below a directory
+    #[command(after_help = "Example:\n  agentvfs fs tree --depth 2")]
+    Tree(FsTreeArgs),
+    /// List the paths below a directory that match
+    #[command(after_help = "Example:\n  agentvfs fs find --ref @ --name '*.rs' --type f src")]
+    Find(FsFindArgs),
+}
+
+/// Which state is looked into.
+#[derive(Debug, Args)]
+pub struct StateArg {
+    /// A commit to look into instead of the live tree: a label, commit id, unique prefix of one, @,
+    /// @~N
+    #[arg(long = "ref", value_name = "REF")]
+    pub reference: Option<String>,
+}
+
+/// Arguments of `fs ls`.
+#[derive(Debug, Args)]
+pub struct FsListArgs {
+    /// The directory [default: the root]; of anything else its own row is printed
+    #[arg(value_name = "PATH")]
+    pub path: Option<PathBuf>,
+    /// Which state.
+    #[command(flatten)]
+    pub state: StateArg,
+    /// How rows are printed.
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+/// A path and a state.
+#[derive(Debug, Args)]
+pub struct FsPathArgs {
+    /// The path
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Which state.
+    #[command(flatten)]
+    pub state: StateArg,
+}
+
+/// Arguments of `fs write`.
+#[derive(Debug, Args)]
+pub struct FsWriteArgs {
+    /// The file
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Add to the end of what is there
+    #[arg(long)]
+    pub append: bool,
+    /// Make missing directories
+    #[arg(long)]
+    pub parents: bool,
+}
+
+/// Arguments of `fs tree`.
+#[derive(Debug, Args)]
+pub struct FsTreeArgs {
+    /// The directory [default: the root]
+    #[arg(value_name = "PATH")]
+    pub path: Option<PathBuf>,
+    /// How many levels are shown
+    #[arg(long, value_name = "N")]
+    pub depth: Option<usize>,
+    /// Which state.
+    #[command(flatten)]
+    pub state: StateArg,
+    /// How rows are printed.
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+/// Arguments of `fs find`.
+#[derive(Debug, Args)]
+pub struct FsFindArgs {
+    /// The directory [default: the root]
+    #[arg(value_name = "PATH")]
+    pub path: Option<PathBuf>,
+    /// Only names that match a pattern with *, ? and [a-z]
+    #[arg(long, value_name = "PATTERN")]
+    pub name: Option<String>,
+    /// Only one type
+    #[arg(long = "type", value_name = "TYPE")]
+    pub kind: Option<KindArg>,
+    /// Which state.
+    #[command(flatten)]
+    pub state: StateArg,
+    /// How rows are printed.
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+/// A type of file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KindArg {
+    /// Regular files
+    F,
+    /// Directories
+    D,
+    /// Symbolic links
+    L,
+    /// Pipes, sockets and devices
+    O,
+}

@@ -1,0 +1,147 @@
+//! What the commands about single files share: a state that is looked into through the daemon.
+
+use super::Context;
+use crate::exit::Failure;
+use crate::patharg::{PathError, Places, inside};
+use crate::protocol::{
+    AtPath, Bytes, Call, FileKind, FileNode, ListFiles, ListFilesAnswer, ReadAnswer, ReadFile, Side,
+};
+use crate::quote::from_base64;
+use std::path::Path;
+
+/// A state of a branch.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// The workspace.
+    pub workspace: String,
+    /// The branch.
+    pub branch: String,
+    /// The commit, or the live tree.
+    pub side: Side,
+}
+
+impl State {
+    /// The commit of that name, or the live tree, of the workspace and branch that are meant.
+    pub fn find(reference: Option<&str>, context: &mut Context) -> Result<State, Failure> {
+        Ok(State {
+            workspace: context.workspace(None)?,
+            branch: context.branch()?,
+            side: reference.map_or(Side::Live, |name| Side::Ref(name.to_owned())),
+        })
+    }
+
+    /// What is known of a path.
+    pub fn stat(&self, path: &[u8], context: &mut Context) -> Result<FileNode, Failure> {
+        let call = Call::FsStat(AtPath {
+            workspace: self.workspace.clone(),
+            branch: self.branch.clone(),
+            state: self.side.clone(),
+            path: Bytes(path.to_vec()),
+        });
+        context.ask(&self.cannot("look into"), &call)
+    }
+
+    /// The entries of a directory, by name.
+    pub fn list(&self, path: &[u8], context: &mut Context) -> Result<Vec<FileNode>, Failure> {
+        let mut all: Vec<FileNode> = Vec::new();
+        loop {
+            let call = Call::FsList(ListFiles {
+                workspace: self.workspace.clone(),
+                branch: self.branch.clone(),
+                state: self.side.clone(),
+                path: Bytes(path.to_vec()),
+                after: all.last().map(|node| node.name.clone()),
+            });
+            let answer: ListFilesAnswer = context.ask(&self.cannot("look into"), &call)?;
+            all.extend(answer.entries);
+            if !answer.more {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Hands out the data of a file with their offsets, holes left out; gives the file's length.
+    pub fn read(
+        &self,
+        path: &[u8],
+        context: &mut Context,
+        take: &mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
+        let what = self.cannot("read a file of");
+        let mut offset = 0;
+        loop {
+            let call = Call::FsRead(ReadFile {
+                workspace: self.workspace.clone(),
+                branch: self.branch.clone(),
+                state: self.side.clone(),
+                path: Bytes(path.to_vec()),
+                offset,
+            });
+            let answer: ReadAnswer = context.ask(&what, &call)?;
+            let bytes = from_base64(&answer.b64)
+                .ok_or_else(|| Failure::new(what.clone(), "the daemon sent no base64"))?;
+            if bytes.is_empty() {
+                return Ok(answer.size);
+            }
+            take(answer.offset, &bytes)?;
+            offset = answer.offset + bytes.len() as u64;
+        }
+    }
+
+    /// Everything at and below a path, parents before their children.
+    pub fn walk(
+        &self,
+        path: &[u8],
+        depth: usize,
+        context: &mut Context,
+        each: &mut dyn FnMut(&[u8], &FileNode) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let top = self.stat(path, context)?;
+        let mut work = vec![(path.to_vec(), top, 0)];
+        while let Some((path, node, level)) = work.pop() {
+            each(&path, &node)?;
+            if node.kind != FileKind::Directory || level >= depth {
+                continue;
+            }
+            for child in self.list(&path, context)?.into_iter().rev() {
+                work.push((joined(&path, &child.name.0), child, level + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn cannot(&self, verb: &str) -> String {
+        format!("cannot {verb} {}", self.workspace)
+    }
+}
+
+/// `dir/name`; of the root the name alone.
+pub fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() {
+        name.to_vec()
+    } else {
+        [dir, b"/", name].concat()
+    }
+}
+
+/// A path of the workspace as it was given; empty for its root.
+pub fn path_or_root(
+    given: &Path,
+    workspace: &str,
+    context: &mut Context,
+) -> Result<Vec<u8>, Failure> {
+    let Some(info) = context.info(workspace)? else {
+        // The daemon's own answer about a workspace that does not exist is the better one.
+        return Ok(Bytes::from(given).0);
+    };
+    let cwd = context.surroundings().cwd.clone();
+    let places = Places {
+        mount: info.mount.path(),
+        base: info.base.path(),
+        cwd: cwd.as_deref(),
+    };
+    match inside(given, places) {
+        Err(PathError::Root(_)) => Ok(Vec::new()),
+        other => other.map_err(super::bad_path),
+    }
+}

@@ -1,0 +1,152 @@
+//! `agentvfs workspace restore`.
+
+use super::files::{State, path_or_root};
+use super::rollback::{moment, tell, tell_plan};
+use super::{Context, paths};
+use crate::cli::RestoreArgs;
+use crate::exit::Failure;
+use crate::extract::Extraction;
+use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
+use crate::protocol::{
+    Call, Log, LogAnswer, Moment, PlanAnswer, Rollback, RollbackAnswer, Side, Target,
+};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::time::Instant;
+
+/// Takes paths from a commit into the live tree, or with `--to` out of it.
+pub fn run(args: &RestoreArgs, context: &mut Context) -> Result<u8, Failure> {
+    let target = match (&args.before, &args.reference) {
+        (Some(before), _) => Target::Before(moment(before)?),
+        (None, Some(name)) => Target::Ref(name.clone()),
+        (None, None) => Target::Head,
+    };
+    let workspace = context.workspace(None)?;
+    match &args.to {
+        Some(directory) => write_out(args, directory, target, &workspace, context),
+        None => take_in(args, target, &workspace, context),
+    }
+}
+
+fn take_in(
+    args: &RestoreArgs,
+    target: Target,
+    workspace: &str,
+    context: &mut Context,
+) -> Result<u8, Failure> {
+    let request = Rollback {
+        workspace: workspace.to_owned(),
+        branch: context.branch()?,
+        target,
+        paths: paths(&args.paths, workspace, context).map_err(whole)?,
+    };
+    let what = format!("cannot restore in {workspace}");
+    if args.dry_run {
+        let plan: PlanAnswer = context.ask(&what, &Call::RollbackPlan(request))?;
+        return tell_plan(&plan, args.nul, context.json());
+    }
+    let since = Instant::now();
+    let answer: RollbackAnswer = context.ask(&what, &Call::Rollback(request))?;
+    let reverse = "`agentvfs workspace undo` takes it back";
+    tell(&answer, context.json(), since.elapsed(), reverse)?;
+    Ok(0)
+}
+
+/// The hint for whoever means everything.
+fn whole(failure: Failure) -> Failure {
+    if failure.why.ends_with("is the whole workspace") {
+        failure.hint("agentvfs workspace rollback [REF] brings back everything")
+    } else {
+        failure
+    }
+}
+
+fn write_out(
+    args: &RestoreArgs,
+    directory: &Path,
+    target: Target,
+    workspace: &str,
+    context: &mut Context,
+) -> Result<u8, Failure> {
+    let state = State {
+        workspace: workspace.to_owned(),
+        branch: context.branch()?,
+        side: Side::Ref(reference(target, workspace, context)?),
+    };
+    let mut paths = Vec::new();
+    for path in &args.paths {
+        paths.push(path_or_root(path, workspace, context)?);
+    }
+    let plan = Extraction::plan(&state, &paths, directory, context)?;
+    let written = plan.paths().map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let since = Instant::now();
+    let mut lost = Vec::new();
+    if !args.dry_run {
+        lost = plan.write(&state, context)?;
+    }
+    for what in &lost {
+        warn(what);
+    }
+    tell_written(args, &written, &lost, context.json())?;
+    if !args.dry_run {
+        talk(&format!(
+            "{} written below {} in {:.1?}",
+            count(written.len() as u64, "path"),
+            directory.display(),
+            since.elapsed()
+        ));
+    }
+    Ok(0)
+}
+
+/// With `--dry-run` a row for each path that would be made; else nothing but for JSON.
+fn tell_written(
+    args: &RestoreArgs,
+    written: &[Vec<u8>],
+    lost: &[String],
+    json: bool,
+) -> Result<(), Failure> {
+    if json {
+        let object = |path: &Vec<u8>| {
+            let mut object = Map::new();
+            insert_bytes(&mut object, "path", path);
+            Value::Object(object)
+        };
+        let paths: Vec<Value> = written.iter().map(object).collect();
+        return print_json(&json!({ "written": paths, "not_kept": lost }));
+    }
+    if !args.dry_run {
+        return print(b"");
+    }
+    let mut rows = Rows::new(&["STATUS", "PATH"]);
+    for path in written {
+        rows.push(vec![b"A".to_vec(), path.clone()]);
+    }
+    rows.print(args.nul)
+}
+
+/// A ref for the target: of a moment, the newest commit from before.
+fn reference(target: Target, workspace: &str, context: &mut Context) -> Result<String, Failure> {
+    let before = match target {
+        Target::Ref(name) => return Ok(name),
+        Target::Before(moment) => moment,
+        Target::Head | Target::Meta(..) => return Ok("@".to_owned()),
+    };
+    let what = format!("cannot restore from {workspace}");
+    let call = Call::Log(Log {
+        workspace: workspace.to_owned(),
+        branch: context.branch()?,
+        all: true,
+    });
+    let log: LogAnswer = context.ask(&what, &call)?;
+    let key = |moment: &Moment| (moment.sec, moment.nsec);
+    let found = log
+        .commits
+        .into_iter()
+        .find(|row| key(&row.time) < key(&before));
+    found.and_then(|row| row.commit).ok_or_else(|| {
+        Failure::new(what, "no commit is that old").hint(format!(
+            "agentvfs workspace log {workspace} --all lists the commits"
+        ))
+    })
+}

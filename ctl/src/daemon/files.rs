@@ -1,0 +1,184 @@
+//! Requests about single files, and patches.
+
+use super::dispatch::{Data, bare, of_change, on, side};
+use super::mounts::Mounts;
+use crate::protocol::{
+    AtPath, Bytes, Changed, Diff, DiffAnswer, Fault, FileKind, FileNode, LineCount, ListFiles,
+    ListFilesAnswer, PIECE_BYTES, PatchAnswer, ReadAnswer, ReadFile, WriteAnswer, WriteFile,
+};
+use crate::quote::{base64, from_base64};
+use engine::{Caller, Error, Kind, Node};
+
+/// Entries in one answer.
+const ENTRIES_MAX: usize = 4096;
+
+/// What is known of a path.
+pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
+    let node = on(mounts, &ask.workspace, |w| {
+        w.view_of(&ask.branch, &side(&ask.state))?
+            .stat(&ask.path.0, false)
+    });
+    node.map(of_node).map_err(|fault| at(fault, &ask.path))
+}
+
+/// The entries of a directory, some thousand at a time.
+pub fn list(mounts: &Mounts, ask: &ListFiles) -> Result<ListFilesAnswer, Fault> {
+    let mut all = on(mounts, &ask.workspace, |w| {
+        w.view_of(&ask.branch, &side(&ask.state))?.list(&ask.path.0)
+    })
+    .map_err(|fault| at(fault, &ask.path))?;
+    if let Some(after) = &ask.after {
+        all.retain(|node| node.name > after.0);
+    }
+    let more = all.len() > ENTRIES_MAX;
+    all.truncate(ENTRIES_MAX);
+    Ok(ListFilesAnswer {
+        entries: all.into_iter().map(of_node).collect(),
+        more,
+    })
+}
+
+/// A part of a file.
+pub fn read(mounts: &Mounts, ask: &ReadFile) -> Result<ReadAnswer, Fault> {
+    let stretch = on(mounts, &ask.workspace, |w| {
+        w.view_of(&ask.branch, &side(&ask.state))?
+            .read(&ask.path.0, ask.offset, PIECE_BYTES)
+    })
+    .map_err(|fault| at(fault, &ask.path))?;
+    Ok(ReadAnswer {
+        offset: stretch.offset,
+        b64: base64(&stretch.bytes),
+        size: stretch.size,
+    })
+}
+
+/// Writes a part of a file.
+pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
+    let data = from_base64(&ask.b64).ok_or_else(|| {
+        Fault::protocol(
+            crate::protocol::code::INVALID_PARAMS,
+            "b64 is not base64".to_owned(),
+        )
+    })?;
+    let part = engine::WriteFile {
+        path: ask.path.0.clone(),
+        offset: ask.offset,
+        data,
+        last: ask.last,
+        perm: ask.perm & 0o7777,
+        parents: ask.parents,
+    };
+    // The file belongs to whose daemon this is, as everything that it is asked to do.
+    let who = Caller {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        pid: std::process::id(),
+        umask: 0o022,
+    };
+    let size = on(mounts, &ask.workspace, |w| {
+        w.write_file(&ask.branch, &who, &part)
+    })
+    .map_err(|fault| at(fault, &ask.path))?;
+    Ok(WriteAnswer { size })
+}
+
+/// Sends what differs as a patch.
+pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer, Fault> {
+    let mut waiting = Vec::new();
+    let (changes, left_out) = on(mounts, &ask.workspace, |w| {
+        let old = w.view_of(&ask.branch, &side(&ask.from))?;
+        let new = w.view_of(&ask.branch, &side(&ask.to))?;
+        let changes = old.changes(&new, &bare(&ask.paths))?;
+        let mut send = |bytes: &[u8]| {
+            waiting.extend_from_slice(bytes);
+            while waiting.len() >= PIECE_BYTES {
+                let rest = waiting.split_off(PIECE_BYTES);
+                let piece = std::mem::replace(&mut waiting, rest);
+                if !data(&piece) {
+                    return Err(Error::Closing);
+                }
+            }
+            Ok(())
+        };
+        let left_out = engine::patch::write(&old, &new, &changes, &mut send)?;
+        Ok((changes, left_out))
+    })?;
+    if !waiting.is_empty() && !data(&waiting) {
+        return Err(Fault::failed("failed", "the client does not read"));
+    }
+    Ok(PatchAnswer {
+        changes: changes.into_iter().map(of_change).collect(),
+        left_out: left_out.into_iter().map(Bytes).collect(),
+    })
+}
+
+/// What differs, with its lines counted.
+pub fn counted(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
+    on(mounts, &ask.workspace, |w| {
+        let old = w.view_of(&ask.branch, &side(&ask.from))?;
+        let new = w.view_of(&ask.branch, &side(&ask.to))?;
+        let changes = old.changes(&new, &bare(&ask.paths))?;
+        let lines = engine::patch::count(&old, &new, &changes)?;
+        let changes = changes
+            .into_iter()
+            .zip(lines)
+            .map(|(change, lines)| Changed {
+                lines: Some(LineCount {
+                    added: lines.added,
+                    removed: lines.removed,
+                    binary: lines.binary,
+                    old_size: lines.old_size,
+                    new_size: lines.new_size,
+                }),
+                ..of_change(change)
+            });
+        Ok(DiffAnswer {
+            changes: changes.collect(),
+        })
+    })
+}
+
+/// A fault about a path says which one.
+fn at(fault: Fault, path: &Bytes) -> Fault {
+    let about_path = ["no-such-path", "wrong-type", "failed"].contains(&fault.kind.as_str());
+    if !about_path {
+        return fault;
+    }
+    let shown = match path.0.as_slice() {
+        b"" => "the root".into(),
+        path => String::from_utf8_lossy(path),
+    };
+    Fault {
+        message: format!("{shown}: {}", fault.message),
+        ..fault
+    }
+}
+
+fn of_node(node: Node) -> FileNode {
+    FileNode {
+        name: Bytes(node.name),
+        kind: match node.kind {
+            Kind::File => FileKind::File,
+            Kind::Dir => FileKind::Directory,
+            Kind::Symlink => FileKind::Symlink,
+            Kind::Fifo => FileKind::Fifo,
+            Kind::Socket => FileKind::Socket,
+            Kind::Char => FileKind::CharacterDevice,
+            Kind::Block => FileKind::BlockDevice,
+        },
+        perm: node.perm,
+        nlink: node.nlink,
+        uid: node.uid,
+        gid: node.gid,
+        rdev: node.rdev,
+        size: node.size,
+        mtime: node.mtime.into(),
+        inode: node.inode,
+        target: node.target.map(Bytes),
+        xattrs: node
+            .xattrs
+            .into_iter()
+            .map(|(name, value)| (Bytes(name), Bytes(value)))
+            .collect(),
+    }
+}

@@ -1,0 +1,220 @@
+//! What runs: the home's daemon, others that were left behind, mounts that nobody serves.
+
+use super::{Finding, patiently, text_of};
+use crate::client::{Client, ClientError};
+use crate::home::Home;
+use crate::identity::build;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+pub fn examine(home: &Home) -> Vec<Finding> {
+    let mut all = vec![daemon(home)];
+    all.extend(left_behind());
+    all.extend(mounts());
+    all
+}
+
+/// The daemon of this home. None is started.
+fn daemon(home: &Home) -> Finding {
+    const CHECK: &str = "daemon";
+    let socket = home.socket();
+    match patiently(move || Client::connect(&socket)) {
+        Some(Ok(client)) if client.daemon().build == build() => {
+            let pid = client.daemon().pid;
+            Finding::ok(CHECK, format!("runs as process {pid}"))
+        }
+        Some(Ok(client)) => {
+            let daemon = client.daemon();
+            Finding::warning(
+                CHECK,
+                format!(
+                    "process {} is another build ({}) than this command",
+                    daemon.pid, daemon.version
+                ),
+                "agentvfs workspace start of any workspace has it hand over, once nothing uses its mounts",
+            )
+        }
+        Some(Err(ClientError::NotRunning)) => Finding::ok(CHECK, "does not run"),
+        Some(Err(error @ ClientError::Version(_))) => Finding::broken(
+            CHECK,
+            error.to_string(),
+            "agentvfs workspace start of any workspace has it hand over, once nothing uses its mounts",
+        ),
+        Some(Err(error)) => Finding::broken(
+            CHECK,
+            error.to_string(),
+            format!(
+                "see {}; end a hanging daemon with kill",
+                home.log().display()
+            ),
+        ),
+        None => Finding::broken(
+            CHECK,
+            "it does not answer",
+            format!(
+                "see {}; end a hanging daemon with kill",
+                home.log().display()
+            ),
+        ),
+    }
+}
+
+/// Daemons of this user whose home is gone, or whose program was replaced.
+fn left_behind() -> Vec<Finding> {
+    const CHECK: &str = "other-daemons";
+    let mut all = Vec::new();
+    for (pid, home) in daemons() {
+        if !home.is_dir() {
+            all.push(Finding::broken(
+                CHECK,
+                format!("process {pid} serves {}, which is gone", home.display()),
+                format!("kill {pid}"),
+            ));
+            continue;
+        }
+        let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        if program.as_os_str().as_bytes().ends_with(b" (deleted)") {
+            all.push(Finding::warning(
+                CHECK,
+                format!(
+                    "process {pid} serves {} with a program that was replaced since",
+                    home.display()
+                ),
+                format!(
+                    "agentvfs --root {} workspace start of one of its workspaces has it hand over",
+                    home.display()
+                ),
+            ));
+        }
+    }
+    all
+}
+
+/// Process and home of each daemon of this user.
+fn daemons() -> Vec<(u32, PathBuf)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let me = rustix::process::geteuid().as_raw();
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let mine = entry.metadata().is_ok_and(|meta| meta.uid() == me);
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(pid) = pid.filter(|_| mine) else {
+            continue;
+        };
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if let Some(home) = home_of(&line) {
+            found.push((pid, home));
+        }
+    }
+    found
+}
+
+/// The home in a daemon's command line: `agentvfs daemon --root HOME`.
+fn home_of(line: &[u8]) -> Option<PathBuf> {
+    let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+    match words.as_slice() {
+        [b"agentvfs", b"daemon", b"--root", home, ..] => {
+            Some(PathBuf::from(OsStr::from_bytes(home)))
+        }
+        _ => None,
+    }
+}
+
+/// Mounts of agentvfs that nobody serves any more.
+fn mounts() -> Vec<Finding> {
+    const CHECK: &str = "mounts";
+    let table = text_of("/proc/self/mountinfo").unwrap_or_default();
+    let places = agentvfs_mounts(table.as_bytes());
+    let count = places.len();
+    let mut all = Vec::new();
+    for (name, place) in places {
+        let shown = place.display().to_string();
+        let fix = format!(
+            "agentvfs workspace start {name} brings it back; fusermount3 -u -z {shown} takes it away"
+        );
+        match patiently(move || is_dead(&place)) {
+            Some(false) => {}
+            Some(true) => all.push(Finding::broken(
+                CHECK,
+                format!("{shown} is dead: its daemon has ended"),
+                fix,
+            )),
+            None => all.push(Finding::broken(
+                CHECK,
+                format!("{shown} does not answer"),
+                "end the daemon that serves it with kill -9; nothing that was written is lost",
+            )),
+        }
+    }
+    if all.is_empty() {
+        all.push(Finding::ok(CHECK, format!("{count} served, none dead")));
+    }
+    all
+}
+
+fn is_dead(place: &Path) -> bool {
+    fuse_front::is_dead_mount(place)
+}
+
+/// Workspace and place of each mount of agentvfs in a table as proc(5) describes it.
+fn agentvfs_mounts(table: &[u8]) -> Vec<(String, PathBuf)> {
+    let mut found = Vec::new();
+    for line in table.split(|byte| *byte == b'\n') {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        let place = fields.get(4);
+        let source = fields
+            .iter()
+            .position(|field| *field == b"-")
+            .and_then(|at| fields.get(at + 2));
+        let name = source.and_then(|source| source.strip_prefix(b"agentvfs:"));
+        if let (Some(place), Some(name)) = (place, name) {
+            let name = String::from_utf8_lossy(name).into_owned();
+            found.push((name, unescaped(place)));
+        }
+    }
+    found
+}
+
+/// Space, tab, newline and backslash are in octal.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let mut out = Vec::new();
+    let mut rest = field;
+    while let Some((byte, tail)) = rest.split_first() {
+        let digits = tail.get(..3).filter(|_| *byte == b'\\');
+        let octal = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        out.push(octal.unwrap_or(*byte));
+        rest = if octal.is_some() { &tail[3..] } else { tail };
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_of_agentvfs_are_found_in_the_table() {
+        let table = b"29 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+            40 29 0:50 / /home/a\\040b/mnt/w rw,nosuid shared:9 - fuse agentvfs:w rw,user_id=0\n";
+        assert_eq!(
+            agentvfs_mounts(table),
+            [("w".to_owned(), PathBuf::from("/home/a b/mnt/w"))]
+        );
+    }
+
+    #[test]
+    fn daemons_are_known_by_their_command_line() {
+        let line = b"agentvfs\0daemon\0--root\0/h\0";
+        assert_eq!(home_of(line), Some(PathBuf::from("/h")));
+        assert_eq!(home_of(b"agentvfs\0workspace\0list\0"), None);
+    }
+}

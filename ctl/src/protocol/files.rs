@@ -1,0 +1,230 @@
+//! Parameters and results of the methods about single files, patches, and the daemon itself.
+
+use super::{Bytes, Changed, Moment, Side};
+use serde::{Deserialize, Serialize};
+
+/// Answer to `hello`. More may come in it, so that any client can tell whom it talks to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HelloAnswer {
+    /// [`super::PROTOCOL_VERSION`] of the daemon.
+    pub protocol: u32,
+    /// Version of the daemon.
+    pub version: String,
+    /// Which build of that version it is.
+    #[serde(default)]
+    pub build: String,
+    /// The daemon's process id.
+    pub pid: u32,
+}
+
+/// Answer of `daemon.hand_over`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOverAnswer {
+    /// Workspaces that were mounted, and are to be started again.
+    pub workspaces: Vec<String>,
+}
+
+/// Parameters of `fs.stat`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AtPath {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// Which state.
+    #[serde(default = "live")]
+    pub state: Side,
+    /// The path, relative to the workspace's root; empty for the root.
+    pub path: Bytes,
+}
+
+/// Parameters of `fs.list`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListFiles {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// Which state.
+    #[serde(default = "live")]
+    pub state: Side,
+    /// The directory.
+    pub path: Bytes,
+    /// Only names behind this one.
+    #[serde(default)]
+    pub after: Option<Bytes>,
+}
+
+/// Parameters of `fs.read`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadFile {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// Which state.
+    #[serde(default = "live")]
+    pub state: Side,
+    /// The file.
+    pub path: Bytes,
+    /// Where to begin.
+    #[serde(default)]
+    pub offset: u64,
+}
+
+/// Answer of `fs.read`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadAnswer {
+    /// Where the data begins: behind a hole, if one was asked for.
+    pub offset: u64,
+    /// The data in base64; empty at the end of the file.
+    pub b64: String,
+    /// Length of the whole file.
+    pub size: u64,
+}
+
+/// Parameters of `fs.write`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteFile {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// The file.
+    pub path: Bytes,
+    /// Where the data goes; `null`: at the end.
+    #[serde(default)]
+    pub offset: Option<u64>,
+    /// The data in base64.
+    pub b64: String,
+    /// The file ends with the data, and is on stable storage when this is answered.
+    #[serde(default)]
+    pub last: bool,
+    /// Permission bits of a file that is made.
+    #[serde(default = "default_perm")]
+    pub perm: u32,
+    /// Make missing directories.
+    #[serde(default)]
+    pub parents: bool,
+}
+
+/// Answer of `fs.write`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteAnswer {
+    /// Length of the file afterwards.
+    pub size: u64,
+}
+
+/// What is known of one name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileNode {
+    /// The name in its directory; empty for the root.
+    pub name: Bytes,
+    /// `file`, `directory`, `symlink`, `fifo`, `socket`, `character-device` or `block-device`.
+    #[serde(rename = "type")]
+    pub kind: FileKind,
+    /// Permission bits with set-id and sticky.
+    pub perm: u32,
+    /// Link count.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device.
+    pub rdev: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Last change of content.
+    pub mtime: Moment,
+    /// The same for all names of one inode of the state.
+    pub inode: u64,
+    /// Target of a symbolic link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Bytes>,
+    /// Extended attributes: names and values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub xattrs: Vec<(Bytes, Bytes)>,
+}
+
+/// Type of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileKind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Named pipe.
+    Fifo,
+    /// Unix socket.
+    Socket,
+    /// Character device.
+    CharacterDevice,
+    /// Block device.
+    BlockDevice,
+}
+
+/// Answer of `fs.list`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListFilesAnswer {
+    /// By name.
+    pub entries: Vec<FileNode>,
+    /// There are more behind the last one.
+    pub more: bool,
+}
+
+/// Answer of `workspace.patch`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PatchAnswer {
+    /// By path.
+    pub changes: Vec<Changed>,
+    /// Changed paths that a patch cannot express.
+    pub left_out: Vec<Bytes>,
+}
+
+/// How many lines a change added and removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LineCount {
+    /// Lines that are new.
+    pub added: u64,
+    /// Lines that are gone.
+    pub removed: u64,
+    /// It is binary, and no lines are counted.
+    pub binary: bool,
+    /// Length before, in bytes.
+    pub old_size: u64,
+    /// Length now.
+    pub new_size: u64,
+}
+
+/// Parameters of the notification `data`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// Id of the request.
+    pub id: i64,
+    /// The next part, in base64.
+    pub b64: String,
+}
+
+fn live() -> Side {
+    Side::Live
+}
+
+fn default_perm() -> u32 {
+    0o644
+}

@@ -1,0 +1,206 @@
+//! Making a branch of another one.
+//!
+//! The new branch shows the other's frozen tree, shares all of it in memory, and reads from the other's
+//! journal what is not sealed yet (which it pins, see [`crate::journals`]). On disk it begins with the
+//! tree that was stored last, named by the same tree file; its journal says how what it shows comes
+//! from that: one state after the other that is not a commit yet, then the rest. So making it costs
+//! what differs, not what there is.
+
+use super::open::{
+    OpenBranch, Parts, assemble, journal_config, journal_dir, new_inner, state_file,
+};
+use super::state_file::StateHead;
+use super::{Branch, Inner};
+use crate::error::{Error, Result};
+use crate::history::{History, State};
+use crate::journal::Journal;
+use crate::record::{Event, OpKind};
+use crate::tree::Tree;
+use crate::types::Nid;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a new branch begins with.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    inner: Inner,
+}
+
+impl Origin {
+    /// State that becomes the new branch's head.
+    pub fn head(&self) -> u64 {
+        self.inner.history.head
+    }
+}
+
+impl Branch {
+    /// What the live tree is now, for a new branch; frozen as a state where it differs from the head.
+    pub fn origin_live(&self, author: &str) -> Result<Origin> {
+        self.cache().flush_dirty();
+        let head = self.lock().history.head;
+        let before = self.tree_of(head)?;
+        let mut inner = self.lock();
+        let state = self.freeze_if_differs(&mut inner, &before, OpKind::BeforeBranch, author)?;
+        let tree = inner.live.clone();
+        Ok(origin(&inner, state, tree))
+    }
+
+    /// What a state of this branch is, for a new branch.
+    pub fn origin_at(&self, state: u64) -> Result<Origin> {
+        let tree = self.tree_of(state)?;
+        let inner = self.lock();
+        Ok(origin(&inner, state, tree))
+    }
+
+    /// Freezes the live tree as a state of this kind where it differs from the head's tree `before`;
+    /// returns the state that stands for it.
+    pub fn freeze_if_differs(
+        &self,
+        inner: &mut Inner,
+        before: &Tree,
+        kind: OpKind,
+        author: &str,
+    ) -> Result<u64> {
+        let head = inner.history.head;
+        let stored = inner.history.tree(head).cloned();
+        let before = stored.as_ref().unwrap_or(before);
+        if !crate::control::differs(before, &inner.live) {
+            return Ok(head);
+        }
+        let info = self.new_state(inner, kind, author, String::new(), BTreeMap::new());
+        self.freeze(inner, info, false, None)
+    }
+
+    /// Makes a branch that begins with `origin`. It is whole and durable once this returned; that it
+    /// exists is for the caller to record.
+    pub fn make(o: OpenBranch, origin: Origin) -> Result<Branch> {
+        let mut inner = origin.inner;
+        o.storage
+            .remove_dir_all(&o.dir)
+            .map_err(Error::io(&o.dir))?;
+        let dir = journal_dir(&o);
+        let journal = Journal::create(o.storage.clone(), &dir, journal_config(&o)?)?;
+        let pending = inner.history.pending();
+        let (first, root) = match (&inner.reference, pending.first()) {
+            (Some(r), _) => (r.tree.clone(), Some(r.root)),
+            (None, Some((_, tree))) => (tree.clone(), None),
+            (None, None) => (inner.live.clone(), None),
+        };
+        let head = StateHead {
+            next_seq: 1,
+            counters: inner.counters,
+            history: inner.history.to_stored_record(),
+            root,
+            base_changed: inner.base_changed.iter().cloned().collect(),
+            unreadable: inner.unreadable.iter().cloned().collect(),
+            tree_file: 0,
+            patched: 0,
+        };
+        inner.tree_file = state_file(&o).write(head, &first, &inner.tree_file)?;
+        let stored = inner.reference.as_ref().map(|r| r.tree.clone());
+        let branch = assemble(o, Arc::new(journal), inner, None, 1);
+        branch.pin_journals(&stored.unwrap_or_default());
+        branch.record_way(first, &pending)?;
+        branch.sync()?;
+        Ok(branch)
+    }
+
+    /// A read-only view of one of this branch's states.
+    pub fn snapshot(&self, slot: u16, tree: Tree) -> Branch {
+        let mut inner = new_inner(tree, self.lock().counters, History::default());
+        inner.scan_done = true;
+        let parts = Parts {
+            name: self.name(),
+            dir: self.dir.clone(),
+            slot,
+            storage: self.storage.clone(),
+            places: self.places.clone(),
+            trees: self.trees.clone(),
+            importer: self.importer.again(),
+            wake: self.wake.clone(),
+            read_only: true,
+        };
+        parts.into_branch(inner, None, u64::MAX)
+    }
+
+    /// Journals how the live tree comes from the tree of the state file.
+    fn record_way(&self, first: Tree, pending: &[(u64, Tree)]) -> Result<()> {
+        let inner = self.lock();
+        let mut at = first;
+        for (number, tree) in pending {
+            self.record_step(&inner, &at, tree)?;
+            let info = inner.history.state(*number)?.info.clone();
+            let head = *number == inner.history.head;
+            self.record(
+                Event::Freeze {
+                    info,
+                    head,
+                    label: None,
+                },
+                &[],
+            )?;
+            for label in inner.history.labels_of(*number) {
+                let state = *number;
+                self.record(Event::Label { label, state }, &[])?;
+            }
+            at = tree.clone();
+        }
+        self.record_step(&inner, &at, &inner.live)
+    }
+
+    fn record_step(&self, inner: &Inner, from: &Tree, to: &Tree) -> Result<()> {
+        if from.same(to) {
+            return Ok(());
+        }
+        let patch = crate::record::TreePatch::between(from, to);
+        let counters = inner.counters;
+        self.record_switch(Event::Patched { counters }, &crate::record::encode(&patch))
+    }
+}
+
+/// Everything of a branch that one made of its state `head`, whose tree is `tree`, begins with.
+fn origin(inner: &Inner, head: u64, mut tree: Tree) -> Origin {
+    drop_new_orphans(&mut tree, inner);
+    let mut new = new_inner(tree, inner.counters, inner.history.ancestry(head));
+    new.scan_done = inner.scan_done;
+    if !inner.scan_done {
+        new.base_inodes = inner.base_inodes.clone();
+    }
+    new.base_changed = inner.base_changed.clone();
+    new.unreadable = inner.unreadable.clone();
+    new.reference = inner.reference.clone();
+    new.tree_file = inner.tree_file.clone();
+    Origin { inner: new }
+}
+
+/// Removes inodes that are unlinked but open in the other branch; older ones are not in what was stored.
+fn drop_new_orphans(tree: &mut Tree, inner: &Inner) {
+    let mut orphans: Vec<Nid> = Vec::new();
+    Tree::diff(&inner.tree_file.1, tree, &mut |nid, _, now| {
+        if now.is_some_and(|i| i.nlink == 0) {
+            orphans.push(nid);
+        }
+    });
+    for nid in orphans {
+        tree.remove(nid);
+    }
+}
+
+impl History {
+    /// States that are no commits yet, with their trees, ascending.
+    fn pending(&self) -> Vec<(u64, Tree)> {
+        let pending = self.states.values().filter(|s| !s.in_store);
+        pending
+            .filter_map(|s| Some((s.info.number, s.tree.clone()?)))
+            .collect()
+    }
+
+    /// For a state file that pending states are recorded after.
+    fn to_stored_record(&self) -> crate::history::HistoryRecord {
+        let mut record = self.to_record();
+        let stored = |n: u64| self.states.get(&n).is_some_and(|s: &State| s.in_store);
+        record.states.retain(|s| stored(s.number));
+        record.labels.retain(|(_, n)| stored(*n));
+        record
+    }
+}

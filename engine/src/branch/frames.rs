@@ -1,0 +1,201 @@
+//! Files of frames: a header, then values, each with its length and checksum.
+//!
+//! Neither writing nor reading needs memory for more than one frame. A frame is the length and the
+//! checksum (CRC-32) of its body, little-endian, then the body, an encoded value.
+
+use crate::record::{decode, encode};
+use objstore::io::Segment;
+use std::sync::Arc;
+
+const HEADER_BYTES: usize = 12;
+const FRAME_HEADER_BYTES: usize = 8;
+/// Longest frame that is read, in bytes.
+const FRAME_BYTES_MAX: u32 = 256 << 20;
+/// Entries in one frame; large directories make frames longer.
+const FRAME_ENTRIES: usize = 512;
+
+/// What a file begins with: eight bytes that say what it is, and its version.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// What it is.
+    pub magic: &'static [u8; 8],
+    /// Version of its format.
+    pub version: u32,
+    /// Its name in errors.
+    pub what: &'static str,
+}
+
+/// Writes frames.
+pub struct Writer<'a> {
+    file: &'a dyn Segment,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins a file.
+    pub fn begin(file: &'a dyn Segment, header: &Header) -> std::io::Result<Writer<'a>> {
+        file.append(&[header.magic, &header.version.to_le_bytes()])?;
+        Ok(Writer { file })
+    }
+
+    /// One value in a frame of its own.
+    pub fn value<T: bincode::Encode>(&self, value: &T) -> std::io::Result<()> {
+        let body = encode(value);
+        let len = u32::try_from(body.len())
+            .ok()
+            .filter(|n| *n <= FRAME_BYTES_MAX);
+        let len = len.ok_or_else(|| std::io::Error::other("a frame is too long"))?;
+        let crc = crc32fast::hash(&body);
+        self.file
+            .append(&[&len.to_le_bytes(), &crc.to_le_bytes(), &body])?;
+        Ok(())
+    }
+
+    /// A sequence of entries, in frames of some hundred.
+    pub fn entries<T: bincode::Encode>(&self) -> Batch<'_, T> {
+        Batch {
+            writer: self,
+            entries: Vec::with_capacity(FRAME_ENTRIES),
+            failed: None,
+        }
+    }
+}
+
+/// Entries that wait for their frame to be full.
+pub struct Batch<'a, T: bincode::Encode> {
+    writer: &'a Writer<'a>,
+    entries: Vec<T>,
+    failed: Option<std::io::Error>,
+}
+
+impl<T: bincode::Encode> Batch<'_, T> {
+    /// Adds an entry; errors show at the end.
+    pub fn push(&mut self, entry: T) {
+        self.entries.push(entry);
+        if self.entries.len() == FRAME_ENTRIES {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.writer.value(&self.entries).err();
+        }
+        self.entries.clear();
+    }
+
+    /// Writes what is left.
+    pub fn end(mut self) -> std::io::Result<()> {
+        if !self.entries.is_empty() {
+            self.flush();
+        }
+        self.failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Bytes that frames are read from.
+pub trait Bytes {
+    /// How many there are.
+    fn len(&self) -> u64;
+    /// Fills `buf` from byte `at` on.
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> Result<(), String>;
+}
+
+impl Bytes for Arc<dyn Segment> {
+    fn len(&self) -> u64 {
+        Segment::len(&**self)
+    }
+
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> Result<(), String> {
+        Segment::read_at(&**self, at, buf).map_err(|e| e.to_string())
+    }
+}
+
+impl Bytes for &[u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> Result<(), String> {
+        let from = at as usize;
+        let part = self.get(from..from + buf.len()).ok_or("it is too short")?;
+        buf.copy_from_slice(part);
+        Ok(())
+    }
+}
+
+/// Reads frames.
+pub struct Reader<B> {
+    file: B,
+    at: u64,
+}
+
+impl<B: Bytes> Reader<B> {
+    /// Begins a file.
+    pub fn begin(file: B, wanted: &Header) -> Result<Reader<B>, String> {
+        let mut reader = Reader { file, at: 0 };
+        let mut header = [0; HEADER_BYTES];
+        reader.take(&mut header)?;
+        let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+        if &header[..8] != wanted.magic {
+            return Err(format!("it is not a {}", wanted.what));
+        }
+        if version != wanted.version {
+            return Err(format!("its version is {version}, not {}", wanted.version));
+        }
+        Ok(reader)
+    }
+
+    /// The next frame's value.
+    pub fn value<T: bincode::Decode<()>>(&mut self) -> Result<T, String> {
+        decode(&self.frame()?)
+    }
+
+    /// `count` entries, each given to `each`, up to the end of the file.
+    pub fn entries<T: bincode::Decode<()>>(
+        &mut self,
+        count: u64,
+        each: &mut dyn FnMut(T) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut left = count;
+        while left > 0 {
+            let batch: Vec<T> = self.value()?;
+            let n = batch.len() as u64;
+            left = left
+                .checked_sub(n)
+                .filter(|_| n > 0)
+                .ok_or("it has other entries than it says")?;
+            batch.into_iter().try_for_each(&mut *each)?;
+        }
+        if self.at == self.file.len() {
+            Ok(())
+        } else {
+            Err("it has trailing bytes".into())
+        }
+    }
+
+    fn take(&mut self, buf: &mut [u8]) -> Result<(), String> {
+        if self.file.len().saturating_sub(self.at) < buf.len() as u64 {
+            return Err("it is too short".into());
+        }
+        self.file.read_at(self.at, buf)?;
+        self.at += buf.len() as u64;
+        Ok(())
+    }
+
+    fn frame(&mut self) -> Result<Vec<u8>, String> {
+        let mut h = [0; FRAME_HEADER_BYTES];
+        self.take(&mut h)?;
+        let len = u32::from_le_bytes([h[0], h[1], h[2], h[3]]);
+        let crc = u32::from_le_bytes([h[4], h[5], h[6], h[7]]);
+        if len > FRAME_BYTES_MAX || u64::from(len) > self.file.len() - self.at {
+            return Err("a frame is longer than the file".into());
+        }
+        let mut body = vec![0; len as usize];
+        self.take(&mut body)?;
+        if crc32fast::hash(&body) == crc {
+            Ok(body)
+        } else {
+            Err("a frame's checksum does not match".into())
+        }
+    }
+}

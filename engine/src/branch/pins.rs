@@ -1,0 +1,83 @@
+//! Trees that somebody reads for a while: kept in step with what happens to their content's places.
+//!
+//! A tree that is merely cloned goes stale: sealing moves data from the journal into the store and drops
+//! the segments, and directories of the base are read. A pinned one is among the trees that are
+//! rewritten then, so its readers only have to look at it again.
+
+use super::Branch;
+use crate::error::{Error, Result};
+use crate::journal::JournalError;
+use crate::tree::Tree;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Pinned trees by number.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    next: u64,
+    trees: BTreeMap<u64, Tree>,
+}
+
+impl Pins {
+    /// The trees, to keep them in step.
+    pub fn trees_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
+        self.trees.values_mut()
+    }
+}
+
+/// A tree that stays readable while this lives.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    /// Its branch.
+    pub branch: Arc<Branch>,
+    number: u64,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.branch.lock().pins.trees.remove(&self.number);
+    }
+}
+
+impl Branch {
+    /// Pins the tree that `choose` makes of the branch's state.
+    pub fn pin(
+        self: &Arc<Branch>,
+        choose: impl FnOnce(&super::Inner) -> Result<Tree>,
+    ) -> Result<Pinned> {
+        let mut inner = self.lock();
+        let tree = choose(&inner)?;
+        let number = inner.pins.next;
+        inner.pins.next += 1;
+        inner.pins.trees.insert(number, tree);
+        Ok(Pinned {
+            branch: self.clone(),
+            number,
+        })
+    }
+}
+
+impl Pinned {
+    /// The tree as it is kept now.
+    pub fn tree(&self) -> Result<Tree> {
+        let inner = self.branch.lock();
+        inner
+            .pins
+            .trees
+            .get(&self.number)
+            .cloned()
+            .ok_or(Error::Stale)
+    }
+
+    /// Runs `body` on the tree, again where a directory had to be read first or data has moved.
+    pub fn with<R>(&self, mut body: impl FnMut(&Tree) -> Result<R>) -> Result<R> {
+        loop {
+            match body(&self.tree()?) {
+                Err(Error::NeedsDir(nid)) => self.branch.load_dir(nid)?,
+                Err(Error::BaseChanged(file)) => self.branch.take_anew(&file)?,
+                Err(Error::Journal(JournalError::Dropped { .. })) => {}
+                other => return other,
+            }
+        }
+    }
+}

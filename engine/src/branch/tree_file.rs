@@ -1,0 +1,232 @@
+//! Tree files: whole live trees on disk, shared by the branches of a workspace.
+//!
+//! A branch's state file names one and adds what differs from it, so that neither making a branch nor
+//! sealing a few changes writes the whole tree. A tree file is never changed; it is removed once no
+//! branch's state names it. Branches that name the same one share its inodes in memory too.
+
+use super::frames::{Bytes, Header, Reader, Writer};
+use crate::error::{Error, Result};
+use crate::record::InodeRecord;
+use crate::tree::Tree;
+use crate::tree::patch::{self, BaseDirs, record_of};
+use crate::types::Nid;
+use objstore::io::Storage;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const HEADER: Header = Header {
+    magic: b"AVFSTREE",
+    version: 1,
+    what: "tree file",
+};
+
+/// An inode with its number.
+type Numbered = (u64, InodeRecord);
+
+/// The tree files of one workspace.
+#[derive(Debug)]
+pub struct Trees {
+    storage: Arc<dyn Storage>,
+    dir: String,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    files: BTreeMap<u32, File>,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct File {
+    tree: Tree,
+    /// Branches whose state names it, by the number of their journals.
+    users: BTreeSet<u32>,
+}
+
+impl Trees {
+    /// The tree files below `dir`; nothing is read yet.
+    pub fn open(storage: Arc<dyn Storage>, dir: String) -> Result<Trees> {
+        storage.create_dir_all(&dir).map_err(Error::io(&dir))?;
+        let names = storage.list(&dir).map_err(Error::io(&dir))?;
+        let last = names.iter().filter_map(|n| n.parse::<u32>().ok()).max();
+        let table = Table {
+            files: BTreeMap::new(),
+            next: last.unwrap_or(0) + 1,
+        };
+        Ok(Trees {
+            storage,
+            dir,
+            table: Mutex::new(table),
+        })
+    }
+
+    fn path(&self, number: u32) -> String {
+        format!("{}/{number:08}", self.dir)
+    }
+
+    /// The tree of a file, for a branch whose state names it; 0 is no file, an empty tree.
+    pub fn read(&self, number: u32, branch: u32, dirs: &mut BaseDirs) -> Result<Tree> {
+        if number == 0 {
+            return Ok(Tree::default());
+        }
+        let mut table = self.table.lock();
+        if let Some(file) = table.files.get_mut(&number) {
+            file.users.insert(branch);
+            return Ok(file.tree.clone());
+        }
+        let path = self.path(number);
+        let file = self.storage.open(&path).map_err(Error::io(&path))?;
+        let tree = read_tree(file, dirs).map_err(|why| Error::Damaged { what: path, why })?;
+        let users = BTreeSet::from([branch]);
+        table.files.insert(
+            number,
+            File {
+                tree: tree.clone(),
+                users,
+            },
+        );
+        Ok(tree)
+    }
+
+    /// Writes a tree, durably; returns the file's number. It stays while `branch` does not take
+    /// another with [`Trees::settle`].
+    pub fn write(&self, tree: &Tree, branch: u32) -> Result<u32> {
+        let number = {
+            let mut table = self.table.lock();
+            table.next += 1;
+            table.next - 1
+        };
+        let path = self.path(number);
+        self.storage.remove(&path).map_err(Error::io(&path))?;
+        let file = self.storage.create(&path).map_err(Error::io(&path))?;
+        let written = write_tree(&*file, tree).and_then(|()| file.sync());
+        written.map_err(Error::io(&path))?;
+        self.storage
+            .sync_dir(&self.dir)
+            .map_err(Error::io(&self.dir))?;
+        let users = BTreeSet::from([branch]);
+        self.table.lock().files.insert(
+            number,
+            File {
+                tree: tree.clone(),
+                users,
+            },
+        );
+        Ok(number)
+    }
+
+    /// The state of `branch` names file `number` now, durably (0: none): others that nobody names go.
+    pub fn settle(&self, branch: u32, number: u32) -> Result<()> {
+        let mut gone = Vec::new();
+        {
+            let mut table = self.table.lock();
+            for (n, file) in &mut table.files {
+                if *n == number {
+                    file.users.insert(branch);
+                } else if file.users.remove(&branch) && file.users.is_empty() {
+                    gone.push(*n);
+                }
+            }
+            gone.iter().for_each(|n| drop(table.files.remove(n)));
+        }
+        gone.iter().try_for_each(|n| self.remove(*n))
+    }
+
+    /// Removes files that no branch names; to be called once all branches are open.
+    pub fn sweep(&self) -> Result<()> {
+        let names = self.storage.list(&self.dir).map_err(Error::io(&self.dir))?;
+        let known: BTreeSet<u32> = self.table.lock().files.keys().copied().collect();
+        let numbers = names.iter().filter_map(|n| n.parse::<u32>().ok());
+        let unused: Vec<u32> = numbers.filter(|n| !known.contains(n)).collect();
+        unused.into_iter().try_for_each(|n| self.remove(n))
+    }
+
+    fn remove(&self, number: u32) -> Result<()> {
+        let path = self.path(number);
+        self.storage.remove(&path).map_err(Error::io(path))
+    }
+}
+
+fn write_tree(file: &dyn objstore::io::Segment, tree: &Tree) -> std::io::Result<()> {
+    let writer = Writer::begin(file, &HEADER)?;
+    writer.value(&(tree.len() as u64))?;
+    let mut batch = writer.entries::<Numbered>();
+    tree.for_each(&mut |nid, inode| batch.push((nid.0, record_of(inode))));
+    batch.end()
+}
+
+fn read_tree<B: Bytes>(file: B, dirs: &mut BaseDirs) -> Result<Tree, String> {
+    let mut tree = Tree::default();
+    each_inode(file, &mut |(nid, record)| {
+        let inode = patch::inode_of(&record, dirs).map_err(|e| e.to_string())?;
+        tree.set(Nid(nid), Arc::new(inode));
+        Ok(())
+    })?;
+    Ok(tree)
+}
+
+fn each_inode<B: Bytes>(
+    file: B,
+    each: &mut dyn FnMut(Numbered) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut reader = Reader::begin(file, &HEADER)?;
+    let count: u64 = reader.value()?;
+    reader.entries(count, each)
+}
+
+/// Decodes arbitrary bytes as a tree file (for fuzzing): never panics, never allocates more than they
+/// justify.
+pub fn check_tree_bytes(bytes: &[u8]) {
+    let _ = each_inode(bytes, &mut |_| Ok(()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::branch::state_file::tests::one_file_tree;
+    use objstore::crash_storage::CrashStorage;
+
+    fn files(storage: &CrashStorage) -> Vec<String> {
+        storage.list("t").unwrap()
+    }
+
+    #[test]
+    fn a_file_stays_while_a_branch_names_it() {
+        let storage = Arc::new(CrashStorage::without_log());
+        let trees = Trees::open(storage.clone(), "t".into()).unwrap();
+        let tree = one_file_tree();
+        let first = trees.write(&tree, 0).unwrap();
+        trees.settle(0, first).unwrap();
+        trees.settle(7, first).unwrap();
+        let second = trees.write(&tree, 0).unwrap();
+        trees.settle(0, second).unwrap();
+        assert_eq!(files(&storage).len(), 2, "branch 7 names the first");
+        trees.settle(7, 0).unwrap();
+        assert_eq!(files(&storage), [format!("{second:08}")]);
+        let again = Trees::open(storage.clone(), "t".into()).unwrap();
+        let read = again.read(second, 0, &mut BaseDirs::default()).unwrap();
+        assert_eq!(read.len(), tree.len());
+        again.sweep().unwrap();
+        assert_eq!(files(&storage).len(), 1);
+        again.settle(0, 0).unwrap();
+        assert!(files(&storage).is_empty());
+    }
+
+    #[test]
+    fn a_flipped_bit_or_a_missing_end_is_noticed() {
+        let storage = Arc::new(CrashStorage::without_log());
+        let trees = Trees::open(storage.clone(), "t".into()).unwrap();
+        let number = trees.write(&one_file_tree(), 0).unwrap();
+        let bytes = storage.read(&format!("t/{number:08}")).unwrap().unwrap();
+        let whole = |b: &[u8]| read_tree(b, &mut BaseDirs::default()).is_ok();
+        assert!(whole(&bytes));
+        for i in 0..bytes.len() {
+            assert!(!whole(&bytes[..i]));
+            let mut bad = bytes.clone();
+            bad[i] ^= 4;
+            assert!(!whole(&bad), "byte {i}");
+        }
+    }
+}

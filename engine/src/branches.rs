@@ -1,0 +1,682 @@
+//! The branches of an open workspace, and the snapshots that somebody looks at: their views.
+//!
+//! Each has a view slot, by which the mount addresses it. A branch exists once its ref
+//! (`branches/WORKSPACE/BRANCH`) is written, after its directory is whole; its directory, its journal
+//! and its slot have one number, that of a branch that is gone being given again.
+//!
+//! Lock order: `changing` (making, renaming and deleting branches, one at a time) → a branch's control
+//! lock → its inner lock → `table`.
+
+use crate::base::Base;
+use crate::branch::Branch;
+use crate::branch::create::Origin;
+use crate::branch::open::OpenBranch;
+use crate::branch::tree_file::Trees;
+use crate::clock;
+use crate::control::{Progress, Target};
+use crate::error::{Error, Result};
+use crate::journals::Journals;
+use crate::keeper::Wake;
+use crate::names::check_branch_name;
+use crate::record::{Event, OpKind, StateInfo, decode, encode};
+use crate::types::*;
+use crate::views::{branches_node, snapshots_node};
+use crate::workspace::Workspace;
+use objstore::import_table::ImportTable;
+use objstore::io::Storage;
+use objstore::refs::RefStore;
+use objstore::{Commit, CommitId, HexPrefix, ObjectStore};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The branch that every workspace has.
+pub const MAIN: &str = "main";
+/// First slot of snapshots; branches have those below.
+const FIRST_SNAPSHOT_SLOT: u16 = crate::journal::JOURNALS_MAX as u16;
+/// Slots are below this: shown inode numbers stay below 2^53.
+const SLOTS_MAX: u16 = 1 << 13;
+const RECORD_VERSION: u16 = 1;
+
+/// What all branches of a workspace share.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedParts {
+    pub storage: Arc<dyn Storage>,
+    pub store: Arc<ObjectStore>,
+    pub refs: Arc<RefStore>,
+    pub base: Arc<Base>,
+    pub table: Arc<ImportTable>,
+    pub boot: u64,
+}
+
+/// What the ref of a branch says.
+#[derive(bincode::Encode, bincode::Decode)]
+struct BranchRecord {
+    version: u16,
+    /// Number of its directory, journal and view slot.
+    number: u16,
+    created: Time,
+    /// Name that it had before, where that ref may still be there.
+    renamed_from: Option<String>,
+}
+
+/// What is kept of a branch that was deleted, for as long as its commits are.
+#[derive(bincode::Encode, bincode::Decode)]
+struct DeletedRecord {
+    version: u16,
+    deleted: Time,
+    last: CommitId,
+}
+
+/// A branch of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchInfo {
+    /// Its name.
+    pub name: String,
+    /// Its head, once its id is known.
+    pub head: Option<CommitId>,
+    /// When it was made.
+    pub created: Time,
+}
+
+/// A branch that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// Its name.
+    pub name: String,
+    /// The commit that it begins with; `None` while its id is not known.
+    pub commit: Option<CommitId>,
+}
+
+/// A branch that was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// Commit of what it showed last.
+    pub last: CommitId,
+    /// True where no other branch has that commit.
+    pub only_here: bool,
+}
+
+/// Says which branch a process sees, by its id.
+pub type SeenBy = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
+
+/// The views of a workspace.
+pub(crate) struct Views {
+    workspace: String,
+    author: String,
+    shared: SharedParts,
+    journals: Arc<Journals>,
+    trees: Arc<Trees>,
+    wake: Arc<Wake>,
+    changing: Mutex<()>,
+    table: RwLock<Table>,
+    seen_by: RwLock<Option<SeenBy>>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_slot: BTreeMap<u16, Arc<Branch>>,
+    created: BTreeMap<u16, Time>,
+    /// Slots that the kernel may still know of.
+    retired: BTreeSet<u16>,
+    /// Snapshots: slot by (branch, state).
+    snapshots: BTreeMap<(u16, u64), u16>,
+    cache: Option<Arc<dyn KernelCache>>,
+}
+
+impl std::fmt::Debug for Views {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Views of {}", self.workspace)
+    }
+}
+
+fn ref_dir(workspace: &str) -> String {
+    format!("branches/{workspace}")
+}
+
+/// Refs to the last commits of branches that were deleted: roots of the store for as long as they are
+/// there.
+pub(crate) fn deleted_dir(workspace: &str) -> String {
+    format!("deleted/{workspace}")
+}
+
+fn ref_name(workspace: &str, branch: &str) -> String {
+    format!("branches/{workspace}/{branch}")
+}
+
+/// Refs that tell which branches of a workspace there were; removed with the workspace.
+pub(crate) fn forget_refs(refs: &RefStore, workspace: &str) -> Result<()> {
+    for dir in [ref_dir(workspace), deleted_dir(workspace)] {
+        for name in refs.list(&dir)? {
+            refs.delete(&name)?;
+        }
+    }
+    Ok(())
+}
+
+impl Views {
+    /// Opens all branches of a workspace, making `main` where it does not exist.
+    pub fn open(workspace: String, author: String, shared: SharedParts) -> Result<Views> {
+        let dir = format!("workspaces/{workspace}");
+        let views = Views {
+            trees: Arc::new(Trees::open(shared.storage.clone(), format!("{dir}/trees"))?),
+            workspace,
+            author,
+            shared,
+            journals: Arc::default(),
+            wake: Arc::default(),
+            changing: Mutex::new(()),
+            table: RwLock::default(),
+            seen_by: RwLock::new(None),
+        };
+        views.open_branch(MAIN, 0, Time::default())?;
+        for (name, record) in views.recorded()? {
+            views.open_branch(&name, record.number, record.created)?;
+        }
+        views.trees.sweep()?;
+        views.sweep_dirs()?;
+        Ok(views)
+    }
+
+    /// The refs of all branches but `main`; one that was being renamed has its new name.
+    fn recorded(&self) -> Result<BTreeMap<String, BranchRecord>> {
+        let dir = ref_dir(&self.workspace);
+        let mut found = BTreeMap::new();
+        for full in self.shared.refs.list(&dir)? {
+            let Some(bytes) = self.shared.refs.get(&full)? else {
+                continue;
+            };
+            let damaged = |why: String| Error::Damaged {
+                what: format!("the record of branch {full}"),
+                why,
+            };
+            let record: BranchRecord = decode(&bytes).map_err(damaged)?;
+            if record.version != RECORD_VERSION {
+                return Err(damaged(format!("its version is {}", record.version)));
+            }
+            let name = full.rsplit('/').next().unwrap_or_default().to_owned();
+            found.insert(name, record);
+        }
+        let old: Vec<(String, u16)> = found
+            .values()
+            .filter_map(|r| Some((r.renamed_from.clone()?, r.number)))
+            .collect();
+        for (name, number) in old {
+            if found.get(&name).is_some_and(|r| r.number == number) {
+                self.shared.refs.delete(&ref_name(&self.workspace, &name))?;
+                found.remove(&name);
+            }
+        }
+        Ok(found)
+    }
+
+    fn open_branch(&self, name: &str, number: u16, created: Time) -> Result<()> {
+        let branch = Branch::open(self.open_parts(name, number))?;
+        self.add(branch, created);
+        Ok(())
+    }
+
+    fn open_parts(&self, name: &str, number: u16) -> OpenBranch {
+        let s = &self.shared;
+        let place = if number == 0 {
+            MAIN.to_owned()
+        } else {
+            number.to_string()
+        };
+        OpenBranch {
+            name: name.to_owned(),
+            slot: number,
+            number: u32::from(number),
+            journals: self.journals.clone(),
+            trees: self.trees.clone(),
+            wake: self.wake.clone(),
+            dir: format!("workspaces/{}/branches/{place}", self.workspace),
+            storage: s.storage.clone(),
+            store: s.store.clone(),
+            base: s.base.clone(),
+            table: s.table.clone(),
+            author: self.author.clone(),
+            boot: s.boot,
+        }
+    }
+
+    fn add(&self, branch: Branch, created: Time) -> Arc<Branch> {
+        let branch = Arc::new(branch);
+        let mut table = self.table.write();
+        if let Some(cache) = &table.cache {
+            branch.set_cache(cache.clone());
+        }
+        table.created.insert(branch.slot, created);
+        table.by_slot.insert(branch.slot, branch.clone());
+        branch
+    }
+
+    /// Removes directories of branches whose making was not finished, or that were deleted.
+    fn sweep_dirs(&self) -> Result<()> {
+        let dir = format!("workspaces/{}/branches", self.workspace);
+        let storage = &self.shared.storage;
+        for name in storage.list(&dir).map_err(Error::io(&dir))? {
+            let known = name
+                .parse::<u16>()
+                .map_or(true, |n| self.by_slot(n).is_some());
+            if !known {
+                let path = format!("{dir}/{name}");
+                storage.remove_dir_all(&path).map_err(Error::io(path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What wakes the background threads.
+    pub fn wake(&self) -> Arc<Wake> {
+        self.wake.clone()
+    }
+
+    /// The branch `main`.
+    #[allow(clippy::expect_used)]
+    pub fn main(&self) -> Arc<Branch> {
+        self.by_slot(0)
+            .expect("main is opened first and never deleted")
+    }
+
+    /// All branches, `main` first, the others as they were made.
+    pub fn branches(&self) -> Vec<Arc<Branch>> {
+        let table = self.table.read();
+        let all = table.by_slot.range(..FIRST_SNAPSHOT_SLOT);
+        all.map(|(_, b)| b.clone()).collect()
+    }
+
+    /// The branch or snapshot of a slot.
+    pub fn by_slot(&self, slot: u16) -> Option<Arc<Branch>> {
+        self.table.read().by_slot.get(&slot).cloned()
+    }
+
+    /// The branch of a name.
+    pub fn by_name(&self, name: &str) -> Result<Arc<Branch>> {
+        let found = self.branches().into_iter().find(|b| b.name() == name);
+        found.ok_or_else(|| Error::NoSuchBranch(name.to_owned()))
+    }
+
+    /// Tells all who keeps the kernel's caches.
+    pub fn set_cache(&self, cache: Arc<dyn KernelCache>) {
+        let mut table = self.table.write();
+        table
+            .by_slot
+            .values()
+            .for_each(|b| b.set_cache(cache.clone()));
+        table.cache = Some(cache);
+    }
+
+    /// Nothing is mounted any more: snapshots and slots of deleted branches are free.
+    pub fn unmounted(&self) {
+        let mut table = self.table.write();
+        table.cache = None;
+        table.retired.clear();
+        table.snapshots.clear();
+        table.by_slot.retain(|slot, _| *slot < FIRST_SNAPSHOT_SLOT);
+        table.by_slot.values().for_each(|b| b.forget_kernel());
+    }
+
+    /// Sets what says which branch a process sees.
+    pub fn set_seen_by(&self, seen_by: SeenBy) {
+        *self.seen_by.write() = Some(seen_by);
+    }
+
+    /// Branch that a process sees; `None` for `main`.
+    pub fn seen_by(&self, pid: u32) -> Option<String> {
+        self.seen_by.read().as_ref().and_then(|f| f(pid))
+    }
+
+    fn free_number(&self) -> Result<u16> {
+        let table = self.table.read();
+        let free = (1..FIRST_SNAPSHOT_SLOT)
+            .find(|n| !table.by_slot.contains_key(n) && !table.retired.contains(n));
+        free.ok_or(Error::TooManyBranches)
+    }
+
+    /// A snapshot's view, made where there is none.
+    fn snapshot(&self, of: &Branch, state: u64) -> Result<Arc<Branch>> {
+        let key = (of.slot, state);
+        {
+            let table = self.table.read();
+            if let Some(view) = table.snapshots.get(&key).and_then(|s| table.by_slot.get(s)) {
+                return Ok(view.clone());
+            }
+        }
+        let tree = of.tree_of(state)?;
+        let mut table = self.table.write();
+        let unused: Vec<((u16, u64), u16)> = table
+            .snapshots
+            .iter()
+            .filter(|(k, slot)| {
+                **k != key && table.by_slot.get(slot).is_none_or(|b| b.is_forgotten())
+            })
+            .map(|(k, slot)| (*k, *slot))
+            .collect();
+        for (k, slot) in unused {
+            table.snapshots.remove(&k);
+            table.by_slot.remove(&slot);
+        }
+        if let Some(view) = table.snapshots.get(&key).and_then(|s| table.by_slot.get(s)) {
+            return Ok(view.clone());
+        }
+        let free = (FIRST_SNAPSHOT_SLOT..SLOTS_MAX).find(|n| !table.by_slot.contains_key(n));
+        let slot = free.ok_or(Error::TooManyBranches)?;
+        let view = Arc::new(of.snapshot(slot, tree));
+        table.snapshots.insert(key, slot);
+        table.by_slot.insert(slot, view.clone());
+        Ok(view)
+    }
+
+    fn record(&self, name: &str, record: &BranchRecord) -> Result<()> {
+        let name = ref_name(&self.workspace, name);
+        Ok(self.shared.refs.set(&name, &encode(record))?)
+    }
+}
+
+impl Workspace {
+    /// Sets what says which branch a process sees through `.agentvfs/view`.
+    pub fn set_seen_by(&self, seen_by: SeenBy) {
+        self.views.set_seen_by(seen_by);
+    }
+
+    /// All branches, `main` first.
+    pub fn list_branches(&self) -> Vec<BranchInfo> {
+        let created = self.views.table.read().created.clone();
+        let info = |b: Arc<Branch>| {
+            let inner = b.lock();
+            BranchInfo {
+                name: b.name(),
+                head: inner.history.id_of(inner.history.head),
+                created: created.get(&b.slot).copied().unwrap_or_default(),
+            }
+        };
+        self.views.branches().into_iter().map(info).collect()
+    }
+
+    /// Makes branch `name` of what `of` shows now, or of the state that `from` names there. Durable after
+    /// `Ok`.
+    pub fn create_branch(&self, name: &str, of: &str, from: Option<&str>) -> Result<Created> {
+        check_branch_name(name)?;
+        let _one = self.views.changing.lock();
+        if self.branch(name).is_ok() {
+            return Err(Error::BranchExists(name.to_owned()));
+        }
+        let parent = self.branch(of)?;
+        let _control = parent.control.lock();
+        let origin = match from {
+            None => parent.origin_live(self.author())?,
+            Some(text) => {
+                let target = Target::Ref(text.to_owned());
+                let target = self.import_ref(&parent, &target)?;
+                parent.origin_at(parent.resolve(&target)?)?
+            }
+        };
+        self.add_branch(name, origin)
+    }
+
+    fn add_branch(&self, name: &str, origin: Origin) -> Result<Created> {
+        let views = &self.views;
+        let number = views.free_number()?;
+        let head = origin.head();
+        let branch = Branch::make(views.open_parts(name, number), origin)?;
+        let created = clock::now();
+        let record = BranchRecord {
+            version: RECORD_VERSION,
+            number,
+            created,
+            renamed_from: None,
+        };
+        views.record(name, &record)?;
+        let branch = views.add(branch, created);
+        let commit = branch.lock().history.id_of(head);
+        branch.signal();
+        self.branches_changed(&branch, name);
+        Ok(Created {
+            name: name.to_owned(),
+            commit,
+        })
+    }
+
+    /// Gives a branch another name.
+    pub fn rename_branch(&self, old: &str, new: &str) -> Result<()> {
+        check_branch_name(new)?;
+        let _one = self.views.changing.lock();
+        let branch = self.changeable(old)?;
+        if self.branch(new).is_ok() {
+            return Err(Error::BranchExists(new.to_owned()));
+        }
+        let created = self.views.table.read().created.get(&branch.slot).copied();
+        let record = BranchRecord {
+            version: RECORD_VERSION,
+            number: branch.slot,
+            created: created.unwrap_or_default(),
+            renamed_from: Some(old.to_owned()),
+        };
+        self.views.record(new, &record)?;
+        branch.set_name(new);
+        let old_ref = ref_name(&self.views.workspace, old);
+        self.views.shared.refs.delete(&old_ref)?;
+        self.branches_changed(&branch, old);
+        self.branches_changed(&branch, new);
+        Ok(())
+    }
+
+    /// A branch that may be renamed or deleted.
+    fn changeable(&self, name: &str) -> Result<Arc<Branch>> {
+        let branch = self.branch(name)?;
+        if branch.slot == self.main.slot {
+            return Err(Error::MainBranch);
+        }
+        Ok(branch)
+    }
+
+    /// Deletes a branch. What it showed last is kept as a commit until it is collected.
+    pub fn delete_branch(&self, name: &str, progress: Progress<'_>) -> Result<Deleted> {
+        let _one = self.views.changing.lock();
+        let branch = self.changeable(name)?;
+        let _control = branch.control.lock();
+        branch.cache().flush_dirty();
+        let head = branch.lock().history.head;
+        let before = branch.tree_of(head)?;
+        let (author, kind) = (self.author(), OpKind::Stop);
+        let state = branch.freeze_if_differs(&mut branch.lock(), &before, kind, author)?;
+        let last = branch.wait_for_id(state, progress)?;
+        let number = branch.places.journal.number();
+        for user in self.views.branches() {
+            if self
+                .views
+                .journals
+                .users(number)
+                .contains(&user.places.journal.number())
+            {
+                user.seal()?;
+            }
+        }
+        self.views.shared.store.sync()?;
+        self.forget_branch(&branch, name, last)?;
+        let others = self.views.branches();
+        let has = |b: &Arc<Branch>| {
+            let inner = b.lock();
+            inner
+                .history
+                .states
+                .values()
+                .any(|s| s.info.id == Some(last))
+        };
+        Ok(Deleted {
+            last,
+            only_here: !others.iter().any(has),
+        })
+    }
+
+    fn forget_branch(&self, branch: &Arc<Branch>, name: &str, last: CommitId) -> Result<()> {
+        let views = &self.views;
+        let now = clock::now();
+        let record = DeletedRecord {
+            version: RECORD_VERSION,
+            deleted: now,
+            last,
+        };
+        let kept = format!("{}/{name}-{}", deleted_dir(&views.workspace), now.sec);
+        views.shared.refs.set(&kept, &encode(&record))?;
+        views
+            .shared
+            .refs
+            .delete(&ref_name(&views.workspace, name))?;
+        {
+            let mut table = views.table.write();
+            table.by_slot.remove(&branch.slot);
+            table.created.remove(&branch.slot);
+            table.retired.insert(branch.slot);
+            let gone = |k: &(u16, u64)| k.0 == branch.slot;
+            let snapshots: Vec<_> = table.snapshots.keys().copied().filter(gone).collect();
+            for key in snapshots {
+                if let Some(slot) = table.snapshots.remove(&key) {
+                    table.by_slot.remove(&slot);
+                }
+            }
+        }
+        branch.begin_closing();
+        self.branches_changed(branch, name);
+        let number = branch.places.journal.number();
+        views.journals.remove(number);
+        views.trees.settle(number, 0)?;
+        let storage = &views.shared.storage;
+        storage
+            .remove_dir_all(&branch.dir)
+            .map_err(Error::io(&branch.dir))
+    }
+
+    /// The kernel's list of branches is not right any more.
+    fn branches_changed(&self, branch: &Branch, name: &str) {
+        let cache = branch.cache();
+        cache.inval_entry(branches_node(), name.as_bytes());
+        cache.inval_inode(branches_node());
+    }
+
+    /// The kernel's list of a branch's labels is not right any more.
+    pub(crate) fn snapshots_changed(&self, branch: &Branch) {
+        branch.cache().inval_inode(snapshots_node(branch.slot));
+    }
+
+    /// The snapshot of a reference, for the view `slot`. Where its commit is not stored yet, that is
+    /// waited for.
+    pub(crate) fn snapshot(&self, slot: u16, text: &str, wait: Wait) -> Result<Arc<Branch>> {
+        let branch = self.views.by_slot(slot).ok_or(Error::Stale)?;
+        let found = branch.lock().history.resolve(&branch.name(), text);
+        let state = match found {
+            Err(Error::NoSuchRef(_) | Error::AmbiguousRef { .. } | Error::NoSuchBranch(_)) => {
+                return Err(Error::NotFound);
+            }
+            other => other?,
+        };
+        if wait == Wait::Never {
+            return Err(Error::WouldBlock);
+        }
+        branch.wait_for_id(state, &|_, _| {})?;
+        self.views.snapshot(&branch, state)
+    }
+
+    /// Makes what a reference of another branch (`BRANCH:LABEL`), or the id of a commit that this branch
+    /// does not know, names a state of `branch`; returns what names it there.
+    pub(crate) fn import_ref(&self, branch: &Branch, target: &Target) -> Result<Target> {
+        let Target::Ref(text) = target else {
+            return Ok(target.clone());
+        };
+        let other = match text.split_once(':') {
+            Some((name, _)) if name != branch.name() => Some(self.branch(name)?),
+            _ => None,
+        };
+        let id = match other {
+            Some(other) => {
+                let state = other.lock().history.resolve(&other.name(), text)?;
+                other.wait_for_id(state, &|_, _| {})?
+            }
+            None => match branch.resolve(target) {
+                Err(Error::NoSuchRef(_)) => match self.stored_commit(text)? {
+                    Some(id) => id,
+                    None => return Ok(target.clone()),
+                },
+                _ => return Ok(target.clone()),
+            },
+        };
+        branch.know(id)?;
+        Ok(Target::Ref(id.to_string()))
+    }
+
+    /// The last commit of a branch that was deleted, by its id or a unique prefix.
+    fn stored_commit(&self, text: &str) -> Result<Option<CommitId>> {
+        let Ok(prefix) = HexPrefix::parse(text) else {
+            return Ok(None);
+        };
+        let views = &self.views;
+        let mut found = BTreeSet::new();
+        for name in views.shared.refs.list(&deleted_dir(&views.workspace))? {
+            let Some(bytes) = views.shared.refs.get(&name)? else {
+                continue;
+            };
+            let record: DeletedRecord = decode(&bytes).map_err(|why| Error::Damaged {
+                what: format!("the record {name}"),
+                why,
+            })?;
+            if prefix.matches(record.last.as_bytes()) {
+                found.insert(record.last);
+            }
+        }
+        if found.len() > 1 {
+            return Err(Error::AmbiguousRef {
+                prefix: text.to_owned(),
+                count: found.len(),
+            });
+        }
+        Ok(found.pop_first())
+    }
+}
+
+impl Branch {
+    /// Makes a commit that is in the store a state of this branch; returns its number.
+    pub(crate) fn know(&self, id: CommitId) -> Result<u64> {
+        let commit: Commit = self.places.store.get_object(&id)?;
+        let mut inner = self.lock_synced()?;
+        let known = |id: &CommitId| {
+            let mut all = inner.history.states.values();
+            all.find(|s| s.info.id == Some(*id)).map(|s| s.info.number)
+        };
+        if let Some(number) = known(&id) {
+            return Ok(number);
+        }
+        let info = StateInfo {
+            number: inner.counters.state,
+            kind: OpKind::Foreign,
+            asked: false,
+            time: Time {
+                sec: commit.time_sec,
+                nsec: commit.time_nsec,
+            },
+            author: commit.author,
+            message: commit.message,
+            meta: commit.meta,
+            parents: commit.parents.iter().filter_map(known).collect(),
+            id: Some(id),
+        };
+        self.record(Event::Known { info: info.clone() }, &[])?;
+        inner.counters.state += 1;
+        let number = info.number;
+        inner.history.know(info);
+        Ok(number)
+    }
+
+    /// Attributes of the root directory; counts a lookup of it.
+    pub(crate) fn root_attr(&self) -> Result<Attr> {
+        let mut inner = self.lock();
+        let attr = inner.live.inode(Nid::ROOT)?.attr(self.slot, Nid::ROOT);
+        inner.lookups.add(Nid::ROOT);
+        Ok(attr)
+    }
+
+    /// True where the kernel knows no inode of it.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.lock().lookups.is_empty()
+    }
+}

@@ -1,0 +1,109 @@
+//! The background threads of a workspace, for all its branches.
+//!
+//! One stores (scan, import, commits, sealing) at low priority, one sees to it that no change waits
+//! long for stable storage. Both look at each branch in turn and sleep when there is nothing to do.
+
+use crate::branch::Branch;
+use crate::error::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Time between looks at branches that nobody reported anything of.
+const TICK: Duration = Duration::from_millis(500);
+/// Time before something that could not be done is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The branches of a workspace as its background threads see them.
+pub(crate) type Branches = Arc<dyn Fn() -> Vec<Arc<Branch>> + Send + Sync>;
+
+/// Wakes a sleeping thread.
+#[derive(Debug, Default)]
+pub(crate) struct Wake {
+    woken: Mutex<bool>,
+    signal: Condvar,
+}
+
+impl Wake {
+    /// Lets the next (or present) sleep end.
+    pub fn wake(&self) {
+        *self.woken.lock() = true;
+        self.signal.notify_one();
+    }
+
+    /// Sleeps until woken, `longest` at most.
+    fn sleep(&self, longest: Duration) {
+        let mut woken = self.woken.lock();
+        if !*woken {
+            self.signal.wait_for(&mut woken, longest);
+        }
+        *woken = false;
+    }
+}
+
+/// The running threads.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    wake: Arc<Wake>,
+    stop: Arc<AtomicBool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Keeper {
+    /// Starts them.
+    pub fn start(branches: Branches, wake: Arc<Wake>) -> Result<Keeper> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new()
+                .name(name.into())
+                .spawn(work)
+                .map_err(Error::io(name))
+        };
+        let (ended, asleep, all) = (stop.clone(), wake.clone(), branches.clone());
+        let storing = move || {
+            lower_priority();
+            while !ended.load(Ordering::Relaxed) {
+                let again = all().iter().fold(false, |any, b| b.storing_round() || any);
+                asleep.sleep(if again { RETRY } else { TICK });
+            }
+        };
+        let ended = stop.clone();
+        let syncing = move || {
+            while !ended.load(Ordering::Relaxed) {
+                std::thread::park_timeout(TICK);
+                branches().iter().for_each(|b| b.sync_if_due());
+            }
+        };
+        let threads = vec![
+            spawn("storing", Box::new(storing))?,
+            spawn("sync-timer", Box::new(syncing))?,
+        ];
+        Ok(Keeper {
+            wake,
+            stop,
+            threads: Mutex::new(threads),
+        })
+    }
+
+    /// Ends them. The branches were told to close before.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wake.wake();
+        for t in std::mem::take(&mut *self.threads.lock()) {
+            t.thread().unpark();
+            if t.join().is_err() {
+                tracing::error!("a background thread had panicked");
+            }
+        }
+    }
+}
+
+/// Background storing yields to requests.
+fn lower_priority() {
+    let tid = rustix::thread::gettid();
+    if let Err(e) = rustix::process::setpriority_process(Some(tid), 10) {
+        tracing::debug!("the storing thread keeps its priority: {e}");
+    }
+}

@@ -1,0 +1,41 @@
+//! Helpers of the merge tests: random edits of real texts, and running git.
+//!
+//! Each test program uses a part of them.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+
+pub mod edits;
+pub mod git;
+pub mod history;
+#[path = "../common/rng.rs"]
+pub mod rng;
+pub mod tree;
+
+/// Number of rounds of a test: an environment variable, or what CI does.
+pub fn rounds(variable: &str, usual: u64) -> u64 {
+    let given = std::env::var(variable).ok();
+    given.map_or(usual, |text| text.parse().expect("a number"))
+}
+
+/// Real files: sources of this crate and the documents of the project.
+pub fn real_texts() -> Vec<Vec<u8>> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut texts = Vec::new();
+    for dir in [
+        "src",
+        "src/tree",
+        "src/journal",
+        "src/merge",
+        "tests/common",
+        "../docs",
+    ] {
+        let mut files: Vec<_> = std::fs::read_dir(root.join(dir))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|e| e == "rs" || e == "md"))
+            .collect();
+        files.sort();
+        texts.extend(files.iter().map(|path| std::fs::read(path).unwrap()));
+    }
+    assert!(texts.len() > 40, "only {} texts", texts.len());
+    texts
+}
