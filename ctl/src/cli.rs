@@ -3,8 +3,10 @@
 //! Says what can be written, not what it means. Which of one or two words is the workspace depends
 //! on the verb; that is decided by the commands.
 
+mod branch;
 mod files;
 
+pub use branch::*;
 pub use files::*;
 
 use clap::builder::styling::{AnsiColor, Style, Styles};
@@ -46,8 +48,8 @@ pub struct Global {
     /// Print one JSON object
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say on standard error what is asked of the daemon and how long it takes; a daemon that is
-    /// started writes more to its log
+    /// Say on standard error what is asked for and how long it takes; what is started for it writes
+    /// more to the log
     #[arg(long, global = true)]
     pub verbose: bool,
 }
@@ -58,6 +60,9 @@ pub enum Command {
     /// Make, start, stop workspaces; checkpoint them and go back
     #[command(subcommand)]
     Workspace(Verb),
+    /// Make, list and delete branches, and merge them
+    #[command(subcommand)]
+    Branch(BranchVerb),
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),
@@ -138,6 +143,52 @@ pub enum Verb {
         agentvfs workspace diff --base --patch | git -C project apply"
     )]
     Diff(DiffArgs),
+    /// Write a branch's changes to the project's directory: all of them, or none
+    #[command(after_help = "Examples:\n  agentvfs workspace apply --dry-run\n  \
+        agentvfs workspace apply my-task --branch fix\n\n\
+        What both sides changed is merged; with conflicts nothing is done.")]
+    Apply(ApplyArgs),
+    /// Bring what was changed in the project's directory into a branch
+    #[command(after_help = "Example:\n  agentvfs workspace update\n\n\
+        `agentvfs workspace undo` takes it back.")]
+    Update(UpdateArgs),
+}
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Tell what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write the changes as a patch to FILE (- for standard output), and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub patch: Option<PathBuf>,
+    /// Apply set-id bits, devices, capabilities and files of other owners too
+    #[arg(long)]
+    pub privileged: bool,
+    /// How rows are printed
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+/// Arguments of `update`.
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Tell what would change, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// With conflicts change nothing, or commit them with markers
+    #[arg(long, value_name = "WHAT", default_value = "abort")]
+    pub conflicts: ConflictsArg,
+    /// How rows are printed
+    #[command(flatten)]
+    pub rows: RowArgs,
 }
 
 /// A workspace and nothing else.
@@ -440,7 +491,7 @@ mod tests {
             "agentvfs workspace rollback --before 5m --meta a=b",
             "agentvfs workspace checkpoint a b c",
             "agentvfs workspace rollback -z",
-            "agentvfs branch list",
+            "agentvfs branch create",
             "agentvfs workspace start --latency none",
         ] {
             let text = parsed(line).unwrap_err().usage_text();

@@ -2,6 +2,8 @@
 //!
 //! One file per verb. Invariant: wrong usage is found before the daemon is asked to do anything.
 
+mod apply;
+mod branch;
 mod checkpoint;
 mod completions;
 mod delete;
@@ -26,7 +28,7 @@ use crate::cli::{Cli, Command, Global, Verb};
 use crate::client::{Client, ClientError, Heard};
 use crate::exit::{Failure, NO_DAEMON};
 use crate::home::{Home, process_env};
-use crate::infer::{Surroundings, branch};
+use crate::infer::{Surroundings, branch_meant};
 use crate::launch::{connect_or_start, failed};
 use crate::output::{Bar, Facts, warn};
 use crate::patharg::{PathError, Places, inside};
@@ -46,6 +48,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
+        Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),
@@ -77,6 +80,8 @@ fn run_verb(verb: Verb, context: &mut Context) -> Result<u8, Failure> {
         Verb::Redo(args) => undo::run(&args, context, undo::Direction::Forward),
         Verb::Log(args) => log::run(&args, context),
         Verb::Diff(args) => diff::run(&args, context),
+        Verb::Apply(args) => apply::apply(&args, context),
+        Verb::Update(args) => apply::update(&args, context),
     }
 }
 
@@ -135,7 +140,9 @@ impl Context {
     /// The branch that is meant.
     pub fn branch(&self) -> Result<String, Failure> {
         let variable = text_variable("AGENTVFS_BRANCH")?;
-        Ok(branch(self.global.branch.as_deref(), variable.as_deref()))
+        let cwd = self.surroundings.cwd.as_deref();
+        let option = self.global.branch.as_deref();
+        Ok(branch_meant(option, variable.as_deref(), cwd))
     }
 
     /// The workspace that is meant, where `word` names it if given.
@@ -301,6 +308,14 @@ fn workspace_facts(info: &Info, branch: &str, home: &Home) -> Facts {
     facts
         .add("name", info.name.as_bytes())
         .add("mount", &info.mount.0)
+        .add(
+            "view",
+            info.mount
+                .path()
+                .join(".agentvfs/view")
+                .as_os_str()
+                .as_bytes(),
+        )
         .add("socket", home.socket().as_os_str().as_bytes())
         .add("store", home.root().as_os_str().as_bytes())
         .add("base", &info.base.0)

@@ -5,6 +5,8 @@
 //! its socket exists, so at most one daemon serves a home, and removing the socket's path never
 //! removes another daemon's.
 
+mod apply;
+mod branches;
 mod cgroup;
 mod connection;
 mod dispatch;

@@ -101,13 +101,18 @@ fn number_in(path: impl AsRef<Path>) -> Option<u64> {
 /// The answer of something that may hang; `None` where it took too long. What hangs ends with this
 /// process.
 fn patiently<R: Send + 'static>(ask: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+    asked(ask)?.recv_timeout(PATIENCE).ok()
+}
+
+/// Asks in a thread of its own.
+fn asked<R: Send + 'static>(ask: impl FnOnce() -> R + Send + 'static) -> Option<mpsc::Receiver<R>> {
     let (done, wait) = mpsc::channel();
     std::thread::Builder::new()
         .name("doctor".into())
         // Nobody waits any more if it took too long.
         .spawn(move || drop(done.send(ask())))
         .ok()?;
-    wait.recv_timeout(PATIENCE).ok()
+    Some(wait)
 }
 
 fn is_root() -> bool {

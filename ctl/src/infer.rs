@@ -65,9 +65,27 @@ impl Surroundings {
     }
 }
 
-/// The branch that is meant.
-pub fn branch(option: Option<&str>, variable: Option<&str>) -> String {
-    option.or(variable).unwrap_or(DEFAULT_BRANCH).to_owned()
+/// The branch that is meant: the one named, else that of the variable, else the one whose view holds
+/// the current directory, else `main`.
+pub fn branch_meant(option: Option<&str>, variable: Option<&str>, cwd: Option<&Path>) -> String {
+    let named = option.or(variable).map(str::to_owned);
+    let here = || cwd.and_then(view_of).map(|(branch, _)| branch);
+    named
+        .or_else(here)
+        .unwrap_or_else(|| DEFAULT_BRANCH.to_owned())
+}
+
+/// The branch in whose view (`…/.agentvfs/branches/BRANCH/…`) a path lies, and what follows.
+pub fn view_of(path: &Path) -> Option<(String, PathBuf)> {
+    let mut parts = path.components().map(|c| c.as_os_str());
+    while let Some(part) = parts.next() {
+        let mut next = parts.clone();
+        if part == ".agentvfs" && next.next().is_some_and(|p| p == "branches") {
+            let branch = next.next()?.to_str()?.to_owned();
+            return Some((branch, next.collect()));
+        }
+    }
+    None
 }
 
 fn runs(info: &Info) -> bool {

@@ -5,6 +5,7 @@
 //! leads out of the workspace. Pure but for resolving links of absolute paths.
 
 use crate::home::canonical;
+use crate::infer::view_of;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -42,6 +43,11 @@ pub fn inside(given: &Path, places: Places<'_>) -> Result<Vec<u8>, PathError> {
         start.unwrap_or(Path::new("")).join(given)
     };
     let clean = normal(&relative).ok_or_else(outside)?;
+    // Below a branch's view paths count from its root.
+    let clean = match view_of(&clean) {
+        Some((_, rest)) if clean.starts_with(".agentvfs") => rest,
+        _ => clean,
+    };
     if clean.as_os_str().is_empty() {
         return Err(PathError::Root(shown(given)));
     }

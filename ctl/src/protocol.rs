@@ -3,10 +3,14 @@
 //! Owns the wire types and the decoding of requests, for both sides. Invariant: decoding is total;
 //! any bytes give a [`Request`] or a [`Refusal`] that can be sent back.
 
+mod apply;
+mod branch;
 mod bytes;
 mod files;
 mod types;
 
+pub use apply::*;
+pub use branch::*;
 pub use bytes::Bytes;
 pub use files::*;
 pub use types::*;
@@ -214,6 +218,28 @@ methods! {
     Log = "workspace.log" (Log);
     /// What differs.
     Diff = "workspace.diff" (Diff);
+    /// Makes a branch.
+    BranchCreate = "branch.create" (BranchCreate);
+    /// The branches of a workspace.
+    BranchList = "branch.list" (Named);
+    /// Removes a branch.
+    BranchDelete = "branch.delete" (OnBranch);
+    /// Gives a branch another name.
+    BranchRename = "branch.rename" (BranchRename);
+    /// Merges a branch into another.
+    BranchMerge = "branch.merge" (BranchMerge);
+    /// Conflicts that are not settled.
+    BranchConflicts = "branch.conflicts" (OnBranch);
+    /// Settles a conflict.
+    BranchResolve = "branch.resolve" (BranchResolve);
+    /// What differs between two branches.
+    BranchDiff = "branch.diff" (BranchDiff);
+    /// Writes a branch's changes to the base.
+    Apply = "workspace.apply" (Apply);
+    /// What that would change, as a patch.
+    ApplyPatch = "workspace.apply_patch" (Apply);
+    /// Merges what was changed in the base into a branch.
+    Update = "workspace.update" (Update);
     /// Whether a ref names something.
     HasRef = "workspace.has_ref" (HasRef);
     /// Gives all mounts up and ends, for a daemon of another build.

@@ -155,6 +155,11 @@ pub(crate) fn forget_refs(refs: &RefStore, workspace: &str) -> Result<()> {
 }
 
 impl Views {
+    /// What all branches share.
+    pub(crate) fn shared(&self) -> &SharedParts {
+        &self.shared
+    }
+
     /// Opens all branches of a workspace, making `main` where it does not exist.
     pub fn open(workspace: String, author: String, shared: SharedParts) -> Result<Views> {
         let dir = format!("workspaces/{workspace}");
@@ -518,7 +523,8 @@ impl Workspace {
             deleted: now,
             last,
         };
-        let kept = format!("{}/{name}-{}", deleted_dir(&views.workspace), now.sec);
+        let (dir, when) = (deleted_dir(&views.workspace), now.sec);
+        let kept = format!("{dir}/{name}-{when}");
         views.shared.refs.set(&kept, &encode(&record))?;
         views
             .shared
@@ -673,6 +679,12 @@ impl Branch {
         let attr = inner.live.inode(Nid::ROOT)?.attr(self.slot, Nid::ROOT);
         inner.lookups.add(Nid::ROOT);
         Ok(attr)
+    }
+
+    /// Where the mount shows it, from its root; `None` for `main`, which is the root.
+    pub(crate) fn view_path(&self) -> Option<Vec<u8>> {
+        let path = format!(".agentvfs/branches/{}", self.name());
+        (self.slot != NodeId::ROOT.slot()).then(|| path.into_bytes())
     }
 
     /// True where the kernel knows no inode of it.

@@ -116,6 +116,21 @@ impl Importer {
         Ok(content)
     }
 
+    /// Imports one version of a base file though its last change is too young to tell versions apart:
+    /// where reading it twice gives the same, nothing was written in between, so it is a state that the
+    /// file had at one moment.
+    pub fn import_fresh(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
+        if is_settled(file.stamp.ctime) {
+            return self.import(places, file);
+        }
+        let first = self.store(places, file)?;
+        if self.store(places, file)? != first {
+            return Err(Error::BaseChanged(Arc::new(same_version(file))));
+        }
+        file.set_stored(first);
+        Ok(first)
+    }
+
     fn known(&self, places: &Places, file: &BaseFile) -> Option<FileContent> {
         let e = self.table.get(file.stamp.dev, file.stamp.ino).ok()??;
         let s = &file.stamp;
@@ -128,15 +143,7 @@ impl Importer {
 
     fn read_in(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
         self.wait_until_settled(file.stamp.ctime)?;
-        let reader = FileReader { places, file };
-        let data = places.base.data_ranges(file)?;
-        self.unsynced.store(true, Ordering::Relaxed);
-        let stored =
-            objstore::store_content(&places.store, None, &[], &data, file.stamp.size, &reader);
-        let content = match stored {
-            Ok(c) => c,
-            Err(e) => return Err(reader.why(e)),
-        };
+        let content = self.store(places, file)?;
         let s = &file.stamp;
         let entry = ImportEntry {
             size: s.size,
@@ -152,11 +159,19 @@ impl Importer {
         Ok(content)
     }
 
+    /// Reads a version of a file into the store.
+    fn store(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
+        let reader = FileReader { places, file };
+        let data = places.base.data_ranges(file)?;
+        self.unsynced.store(true, Ordering::Relaxed);
+        let size = file.stamp.size;
+        let stored = objstore::store_content(&places.store, None, &[], &data, size, &reader);
+        stored.map_err(|e| reader.why(e))
+    }
+
     fn wait_until_settled(&self, ctime: Time) -> Result<()> {
         loop {
-            let now = crate::clock::now();
-            let age = Duration::new((now.sec - ctime.sec).clamp(0, 60) as u64, 0);
-            if age > SETTLED || now < ctime {
+            if is_settled(ctime) {
                 return Ok(());
             }
             if self.stop.load(Ordering::Relaxed) {
@@ -165,6 +180,18 @@ impl Importer {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+/// True where a change is old enough for times to tell it from another.
+fn is_settled(ctime: Time) -> bool {
+    let now = crate::clock::now();
+    let age = Duration::new((now.sec - ctime.sec).clamp(0, 60) as u64, 0);
+    age > SETTLED || now < ctime
+}
+
+/// The same version once more, as an error has it.
+fn same_version(file: &BaseFile) -> BaseFile {
+    BaseFile::new(file.dir().clone(), file.name(), file.stamp, file.alloc)
 }
 
 /// Base files that a file's content refers to.
@@ -203,12 +230,9 @@ impl FileReader<'_> {
     fn why(&self, e: objstore::Error) -> Error {
         let mut probe = [];
         match self.places.base.read(self.file, 0, &mut probe, true) {
-            Ok(crate::base::ReadOutcome::Changed) => Error::BaseChanged(Arc::new(BaseFile::new(
-                self.file.dir().clone(),
-                self.file.name(),
-                self.file.stamp,
-                self.file.alloc,
-            ))),
+            Ok(crate::base::ReadOutcome::Changed) => {
+                Error::BaseChanged(Arc::new(same_version(self.file)))
+            }
             Ok(_) => Error::Store(e),
             Err(why) => why,
         }

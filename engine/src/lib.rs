@@ -10,6 +10,7 @@
 
 mod accessed;
 pub mod acl;
+mod apply;
 mod base;
 mod branch;
 mod branches;
@@ -39,14 +40,15 @@ pub mod types;
 mod views;
 mod workspace;
 
+pub use apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
 pub use base::Stamp;
 pub use branch::state_file::check_state_bytes;
 pub use branch::tree_file::check_tree_bytes;
 pub use branches::{BranchInfo, Created, Deleted, MAIN, SeenBy};
 pub use control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
-    MergeReport, MergeRequest, Node, Progress, RolledBack, Status, Stretch, Target, View,
-    WriteFile,
+    MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch, Target,
+    View, WriteFile,
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};

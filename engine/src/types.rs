@@ -44,25 +44,38 @@ impl NodeId {
 }
 
 /// A moment, to the nanosecond, from 292 thousand million years before 1970 to as long after it.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Debug,
-    Default,
-    bincode::Encode,
-    bincode::Decode,
-)]
+///
+/// Packed into 12 bytes: an inode has three, and with 16 bytes each it would be of the next larger
+/// allocation class.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(C, packed(4))]
 pub struct Time {
     /// Seconds since the epoch; negative before 1970.
     pub sec: i64,
     /// Nanoseconds past `sec`, 0..1_000_000_000, also before 1970.
     pub nsec: u32,
 }
+
+impl bincode::Encode for Time {
+    fn encode<E: bincode::enc::Encoder>(
+        &self,
+        encoder: &mut E,
+    ) -> Result<(), bincode::error::EncodeError> {
+        let (sec, nsec) = (self.sec, self.nsec);
+        (sec, nsec).encode(encoder)
+    }
+}
+
+impl<Context> bincode::Decode<Context> for Time {
+    fn decode<D: bincode::de::Decoder<Context = Context>>(
+        decoder: &mut D,
+    ) -> Result<Time, bincode::error::DecodeError> {
+        let (sec, nsec) = bincode::Decode::decode(decoder)?;
+        Ok(Time { sec, nsec })
+    }
+}
+
+bincode::impl_borrow_decode!(Time);
 
 /// Type of an inode, from the `S_IFMT` bits of its mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

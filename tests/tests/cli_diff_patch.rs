@@ -294,6 +294,38 @@ fn large_files_are_binary_and_apply() {
     tree::same("large", &known_to_git(&root), &known_to_git(&before));
 }
 
+#[test]
+fn on_a_terminal_a_patch_goes_through_the_pager() {
+    if !tests::mount::found("script") {
+        eprintln!("skipped: script(1), which makes a terminal, is missing");
+        return;
+    }
+    let Some(env) = Env::new() else { return };
+    text_project(&env.project());
+    let root = env.start();
+    change_text(&root);
+    let program = tests::binary::agentvfs().display().to_string();
+    let shown = |pager: &str, colour: &str| {
+        let mut script = env.program("script");
+        script
+            .args(["-qec", &format!("{program} workspace diff -p"), "/dev/null"])
+            .env("AGENTVFS_PAGER", pager)
+            .env("TERM", "xterm")
+            .env("NO_COLOR", colour);
+        env.told(script).ok()
+    };
+    let paged = shown("sed s/^/paged:/", "1");
+    assert!(
+        paged.contains("paged:diff --git a/README b/README"),
+        "{paged}"
+    );
+    assert!(!paged.contains('\x1b'), "NO_COLOR is heard: {paged}");
+    let plain = shown("", "");
+    assert!(plain.contains("\x1b[31m-line 5\x1b[0m"), "{plain}");
+    // A reader that has had enough is no error.
+    assert!(shown("head -1", "1").starts_with("diff --git"));
+}
+
 trait StatusIs {
     fn status_is(self, status: i32);
 }

@@ -50,11 +50,9 @@ fn dead_mount_is_found_and_the_fix_works() {
     let Some(env) = Env::new() else { return };
     fs::write(env.project().join("file"), "x").unwrap();
     env.start();
-    assert!(
-        findings(&env, "mounts")
-            .iter()
-            .all(|(grade, _)| grade == "ok")
-    );
+    // Other mounts of this machine are nobody's business here.
+    let place = env.mountpoint().display().to_string();
+    assert!(!doctor(&env, &[]).out.contains(&place));
     assert_eq!(findings(&env, "daemon")[0].0, "ok");
     env.kill_daemon();
     let told = doctor(&env, &[]);

@@ -179,6 +179,48 @@ fn large_and_sparse_files_come_and_go_whole() {
     }
 }
 
+#[test]
+fn stopped_workspace_can_be_looked_into_and_stays_stopped() {
+    let Some(env) = Env::new() else { return };
+    project(&env);
+    let root = env.start();
+    let id = env.workspace(&["checkpoint", "one"]).id();
+    fs::write(root.join("README"), "later\n").unwrap();
+    env.workspace(&["stop"]).ok();
+    let w = ["-w", "project"];
+    let with = |args: &[&str]| run(&env, &[args, &w].concat());
+    assert_eq!(with(&["cat", "--ref", "one", "README"]).ok(), "a project\n");
+    assert_eq!(with(&["cat", "README"]).ok(), "later\n");
+    assert_eq!(
+        with(&["find", "--name", "*.rs"]).ok(),
+        "src/deep/lib.rs\nsrc/main.rs\n"
+    );
+    let changed = env.workspace(&["diff", "-w", "project", "one"]).ok();
+    assert_eq!(changed, "M\tREADME\n");
+    assert!(env.workspace(&["log", "project"]).ok().contains(&id));
+    env.workspace(&["restore", "-w", "project", "src", "--to", "out"])
+        .ok();
+    assert_eq!(
+        fs::read(env.path("out/src/main.rs")).unwrap(),
+        b"fn main() {}\n"
+    );
+    assert_eq!(env.workspace(&["status", "project"]).status, 1);
+    assert!(
+        tests::mount::below(env.home()).is_empty(),
+        "nothing is mounted"
+    );
+    env.workspace(&["restore", "-w", "project", "src"])
+        .fails(1, "not running");
+    write(&env, &["-w", "project", "README"], b"x").fails(1, "not running");
+    // It can be started and deleted while it is still open.
+    env.workspace(&["start", "project"]).ok();
+    assert_eq!(fs::read(root.join("README")).unwrap(), b"later\n");
+    env.workspace(&["stop", "project"]).ok();
+    assert_eq!(with(&["cat", "README"]).ok(), "later\n");
+    env.workspace(&["delete", "project", "--yes"]).ok();
+    with(&["cat", "README"]).fails(1, "no workspace");
+}
+
 trait StatusIs {
     fn status_is(self, status: i32);
 }

@@ -329,8 +329,11 @@ fn no_call_sends_more_requests_than_the_table_says() {
             wrong.push(format!("{}: not in the table", call.name));
             continue;
         };
-        let more =
-            |(kind, count): &(&String, &u64)| **count > allowed.get(*kind).unwrap_or(&0) * TIMES;
+        // Whoever lists the machine's file systems meanwhile (df) asks for the mount's figures, too.
+        let foreign = |kind: &str| kind == "statfs" && !allowed.contains_key(kind);
+        let more = |(kind, count): &(&String, &u64)| {
+            !foreign(kind) && **count > allowed.get(*kind).unwrap_or(&0) * TIMES
+        };
         if found.iter().any(|row| more(&row)) {
             let (found, allowed) = (shown(&found), allowed);
             wrong.push(format!("{}: {found}; the table: {allowed:?}", call.name));

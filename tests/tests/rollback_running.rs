@@ -58,6 +58,16 @@ fn two_states(env: &Env, file: &Path) {
 
 #[test]
 fn dirty_shared_mappings_follow_and_undo_brings_back_every_byte() {
+    back_and_forth_under_dirtiers(&["rollback", "b"]);
+}
+
+#[test]
+fn dirty_shared_mappings_follow_when_their_path_alone_is_restored() {
+    back_and_forth_under_dirtiers(&["restore", "--ref", "b", "pages"]);
+}
+
+/// Shows state `b` by a command and takes that back, again and again, while processes dirty all pages.
+fn back_and_forth_under_dirtiers(command: &[&str]) {
     let Some(env) = Env::in_memory() else { return };
     let file = env.start().join("pages");
     two_states(&env, &file);
@@ -80,7 +90,7 @@ fn dirty_shared_mappings_follow_and_undo_brings_back_every_byte() {
     for round in 0..ROUNDS {
         all_move(&control, DIRTIERS);
         let [before, ..] = watched.looks();
-        timed(&env, &["rollback", "b"]);
+        timed(&env, command);
         assert_eq!(
             watched.stale(B),
             Vec::<String>::new(),

@@ -3,7 +3,7 @@
 use super::{Context, check_name, id_or_pending, key_value, short, split_two};
 use crate::cli::CheckpointArgs;
 use crate::exit::Failure;
-use crate::output::{Bar, count, human_bytes, print, print_json, talk};
+use crate::output::{Bar, count, human_bytes, print, print_json, talk, warn};
 use crate::protocol::{Call, Checkpoint, CheckpointAnswer};
 use serde_json::json;
 use std::collections::HashSet;
@@ -61,10 +61,17 @@ fn tell(
             "bytes_changed": answer.bytes_changed,
             "moved_from": answer.moved_from,
             "new_commit": answer.new_commit,
+            "unresolved": answer.unresolved,
         }));
     }
     print(format!("{}\n", id_or_pending(answer.commit.as_deref())).as_bytes())?;
     talk(&summary(answer, took));
+    if answer.unresolved > 0 {
+        let many = count(answer.unresolved, "conflict");
+        warn(&format!(
+            "{many} of the last merge not settled: `agentvfs branch conflicts` lists them"
+        ));
+    }
     if let (Some(label), Some(old)) = (label, &answer.moved_from) {
         talk(&format!("label {label} moved here from {}", short(old)));
     }
@@ -103,6 +110,7 @@ mod tests {
             bytes_changed: 2048,
             moved_from: Some("b".repeat(64)),
             new_commit: true,
+            unresolved: 0,
         };
         let text = summary(&answer, Duration::from_millis(2));
         assert!(text.starts_with("1 file changed (2.00 KiB)"), "{text}");

@@ -9,6 +9,12 @@ use crate::protocol::{
 use crate::quote::from_base64;
 use std::path::Path;
 
+/// Takes data of a file with their offset.
+pub type TakeData<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>;
+
+/// Takes a path with what is known of it.
+pub type EachNode<'a> = &'a mut dyn FnMut(&[u8], &FileNode) -> Result<(), Failure>;
+
 /// A state of a branch.
 #[derive(Debug, Clone)]
 pub struct State {
@@ -65,7 +71,7 @@ impl State {
         &self,
         path: &[u8],
         context: &mut Context,
-        take: &mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>,
+        take: TakeData<'_>,
     ) -> Result<u64, Failure> {
         let what = self.cannot("read a file of");
         let mut offset = 0;
@@ -85,6 +91,9 @@ impl State {
             }
             take(answer.offset, &bytes)?;
             offset = answer.offset + bytes.len() as u64;
+            if offset >= answer.size {
+                return Ok(answer.size);
+            }
         }
     }
 
@@ -94,7 +103,7 @@ impl State {
         path: &[u8],
         depth: usize,
         context: &mut Context,
-        each: &mut dyn FnMut(&[u8], &FileNode) -> Result<(), Failure>,
+        each: EachNode<'_>,
     ) -> Result<(), Failure> {
         let top = self.stat(path, context)?;
         let mut work = vec![(path.to_vec(), top, 0)];

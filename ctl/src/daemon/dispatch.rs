@@ -4,7 +4,7 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
-use super::{faults, files, holders};
+use super::{apply, branches, faults, files, holders};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
@@ -39,6 +39,17 @@ pub fn dispatch(
         Call::Redo(ask) => on(mounts, &ask.workspace, |w| reply_back(w.redo(&ask.branch)?)),
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
+        Call::BranchCreate(ask) => reply(&branches::create(mounts, ask)?),
+        Call::BranchList(ask) => reply(&branches::list(mounts, ask)?),
+        Call::BranchDelete(ask) => reply(&branches::delete(mounts, ask, progress)?),
+        Call::BranchRename(ask) => reply(&branches::rename(mounts, ask)?),
+        Call::BranchMerge(ask) => reply(&branches::merge(mounts, ask, progress)?),
+        Call::BranchConflicts(ask) => reply(&branches::conflicts(mounts, ask)?),
+        Call::BranchResolve(ask) => reply(&branches::resolve(mounts, ask)?),
+        Call::BranchDiff(ask) => reply(&branches::diff(mounts, ask)?),
+        Call::Apply(ask) => reply(&apply::apply(mounts, ask, progress)?),
+        Call::ApplyPatch(ask) => reply(&apply::patch(mounts, ask, progress, data)?),
+        Call::Update(ask) => reply(&apply::update(mounts, ask, progress)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
         Call::HandOver(_) => reply(&mounts.hand_over()?),
         Call::Patch(ask) => reply(&files::patch(mounts, ask, data)?),
@@ -54,6 +65,9 @@ pub fn wants_progress(call: &Call) -> bool {
     match call {
         Call::Checkpoint(ask) => ask.progress,
         Call::Stop(ask) => ask.progress,
+        Call::BranchMerge(ask) => ask.progress,
+        Call::Apply(ask) | Call::ApplyPatch(ask) => ask.progress,
+        Call::Update(ask) => ask.progress,
         _ => false,
     }
 }
@@ -80,6 +94,16 @@ pub(super) fn on<R>(
     work: impl FnOnce(&Arc<Workspace>) -> Result<R, Error>,
 ) -> Result<R, Fault> {
     let workspace = mounts.workspace(name)?;
+    work(&workspace).map_err(|e| faults::of_engine(&e, name))
+}
+
+/// Something looked up in a workspace, whether it runs or not.
+pub(super) fn looking_into<R>(
+    mounts: &Mounts,
+    name: &str,
+    work: impl FnOnce(&Arc<Workspace>) -> Result<R, Error>,
+) -> Result<R, Fault> {
+    let workspace = mounts.to_read(name)?;
     work(&workspace).map_err(|e| faults::of_engine(&e, name))
 }
 
@@ -115,6 +139,7 @@ fn checkpoint(
         bytes_changed: made.bytes_changed,
         moved_from: made.moved_from.map(|id| id.to_string()),
         new_commit: made.new_commit,
+        unresolved: made.unresolved as u64,
     })
 }
 
@@ -169,7 +194,7 @@ pub(super) fn of_change(change: engine::Change) -> Changed {
 }
 
 fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
-    let entries = on(mounts, &ask.workspace, |w| w.log(&ask.branch, ask.all))?;
+    let entries = looking_into(mounts, &ask.workspace, |w| w.log(&ask.branch, ask.all))?;
     Ok(LogAnswer {
         commits: entries.into_iter().map(of_entry).collect(),
     })
@@ -202,7 +227,7 @@ fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
     if ask.stat {
         return files::counted(mounts, ask);
     }
-    let changes = on(mounts, &ask.workspace, |w| {
+    let changes = looking_into(mounts, &ask.workspace, |w| {
         w.diff(&ask.branch, &from, &to, &bare(&ask.paths))
     })?;
     Ok(DiffAnswer {
@@ -213,7 +238,7 @@ fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
 /// A ref names something where it can be compared with itself.
 fn has_ref(mounts: &Mounts, ask: &HasRef) -> Result<HasRefAnswer, Fault> {
     let itself = DiffSide::Ref(ask.name.clone());
-    let workspace = mounts.workspace(&ask.workspace)?;
+    let workspace = mounts.to_read(&ask.workspace)?;
     let compared = workspace.diff(&ask.branch, &itself, &itself, &[]);
     Ok(HasRefAnswer {
         exists: compared.is_ok(),

@@ -35,6 +35,12 @@ fn kind(error: &Error) -> &'static str {
         Error::BadName { .. } => "bad-name",
         Error::BadBase { .. } => "bad-base",
         Error::NoSuchBranch(_) => "no-such-branch",
+        Error::BranchExists(_) => "branch-exists",
+        Error::MainBranch => "main-branch",
+        Error::MergeWithItself(_) => "merge-with-itself",
+        Error::NoCommonHistory { .. } => "no-common-history",
+        Error::KeepsChanging(_) => "keeps-changing",
+        Error::NoConflict(_) => "no-conflict",
         Error::NoSuchRef(_) => "no-such-ref",
         Error::AmbiguousRef { .. } => "ambiguous-ref",
         Error::NotFound | Error::NoSuchPath(_) => "no-such-path",
@@ -42,6 +48,9 @@ fn kind(error: &Error) -> &'static str {
         Error::LeadsOut(_) => "leads-out",
         Error::IsDir | Error::NotDir | Error::Invalid => "wrong-type",
         Error::NothingTo(_) => "nothing-to-undo",
+        Error::BaseInUse(_) | Error::ChangedMeanwhile(_) => "base-changed",
+        Error::NeedsPrivilege { .. } => "needs-privilege",
+        Error::ApplyUnfinished { .. } => "apply-unfinished",
         Error::NoCommit(_) => "no-such-commit",
         Error::ImportPaused(_) => "import-paused",
         Error::StoreLocked { .. } => "store-locked",
@@ -68,7 +77,21 @@ fn hint(error: &Error, name: &str) -> String {
         Error::WorkspaceBusy(_) => format!("agentvfs workspace stop {name}"),
         Error::BadName { .. } => "choose another name".to_owned(),
         Error::BadBase { .. } => "give a readable project directory with --from DIR".to_owned(),
-        Error::NoSuchBranch(_) => "leave out --branch to use main".to_owned(),
+        Error::NoSuchBranch(_) => {
+            format!(
+                "agentvfs branch list --workspace {name} shows all; leave out --branch to use main"
+            )
+        }
+        Error::BranchExists(_) => "choose another name, or delete it first".to_owned(),
+        Error::MainBranch => "main cannot be deleted or renamed; other branches can".to_owned(),
+        Error::MergeWithItself(_) => "name another branch with --into BRANCH".to_owned(),
+        Error::NoCommonHistory { .. } => {
+            "only branches that come from one another can be merged".to_owned()
+        }
+        Error::KeepsChanging(_) => "let what writes there pause, then merge again".to_owned(),
+        Error::NoConflict(_) => {
+            format!("agentvfs branch conflicts --workspace {name} lists what is")
+        }
         Error::NoSuchRef(_) | Error::NoCommit(_) => {
             format!("agentvfs workspace log {name} --all lists the commits")
         }
@@ -88,6 +111,17 @@ fn hint(error: &Error, name: &str) -> String {
         Error::AmbiguousRef { .. } => {
             format!("give more digits: agentvfs workspace log {name} --all")
         }
+        Error::BaseInUse(_) | Error::ChangedMeanwhile(_) => {
+            "try again once nothing writes to the project's directory".to_owned()
+        }
+        Error::NeedsPrivilege { .. } => {
+            "--privileged applies set-id bits, devices, capabilities and files of other owners too"
+                .to_owned()
+        }
+        Error::ApplyUnfinished { .. } => format!(
+            "look at the directory .agentvfs-apply-* in the project, which has what was replaced; \
+             the next command about {name} tries again"
+        ),
         Error::NothingTo(_) => format!("agentvfs workspace log {name} shows where you are"),
         Error::ImportPaused(_) => {
             format!("make room on the disk, then try again; agentvfs workspace status {name}")

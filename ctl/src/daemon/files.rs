@@ -1,6 +1,6 @@
 //! Requests about single files, and patches.
 
-use super::dispatch::{Data, bare, of_change, on, side};
+use super::dispatch::{Data, bare, looking_into, of_change, on, side};
 use super::mounts::Mounts;
 use crate::protocol::{
     AtPath, Bytes, Changed, Diff, DiffAnswer, Fault, FileKind, FileNode, LineCount, ListFiles,
@@ -14,7 +14,7 @@ const ENTRIES_MAX: usize = 4096;
 
 /// What is known of a path.
 pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
-    let node = on(mounts, &ask.workspace, |w| {
+    let node = looking_into(mounts, &ask.workspace, |w| {
         w.view_of(&ask.branch, &side(&ask.state))?
             .stat(&ask.path.0, false)
     });
@@ -23,7 +23,7 @@ pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
 
 /// The entries of a directory, some thousand at a time.
 pub fn list(mounts: &Mounts, ask: &ListFiles) -> Result<ListFilesAnswer, Fault> {
-    let mut all = on(mounts, &ask.workspace, |w| {
+    let mut all = looking_into(mounts, &ask.workspace, |w| {
         w.view_of(&ask.branch, &side(&ask.state))?.list(&ask.path.0)
     })
     .map_err(|fault| at(fault, &ask.path))?;
@@ -40,7 +40,7 @@ pub fn list(mounts: &Mounts, ask: &ListFiles) -> Result<ListFilesAnswer, Fault> 
 
 /// A part of a file.
 pub fn read(mounts: &Mounts, ask: &ReadFile) -> Result<ReadAnswer, Fault> {
-    let stretch = on(mounts, &ask.workspace, |w| {
+    let stretch = looking_into(mounts, &ask.workspace, |w| {
         w.view_of(&ask.branch, &side(&ask.state))?
             .read(&ask.path.0, ask.offset, PIECE_BYTES)
     })
@@ -85,7 +85,7 @@ pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
 /// Sends what differs as a patch.
 pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer, Fault> {
     let mut waiting = Vec::new();
-    let (changes, left_out) = on(mounts, &ask.workspace, |w| {
+    let (changes, left_out) = looking_into(mounts, &ask.workspace, |w| {
         let old = w.view_of(&ask.branch, &side(&ask.from))?;
         let new = w.view_of(&ask.branch, &side(&ask.to))?;
         let changes = old.changes(&new, &bare(&ask.paths))?;
@@ -114,7 +114,7 @@ pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer,
 
 /// What differs, with its lines counted.
 pub fn counted(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
-    on(mounts, &ask.workspace, |w| {
+    looking_into(mounts, &ask.workspace, |w| {
         let old = w.view_of(&ask.branch, &side(&ask.from))?;
         let new = w.view_of(&ask.branch, &side(&ask.to))?;
         let changes = old.changes(&new, &bare(&ask.paths))?;

@@ -23,6 +23,18 @@ pub fn of_changed(mountpoint: &Path, changes: &[Changed]) -> Vec<Holder> {
         .collect()
 }
 
+/// Processes that have their working directory, root, a file open or mapped at or below `place`.
+pub fn below(place: &Path) -> Vec<u32> {
+    let uses = |pid: &u32| {
+        let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
+        let mut paths = open_files(*pid);
+        paths.extend(mapped_files(*pid));
+        paths.extend(["cwd", "root"].into_iter().filter_map(link));
+        paths.iter().any(|path| path.starts_with(place))
+    };
+    processes().into_iter().filter(uses).collect()
+}
+
 fn processes() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();

@@ -6,6 +6,7 @@
 //! not only after it is unmounted, so a mount left by a dead daemon is always known.
 
 mod handover;
+mod reading;
 mod running;
 mod stopping;
 
@@ -23,6 +24,7 @@ use running::Running;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The running workspaces of a home.
 pub struct Mounts {
@@ -38,6 +40,8 @@ pub struct Mounts {
 struct Slot {
     lifecycle: Mutex<()>,
     running: Mutex<Option<Running>>,
+    /// When it was last looked into, where it is open without running.
+    looked_at: Mutex<Option<Instant>>,
 }
 
 impl Slot {
@@ -352,6 +356,8 @@ impl Mounts {
             .and_then(|()| self.open_and_mount(config, &record));
         match mounted {
             Ok(running) => {
+                // From now on it is open for more than being looked into.
+                slot.looked_at.lock().take();
                 *slot.running.lock() = Some(running);
                 Ok(())
             }

@@ -1,13 +1,14 @@
 //! What runs: the home's daemon, others that were left behind, mounts that nobody serves.
 
-use super::{Finding, patiently, text_of};
+use super::{Finding, PATIENCE, asked, patiently, text_of};
 use crate::client::{Client, ClientError};
 use crate::home::Home;
 use crate::identity::build;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Instant;
 
 pub fn examine(home: &Home) -> Vec<Finding> {
     let mut all = vec![daemon(home)];
@@ -134,12 +135,22 @@ fn mounts() -> Vec<Finding> {
     let places = agentvfs_mounts(table.as_bytes());
     let count = places.len();
     let mut all = Vec::new();
-    for (name, place) in places {
+    // All are asked at once: several that hang take no longer than one.
+    let deadline = Instant::now() + PATIENCE;
+    let answers: Vec<_> = places
+        .iter()
+        .map(|(_, place)| {
+            let place = place.clone();
+            asked(move || fuse_front::is_dead_mount(&place))
+        })
+        .collect();
+    for ((name, place), answer) in places.into_iter().zip(answers) {
+        let left = deadline.saturating_duration_since(Instant::now());
         let shown = place.display().to_string();
         let fix = format!(
             "agentvfs workspace start {name} brings it back; fusermount3 -u -z {shown} takes it away"
         );
-        match patiently(move || is_dead(&place)) {
+        match answer.and_then(|answer| answer.recv_timeout(left).ok()) {
             Some(false) => {}
             Some(true) => all.push(Finding::broken(
                 CHECK,
@@ -157,10 +168,6 @@ fn mounts() -> Vec<Finding> {
         all.push(Finding::ok(CHECK, format!("{count} served, none dead")));
     }
     all
-}
-
-fn is_dead(place: &Path) -> bool {
-    fuse_front::is_dead_mount(place)
 }
 
 /// Workspace and place of each mount of agentvfs in a table as proc(5) describes it.

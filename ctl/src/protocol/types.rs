@@ -264,6 +264,9 @@ wire! {
         pub moved_from: Option<String>,
         /// Whether a commit was made; otherwise the head got the label.
         pub new_commit: bool,
+        /// Conflicts of the last merge that are not settled.
+        #[serde(default)]
+        pub unresolved: u64,
     }
 
     /// What to go back to.

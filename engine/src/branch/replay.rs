@@ -170,7 +170,7 @@ impl Replay<'_> {
                 let patch = read_patch(&std::mem::take(&mut self.parts), places)?;
                 patch.apply(&mut inner.live, &mut self.dirs)?;
                 inner.counters = counters;
-                inner.history.merged(replaced, info, label, conflicts);
+                inner.history.merged(replaced, info, None, label, conflicts);
             }
             Event::Resolved { path } => inner.history.conflicts.retain(|c| c.path != path),
             Event::Fenced {

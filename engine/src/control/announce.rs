@@ -1,37 +1,27 @@
 //! What a rollback changed, in the words that watchers of the mount are told.
 
 use crate::branch::Branch;
-use crate::limits::RESERVED_NAME;
 use crate::transition::Transition;
 use crate::tree::Tree;
-use crate::types::{Announcement, Happened, Kind, Nid, NodeId};
+use crate::types::{Announcement, Happened, Kind, Nid};
 
 impl Branch {
     /// Tells watchers how `before` became the tree of `changes`.
     pub(crate) fn announce(&self, before: &Tree, changes: &Transition) {
         let mut list = announcements(before, changes);
-        if list.is_empty() {
-            return;
-        }
         if let Some(view) = self.view_path() {
-            list.iter_mut()
-                .for_each(|told| told.dir = below(&view, &told.dir));
+            for a in &mut list {
+                let below = std::mem::take(&mut a.dir);
+                a.dir = view.clone();
+                if !below.is_empty() {
+                    a.dir.push(b'/');
+                    a.dir.extend(below);
+                }
+            }
         }
-        self.cache().announce(list);
-    }
-
-    /// Path of the branch's view in the mount; none for the one that the mount's root shows.
-    fn view_path(&self) -> Option<Vec<u8>> {
-        let name = String::from_utf8_lossy(RESERVED_NAME);
-        let is_root = self.slot == NodeId::ROOT.slot();
-        (!is_root).then(|| format!("{name}/branches/{}", self.name()).into_bytes())
-    }
-}
-
-fn below(view: &[u8], path: &[u8]) -> Vec<u8> {
-    match path {
-        [] => view.to_vec(),
-        path => [view, b"/", path].concat(),
+        if !list.is_empty() {
+            self.cache().announce(list);
+        }
     }
 }
 

@@ -98,6 +98,7 @@ impl Branch {
         let moved_from = old
             .filter(|o| *o != state)
             .and_then(|o| inner.history.id_of(o));
+        let unresolved = inner.history.conflicts.len();
         drop(inner);
         if new_commit {
             self.signal();
@@ -109,6 +110,7 @@ impl Branch {
             bytes_changed,
             moved_from,
             new_commit,
+            unresolved,
         })
     }
 

@@ -7,6 +7,7 @@ mod checkpoint;
 mod diff;
 mod merging;
 mod report;
+mod resolve;
 mod restore;
 mod switch;
 mod view;
@@ -16,6 +17,7 @@ pub use view::{Node, Stretch, View};
 pub use write::WriteFile;
 
 pub use merging::{MergeReport, MergeRequest};
+pub use resolve::Resolution;
 
 use crate::branch::Branch;
 use crate::error::{Error, Result};
@@ -61,6 +63,8 @@ pub struct Checkpointed {
     pub moved_from: Option<CommitId>,
     /// False where nothing had changed and the head got the label.
     pub new_commit: bool,
+    /// Conflicts of the last merge that are not settled.
+    pub unresolved: usize,
 }
 
 /// What to roll back to.

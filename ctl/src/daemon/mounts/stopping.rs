@@ -130,6 +130,7 @@ impl Mounts {
                 name,
             ));
         }
+        self.close_read(name, &slot);
         self.clear_remains(name)?;
         self.engine
             .delete(name)
@@ -151,6 +152,7 @@ impl Mounts {
             // A workspace that is being started or stopped is looked after already.
             if let Some(_lifecycle) = slot.lifecycle.try_lock() {
                 self.reap(&name, &slot);
+                self.close_unread(&name, &slot);
             }
         }
     }
@@ -199,7 +201,10 @@ impl Mounts {
                 checkpoint: true,
                 progress: false,
             };
-            if self.slot(&name).running.lock().is_none() {
+            let slot = self.slot(&name);
+            if slot.running.lock().is_none() {
+                let _lifecycle = slot.lifecycle.lock();
+                self.close_read(&name, &slot);
                 continue;
             }
             let stopped = self

@@ -1,0 +1,282 @@
+//! `agentvfs branch`.
+
+use super::diff::{change_object, push_change};
+use super::{Context, id_or_pending, paths};
+use crate::cli::{
+    BranchDiffArgs, BranchVerb, ConflictsArg, ConflictsArgs, CreateArgs, MergeArgs, ResolveArgs,
+};
+use crate::exit::Failure;
+use crate::output::{Facts, Rows, count, insert_bytes, print, print_json, talk, warn};
+use crate::protocol::*;
+use crate::quote::quoted;
+use serde_json::{Map, Value, json};
+use std::time::Instant;
+
+/// Exit status where there are conflicts.
+const CONFLICTS: u8 = 1;
+
+/// Runs a verb.
+pub fn run(verb: BranchVerb, context: &mut Context) -> Result<u8, Failure> {
+    match verb {
+        BranchVerb::Create(args) => create(args, context),
+        BranchVerb::List(args) => list(args.nul, context),
+        BranchVerb::Delete(args) => delete(args.name, context),
+        BranchVerb::Rename(args) => rename(args.name, args.new, context),
+        BranchVerb::Merge(args) => merge(args, context),
+        BranchVerb::Conflicts(args) => conflicts(args, context),
+        BranchVerb::Resolve(args) => resolve(&args, context),
+        BranchVerb::Diff(args) => diff(args, context),
+    }
+}
+
+fn tell_branch(row: &BranchRow, json: bool) -> Result<u8, Failure> {
+    let mut facts = Facts::default();
+    facts.add("name", row.name.as_bytes());
+    facts.line("commit", id_or_pending(row.commit.as_deref()).as_bytes());
+    facts.json("commit", row.commit.clone());
+    facts.add("path", &row.path.0);
+    facts.print(json)?;
+    Ok(0)
+}
+
+fn create(args: CreateArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let what = format!("cannot make branch {}", args.name);
+    let call = Call::BranchCreate(BranchCreate {
+        workspace,
+        branch: context.branch()?,
+        name: args.name,
+        from: args.from,
+    });
+    let row: BranchRow = context.ask(&what, &call)?;
+    tell_branch(&row, context.json())
+}
+
+fn list(nul: bool, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let call = Call::BranchList(Named { workspace });
+    let answer: BranchListAnswer = context.ask("cannot list the branches", &call)?;
+    if context.json() {
+        let rows: Vec<Value> = answer.branches.iter().map(branch_object).collect();
+        print_json(&json!({ "branches": rows }))?;
+        return Ok(0);
+    }
+    let mut rows = Rows::new(&["NAME", "COMMIT", "PATH"]);
+    for b in answer.branches {
+        let id = id_or_pending(b.commit.as_deref());
+        rows.push(vec![b.name.into(), id.into(), b.path.0]);
+    }
+    rows.print(nul)?;
+    Ok(0)
+}
+
+fn branch_object(b: &BranchRow) -> Value {
+    let mut object = Map::new();
+    object.insert("name".into(), b.name.clone().into());
+    object.insert("commit".into(), b.commit.clone().into());
+    insert_bytes(&mut object, "path", &b.path.0);
+    Value::Object(object)
+}
+
+fn delete(name: String, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let call = Call::BranchDelete(OnBranch {
+        workspace,
+        branch: name.clone(),
+    });
+    let what = format!("cannot delete branch {name}");
+    let answer: BranchDeleteAnswer = context.ask(&what, &call)?;
+    let mut facts = Facts::default();
+    facts.add("name", name.as_bytes());
+    facts.add("commit", answer.commit.as_bytes());
+    facts.json("only_here", answer.only_here);
+    facts.print(context.json())?;
+    if answer.only_here {
+        talk(&format!(
+            "no other branch has its last commit; until it is collected \
+             `agentvfs branch create {name} --from {}` brings it back",
+            &answer.commit[..answer.commit.len().min(12)]
+        ));
+    }
+    Ok(0)
+}
+
+fn rename(name: String, new: String, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let what = format!("cannot rename branch {name}");
+    let call = Call::BranchRename(BranchRename {
+        workspace,
+        branch: name,
+        name: new,
+    });
+    let row: BranchRow = context.ask(&what, &call)?;
+    tell_branch(&row, context.json())
+}
+
+fn merge(args: MergeArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let into = match args.into {
+        Some(into) => into,
+        None => context.branch()?,
+    };
+    let what = format!("cannot merge {} into {into}", args.name);
+    let call = Call::BranchMerge(BranchMerge {
+        workspace,
+        from: args.name,
+        into,
+        keep_conflicts: args.conflicts == ConflictsArg::Keep,
+        dry_run: args.dry_run,
+        label: args.label,
+        message: args.message.unwrap_or_default(),
+        progress: crate::output::Bar::is_wanted(),
+    });
+    let nul = args.nul;
+    let dry_run = args.dry_run;
+    tell_merge(&what, &call, context, dry_run, nul)
+}
+
+/// Asks for a merge and tells what it did.
+pub fn tell_merge(
+    what: &str,
+    call: &Call,
+    context: &mut Context,
+    dry_run: bool,
+    nul: bool,
+) -> Result<u8, Failure> {
+    let since = Instant::now();
+    let answer: BranchMergeAnswer = context.ask_long(what, call, "merging")?;
+    let failed = !answer.conflicts.is_empty();
+    if context.json() {
+        let mut object = Map::new();
+        object.insert("status".into(), answer.status.clone().into());
+        object.insert("commit".into(), answer.commit.clone().into());
+        let rows: Vec<Value> = answer.conflicts.iter().map(conflict_object).collect();
+        object.insert("conflicts".into(), rows.into());
+        object.insert("files_changed".into(), answer.files_changed.into());
+        if dry_run {
+            let changes: Vec<Value> = answer.changes.iter().map(change_object).collect();
+            object.insert("changes".into(), changes.into());
+        }
+        print_json(&Value::Object(object))?;
+        return Ok(if failed { CONFLICTS } else { 0 });
+    }
+    match &answer.commit {
+        Some(id) => {
+            print(format!("{id}\n").as_bytes())?;
+            for c in &answer.conflicts {
+                warn(&format!("conflict ({}): {}", c.kind, shown(&c.path)));
+            }
+            talk(&format!(
+                "{}, {} changed in {:.1?}; `agentvfs workspace undo` takes it back",
+                answer.status,
+                count(answer.files_changed, "file"),
+                since.elapsed()
+            ));
+        }
+        None if failed => {
+            conflict_rows(&answer.conflicts).print(nul)?;
+            let many = count(answer.conflicts.len() as u64, "conflict");
+            return Err(Failure::new(what, format!("{many}; nothing was changed")).hint(
+                "--conflicts keep commits them with markers; `agentvfs branch resolve` settles them",
+            ));
+        }
+        None => {
+            let mut rows = Rows::new(&["STATUS", "PATH"]);
+            answer
+                .changes
+                .iter()
+                .for_each(|c| push_change(&mut rows, c));
+            rows.print(nul)?;
+        }
+    }
+    Ok(if failed { CONFLICTS } else { 0 })
+}
+
+fn shown(path: &Bytes) -> String {
+    String::from_utf8_lossy(&quoted(&path.0)).into_owned()
+}
+
+/// Conflicts as rows.
+pub fn conflict_rows(conflicts: &[ConflictRow]) -> Rows {
+    let mut rows = Rows::new(&["KIND", "PATH"]);
+    for c in conflicts {
+        rows.push(vec![c.kind.clone().into(), c.path.0.clone()]);
+    }
+    rows
+}
+
+/// A conflict as JSON.
+pub fn conflict_object(c: &ConflictRow) -> Value {
+    let mut object = Map::new();
+    insert_bytes(&mut object, "path", &c.path.0);
+    object.insert("kind".into(), c.kind.clone().into());
+    Value::Object(object)
+}
+
+fn conflicts(args: ConflictsArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let branch = match args.name {
+        Some(name) => name,
+        None => context.branch()?,
+    };
+    let call = Call::BranchConflicts(OnBranch { workspace, branch });
+    let answer: ConflictsAnswer = context.ask("cannot list the conflicts", &call)?;
+    if context.json() {
+        let rows: Vec<Value> = answer.conflicts.iter().map(conflict_object).collect();
+        print_json(&json!({ "conflicts": rows }))?;
+    } else {
+        conflict_rows(&answer.conflicts).print(args.rows.nul)?;
+    }
+    Ok(0)
+}
+
+fn resolve(args: &ResolveArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let given = std::slice::from_ref(&args.path);
+    let path = paths(given, &workspace, context)?.remove(0);
+    let by = match (args.ours, args.theirs, args.base) {
+        (true, ..) => Version::Ours,
+        (_, true, _) => Version::Theirs,
+        (.., true) => Version::Base,
+        _ => Version::Working,
+    };
+    let what = format!("cannot resolve {}", shown(&path));
+    let call = Call::BranchResolve(BranchResolve {
+        workspace,
+        branch: context.branch()?,
+        path,
+        by,
+    });
+    let answer: BranchResolveAnswer = context.ask(&what, &call)?;
+    if context.json() {
+        print_json(&json!({ "left": answer.left, "files_changed": answer.files_changed }))?;
+    } else {
+        print(format!("left={}\n", answer.left).as_bytes())?;
+    }
+    Ok(0)
+}
+
+fn diff(args: BranchDiffArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let what = format!("cannot compare {} with {}", args.from, args.to);
+    let paths = paths(&args.path, &workspace, context)?;
+    let call = Call::BranchDiff(BranchDiff {
+        workspace,
+        from: args.from,
+        to: args.to,
+        paths,
+    });
+    let answer: DiffAnswer = context.ask(&what, &call)?;
+    if context.json() {
+        let changes: Vec<Value> = answer.changes.iter().map(change_object).collect();
+        print_json(&json!({ "changes": changes }))?;
+    } else {
+        let mut rows = Rows::new(&["STATUS", "PATH"]);
+        answer
+            .changes
+            .iter()
+            .for_each(|c| push_change(&mut rows, c));
+        rows.print(args.rows.nul)?;
+    }
+    Ok(0)
+}

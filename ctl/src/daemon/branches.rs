@@ -1,0 +1,174 @@
+//! Requests about branches.
+
+use super::dispatch::{bare, of_change, on};
+use super::mounts::{Mounts, Progress};
+use super::{faults, holders};
+use crate::protocol::*;
+use engine::{MAIN, MergeRequest, Resolution};
+use std::path::{Path, PathBuf};
+
+/// Where a branch is in a mount.
+fn place(mountpoint: &Path, branch: &str) -> PathBuf {
+    if branch == MAIN {
+        mountpoint.to_owned()
+    } else {
+        mountpoint.join(".agentvfs/branches").join(branch)
+    }
+}
+
+fn mountpoint(mounts: &Mounts, workspace: &str) -> Result<PathBuf, Fault> {
+    let place = mounts.mounted_at(workspace);
+    place.ok_or_else(|| faults::not_running(workspace))
+}
+
+/// Makes a branch.
+pub fn create(mounts: &Mounts, ask: &BranchCreate) -> Result<BranchRow, Fault> {
+    let made = on(mounts, &ask.workspace, |w| {
+        w.create_branch(&ask.name, &ask.branch, ask.from.as_deref())
+    })?;
+    let rows = list(
+        mounts,
+        &Named {
+            workspace: ask.workspace.clone(),
+        },
+    )?
+    .branches;
+    let row = rows.into_iter().find(|row| row.name == made.name);
+    let mut row = row.ok_or_else(|| Fault::failed("no-such-branch", "it was deleted at once"))?;
+    row.commit = made.commit.map(|id| id.to_string());
+    Ok(row)
+}
+
+/// The branches of a workspace.
+pub fn list(mounts: &Mounts, ask: &Named) -> Result<BranchListAnswer, Fault> {
+    let all = on(mounts, &ask.workspace, |w| Ok(w.list_branches()))?;
+    let mountpoint = mountpoint(mounts, &ask.workspace)?;
+    let row = |b: engine::BranchInfo| BranchRow {
+        path: Bytes::from(place(&mountpoint, &b.name).as_path()),
+        name: b.name,
+        commit: b.head.map(|id| id.to_string()),
+        created: b.created.into(),
+    };
+    Ok(BranchListAnswer {
+        branches: all.into_iter().map(row).collect(),
+    })
+}
+
+/// Deletes a branch that nobody uses.
+pub fn delete(
+    mounts: &Mounts,
+    ask: &OnBranch,
+    progress: Progress<'_>,
+) -> Result<BranchDeleteAnswer, Fault> {
+    if ask.branch != MAIN {
+        let at = place(&mountpoint(mounts, &ask.workspace)?, &ask.branch);
+        let users = holders::below(&at);
+        if !users.is_empty() {
+            let pids: Vec<String> = users.iter().map(ToString::to_string).collect();
+            let why = format!(
+                "branch {} is used by processes {}",
+                ask.branch,
+                pids.join(", ")
+            );
+            return Err(Fault::failed("branch-in-use", why)
+                .hint("let them end or leave the branch, then try again"));
+        }
+    }
+    let gone = on(mounts, &ask.workspace, |w| {
+        w.delete_branch(&ask.branch, progress)
+    })?;
+    Ok(BranchDeleteAnswer {
+        commit: gone.last.to_string(),
+        only_here: gone.only_here,
+    })
+}
+
+/// Gives a branch another name.
+pub fn rename(mounts: &Mounts, ask: &BranchRename) -> Result<BranchRow, Fault> {
+    on(mounts, &ask.workspace, |w| {
+        w.rename_branch(&ask.branch, &ask.name)
+    })?;
+    let rows = list(
+        mounts,
+        &Named {
+            workspace: ask.workspace.clone(),
+        },
+    )?
+    .branches;
+    let row = rows.into_iter().find(|row| row.name == ask.name);
+    row.ok_or_else(|| Fault::failed("no-such-branch", "it was deleted at once"))
+}
+
+/// Merges a branch into another.
+pub fn merge(
+    mounts: &Mounts,
+    ask: &BranchMerge,
+    progress: Progress<'_>,
+) -> Result<BranchMergeAnswer, Fault> {
+    let request = MergeRequest {
+        from: ask.from.clone(),
+        into: ask.into.clone(),
+        keep_conflicts: ask.keep_conflicts,
+        dry_run: ask.dry_run,
+        label: ask.label.clone(),
+        message: ask.message.clone(),
+    };
+    let report = on(mounts, &ask.workspace, |w| {
+        w.merge_branch(&request, progress)
+    })?;
+    Ok(of_merge(report))
+}
+
+/// What a merge did, as it is told.
+pub fn of_merge(report: engine::MergeReport) -> BranchMergeAnswer {
+    BranchMergeAnswer {
+        status: report.outcome.word().to_owned(),
+        commit: report.commit.map(|id| id.to_string()),
+        conflicts: report.conflicts.iter().map(of_conflict).collect(),
+        files_changed: report.files_changed,
+        changes: report.changes.into_iter().map(of_change).collect(),
+    }
+}
+
+/// A conflict, as it is told.
+pub fn of_conflict(c: &engine::merge::Conflict) -> ConflictRow {
+    ConflictRow {
+        path: Bytes(c.path.clone()),
+        kind: c.kind.word().to_owned(),
+    }
+}
+
+/// Conflicts that are not settled.
+pub fn conflicts(mounts: &Mounts, ask: &OnBranch) -> Result<ConflictsAnswer, Fault> {
+    let all = on(mounts, &ask.workspace, |w| w.conflicts(&ask.branch))?;
+    Ok(ConflictsAnswer {
+        conflicts: all.iter().map(of_conflict).collect(),
+    })
+}
+
+/// Settles a conflict.
+pub fn resolve(mounts: &Mounts, ask: &BranchResolve) -> Result<BranchResolveAnswer, Fault> {
+    let how = match ask.by {
+        Version::Ours => Resolution::Ours,
+        Version::Theirs => Resolution::Theirs,
+        Version::Base => Resolution::Base,
+        Version::Working => Resolution::Working,
+    };
+    let (left, back) = on(mounts, &ask.workspace, |w| {
+        w.resolve_conflict(&ask.branch, &ask.path.0, how)
+    })?;
+    Ok(BranchResolveAnswer {
+        left: left as u64,
+        files_changed: back.map_or(0, |back| back.files_changed),
+    })
+}
+
+/// What differs between two branches.
+pub fn diff(mounts: &Mounts, ask: &BranchDiff) -> Result<DiffAnswer, Fault> {
+    let changes = on(mounts, &ask.workspace, |w| {
+        w.diff_branches(&ask.from, &ask.to, &bare(&ask.paths))
+    })?;
+    Ok(DiffAnswer {
+        changes: changes.into_iter().map(of_change).collect(),
+    })
+}
