@@ -1,4 +1,4 @@
-//! Telling watchers (inotify, fanotify) what a rollback has changed.
+//! Telling watchers (inotify, fanotify) what a rollback or merge has changed.
 //!
 //! The kernel tells watchers of what goes through it, and a rollback does not. So the daemon makes a
 //! few calls on its own mount that change nothing: for a name that has come, `mknod`, `mkdir` or

@@ -65,7 +65,7 @@ fn directories_may_lie_deeper_than_a_path_can_say() {
     rustix::fs::renameat(deepest, "file", deepest, "other").unwrap();
     env.workspace(&["checkpoint", "deep"]).id();
     rustix::fs::unlinkat(deepest, "other", AtFlags::empty()).unwrap();
-    env.workspace(&["rollback"]).id();
+    env.workspace(&["rollback"]).ok();
     assert_eq!(
         rustix::fs::statat(deepest, "other", AtFlags::empty())
             .unwrap()

@@ -60,6 +60,10 @@ impl Side {
     /// A directory that was made so.
     pub fn at(place: &Path) -> Side {
         let place = &place.join(INNER);
+        if std::fs::read_dir(place).is_err() {
+            // Who is not root has shut himself out, on both sides.
+            rustix::fs::chmod(place, Mode::from_raw_mode(0o700)).unwrap();
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Side {
             root: rustix::fs::open(place, flags, Mode::empty()).unwrap(),
