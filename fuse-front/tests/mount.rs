@@ -58,7 +58,7 @@ impl Fixture {
         Some(Fixture {
             mounted: Some(mounted),
             dir,
-            ws: ws,
+            ws,
         })
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod create;
 pub(crate) mod fence;
 pub(crate) mod frames;
 pub(crate) mod inspect;
+mod known;
 pub(crate) mod load;
 pub(crate) mod open;
 pub(crate) mod pins;
