@@ -58,11 +58,11 @@ fn check_all(dir: &Path, own: &str) {
     };
     for entry in entries {
         let path = entry.unwrap().path();
-        let done = match path.is_dir() {
-            true => Ok(check_all(&path, own)),
-            false => check(&path, own),
-        };
-        allowed(done);
+        if path.is_dir() {
+            check_all(&path, own);
+        } else {
+            allowed(check(&path, own));
+        }
     }
 }
 
