@@ -194,7 +194,7 @@ impl Branch {
                 return self.replace_version(old, None);
             };
             let file = BaseFile::new(old.dir().clone(), old.name(), e.stamp, e.alloc);
-            match self.importer.import_fresh(&self.places, &file) {
+            match self.importer.import(&self.places, &file) {
                 Ok(_) => {
                     self.places.store.sync()?;
                     return self.replace_version(old, Some((&file, &e)));
