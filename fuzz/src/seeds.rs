@@ -332,6 +332,12 @@ fn events() -> Vec<Event> {
             state: 2,
             id: CommitId::from_bytes([7; 32]),
         },
+    ]
+}
+
+/// Those of branches, merges and expiry.
+fn later_events() -> Vec<Event> {
+    vec![
         Event::Same { state: 3, kept: 2 },
         Event::Patched {
             counters: counters(),
@@ -364,7 +370,8 @@ fn events() -> Vec<Event> {
 
 fn records() -> Vec<Vec<u8>> {
     let mutations = mutations().into_iter().map(Record::Mutation);
-    let events = events().into_iter().map(Record::Event);
+    let events = events().into_iter().chain(later_events());
+    let events = events.map(Record::Event);
     let records = mutations.chain(events).map(|r| encode(&r));
     records.chain([encode(&patch())]).collect()
 }

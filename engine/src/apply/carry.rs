@@ -153,35 +153,12 @@ fn stage(
     plan: &Plan,
     staging: &Staging<'_>,
 ) -> Result<Vec<Step>, Stop> {
-    let mut steps = Vec::new();
-    let mut slot = 0;
+    let mut steps = takes(site, scan, plan)?;
+    let mut slot = steps.len() as u32;
     let mut next = || {
         slot += 1;
         slot
     };
-    let old_of = |path: &[u8]| -> Result<Ident, Stop> {
-        let stamp = scan.stamps.get(path).map(ident);
-        Ok(stamp.ok_or_else(|| Error::ChangedMeanwhile(path.to_vec()))?)
-    };
-    for path in &plan.removes {
-        steps.push(Step::Take {
-            path: path.clone(),
-            slot: next(),
-            old: old_of(path)?,
-            dir: false,
-        });
-    }
-    for path in &plan.rmdirs {
-        let place = Place::of(site.base, path)?;
-        let found = place.stamp().map_err(|e| failed(site.base, path, e))?;
-        let stamp = found.ok_or_else(|| Error::ChangedMeanwhile(path.clone()))?;
-        steps.push(Step::Take {
-            path: path.clone(),
-            slot: next(),
-            old: ident(&stamp),
-            dir: true,
-        });
-    }
     for path in &plan.mkdirs {
         site.tick()?;
         let slot = next();
@@ -204,7 +181,7 @@ fn stage(
         let path = put.path.clone();
         steps.push(match put.replaces {
             true => Step::Exchange {
-                old: old_of(&path)?,
+                old: old_of(scan, &path)?,
                 path,
                 slot,
                 new,
@@ -217,6 +194,35 @@ fn stage(
         new: dir.new.clone(),
     }));
     Ok(steps)
+}
+
+/// What goes, in the first slots.
+fn takes(site: &Site<'_>, scan: &Scan, plan: &Plan) -> Result<Vec<Step>, Stop> {
+    let mut steps = Vec::new();
+    let mut take = |path: &Vec<u8>, old, dir| {
+        steps.push(Step::Take {
+            path: path.clone(),
+            slot: steps.len() as u32 + 1,
+            old,
+            dir,
+        });
+    };
+    for path in &plan.removes {
+        take(path, old_of(scan, path)?, false);
+    }
+    for path in &plan.rmdirs {
+        let place = Place::of(site.base, path)?;
+        let found = place.stamp().map_err(|e| failed(site.base, path, e))?;
+        let stamp = found.ok_or_else(|| Error::ChangedMeanwhile(path.clone()))?;
+        take(path, ident(&stamp), true);
+    }
+    Ok(steps)
+}
+
+/// The file that the scan found at a path.
+fn old_of(scan: &Scan, path: &[u8]) -> Result<Ident, Stop> {
+    let stamp = scan.stamps.get(path).map(ident);
+    Ok(stamp.ok_or_else(|| Error::ChangedMeanwhile(path.to_vec()))?)
 }
 
 /// The first file of its link group that is staged: made, or linked from a name in the base that stays.
