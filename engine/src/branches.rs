@@ -14,8 +14,7 @@ use crate::branch::create::Origin;
 use crate::branch::open::OpenBranch;
 use crate::branch::tree_file::Trees;
 use crate::branch_refs::{
-    BranchRecord, DeletedRecord, branch_dir, deleted_dir, deleted_record, recorded, ref_name,
-    trees_dir,
+    BranchRecord, DeletedRecord, branch_dir, deleted_dir, recorded, ref_name, trees_dir,
 };
 use crate::clock;
 use crate::control::{Progress, Target};
@@ -23,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::journals::Journals;
 use crate::keeper::Wake;
 use crate::names::check_branch_name;
-use crate::record::{Event, OpKind, StateInfo, encode};
+use crate::record::{OpKind, encode};
 use crate::settings::SharedSettings;
 use crate::types::*;
 use crate::views::{branches_node, snapshots_node};
@@ -31,7 +30,7 @@ use crate::workspace::Workspace;
 use objstore::import_table::ImportTable;
 use objstore::io::Storage;
 use objstore::refs::RefStore;
-use objstore::{Commit, CommitId, HexPrefix, ObjectStore};
+use objstore::{CommitId, ObjectStore};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -227,6 +226,11 @@ impl Views {
         let table = self.table.read();
         let all = table.by_slot.range(..FIRST_SNAPSHOT_SLOT);
         all.map(|(_, b)| b.clone()).collect()
+    }
+
+    /// The refs of the store.
+    pub fn refs(&self) -> &RefStore {
+        &self.shared.refs
     }
 
     /// All branches and snapshots.
@@ -516,97 +520,9 @@ impl Workspace {
         branch.wait_for_id(state, &|_, _| {})?;
         self.views.snapshot(&branch, state)
     }
-
-    /// Makes what a reference of another branch (`BRANCH:LABEL`), or the id of a commit that this branch
-    /// does not know, names a state of `branch`; returns what names it there.
-    pub(crate) fn import_ref(&self, branch: &Branch, target: &Target) -> Result<Target> {
-        let Target::Ref(text) = target else {
-            return Ok(target.clone());
-        };
-        // What the other has may expire before this one has it, and gc may look in between.
-        let _pin = branch.places.store.pin();
-        let other = match text.split_once(':') {
-            Some((name, _)) if name != branch.name() => Some(self.branch(name)?),
-            _ => None,
-        };
-        let id = match other {
-            Some(other) => {
-                let state = other.lock().history.resolve(&other.name(), text)?;
-                other.wait_for_id(state, &|_, _| {})?
-            }
-            None => match branch.resolve(target) {
-                Err(Error::NoSuchRef(_)) => match self.stored_commit(text)? {
-                    Some(id) => id,
-                    None => return Ok(target.clone()),
-                },
-                _ => return Ok(target.clone()),
-            },
-        };
-        branch.know(id)?;
-        Ok(Target::Ref(id.to_string()))
-    }
-
-    /// The last commit of a branch that was deleted, by its id or a unique prefix.
-    fn stored_commit(&self, text: &str) -> Result<Option<CommitId>> {
-        let Ok(prefix) = HexPrefix::parse(text) else {
-            return Ok(None);
-        };
-        let views = &self.views;
-        let mut found = BTreeSet::new();
-        for name in views.shared.refs.list(&deleted_dir(&views.workspace))? {
-            let Some(bytes) = views.shared.refs.get(&name)? else {
-                continue;
-            };
-            let Some(record) = deleted_record(&name, &bytes)? else {
-                continue;
-            };
-            if prefix.matches(record.last.as_bytes()) {
-                found.insert(record.last);
-            }
-        }
-        if found.len() > 1 {
-            return Err(Error::AmbiguousRef {
-                prefix: text.to_owned(),
-                count: found.len(),
-            });
-        }
-        Ok(found.pop_first())
-    }
 }
 
 impl Branch {
-    /// Makes a commit that is in the store a state of this branch; returns its number.
-    pub(crate) fn know(&self, id: CommitId) -> Result<u64> {
-        let commit: Commit = self.places.store.get_object(&id)?;
-        let mut inner = self.lock_synced()?;
-        let known = |id: &CommitId| {
-            let mut all = inner.history.states.values();
-            all.find(|s| s.info.id == Some(*id)).map(|s| s.info.number)
-        };
-        if let Some(number) = known(&id) {
-            return Ok(number);
-        }
-        let info = StateInfo {
-            number: inner.counters.state,
-            kind: OpKind::Foreign,
-            asked: false,
-            time: Time {
-                sec: commit.time_sec,
-                nsec: commit.time_nsec,
-            },
-            author: commit.author,
-            message: commit.message,
-            meta: commit.meta,
-            parents: commit.parents.iter().filter_map(known).collect(),
-            id: Some(id),
-        };
-        self.record(Event::Known { info: info.clone() }, &[])?;
-        inner.counters.state += 1;
-        let number = info.number;
-        inner.history.know(info);
-        Ok(number)
-    }
-
     /// Attributes of the root directory; counts a lookup of it.
     pub(crate) fn root_attr(&self) -> Result<Attr> {
         let mut inner = self.lock();

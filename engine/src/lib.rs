@@ -19,6 +19,7 @@ mod control;
 mod data;
 mod engine;
 mod error;
+mod foreign;
 mod fsck;
 mod graft;
 mod history;
