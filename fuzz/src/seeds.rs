@@ -447,6 +447,7 @@ fn requests() -> Vec<Vec<u8>> {
         workspace: workspace.clone(),
         branch: branch.clone(),
         target: Target::Before(Moment { sec: -5, nsec: 7 }),
+        paths: vec![],
     });
     let diff = Call::Diff(Diff {
         workspace,
@@ -454,6 +455,7 @@ fn requests() -> Vec<Vec<u8>> {
         from: Side::Base,
         to: Side::Ref("@~1".into()),
         paths: vec![ctl::protocol::Bytes(b"\xff".to_vec())],
+        stat: false,
     });
     let calls = [Call::List(Nothing {}), rollback, diff];
     let lines = calls.iter().map(|call| encode_request(7, call));
