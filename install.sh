@@ -145,6 +145,9 @@ main_job() {
     [ -d "$mount" ] || fail "start named no mount"
     step "first look at all $(wc -l <<<"$before") files and directories" listing "$mount"
     same "$before" "$output" || fail "the mount does not show the project as it is"
+    # A file in the mount belongs to whom it belongs in the project.
+    [ -w "$mount" ] || fail "$project is not yours to write to, so neither is the mount" \
+        "give a project of your own: ./install.sh PROJECT"
     step "write into it" write_something
     step "workspace checkpoint (waits until the project is imported)" \
         "$agentvfs" workspace checkpoint demo first

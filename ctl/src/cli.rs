@@ -5,10 +5,12 @@
 
 mod branch;
 mod files;
+mod session;
 mod store;
 
 pub use branch::*;
 pub use files::*;
+pub use session::*;
 
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -44,7 +46,8 @@ pub struct Global {
     /// directory, or the only one running
     #[arg(long, short, global = true, value_name = "NAME")]
     pub workspace: Option<String>,
-    /// The branch that is meant; else $AGENTVFS_BRANCH, else main
+    /// The branch that is meant; else $AGENTVFS_BRANCH, the one that holds the current
+    /// directory, else main
     #[arg(long, global = true, value_name = "NAME")]
     pub branch: Option<String>,
     /// Print one JSON object
@@ -65,6 +68,9 @@ pub enum Command {
     /// Make, list and delete branches, and merge them
     #[command(subcommand)]
     Branch(BranchVerb),
+    /// Say which cgroups see which branch at one and the same path
+    #[command(subcommand)]
+    Session(SessionVerb),
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),
@@ -159,6 +165,52 @@ pub enum Verb {
         agentvfs workspace diff --base --patch | git -C project apply"
     )]
     Diff(DiffArgs),
+    /// Write a branch's changes to the project's directory: all of them, or none
+    #[command(after_help = "Examples:\n  agentvfs workspace apply --dry-run\n  \
+        agentvfs workspace apply my-task --branch fix\n\n\
+        What both sides changed is merged; with conflicts nothing is done.")]
+    Apply(ApplyArgs),
+    /// Bring what was changed in the project's directory into a branch
+    #[command(after_help = "Example:\n  agentvfs workspace update\n\n\
+        `agentvfs workspace undo` takes it back.")]
+    Update(UpdateArgs),
+}
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Tell what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write the changes as a patch to FILE (- for standard output), and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub patch: Option<PathBuf>,
+    /// Apply set-id bits, devices, capabilities and files of other owners too
+    #[arg(long)]
+    pub privileged: bool,
+    /// How rows are printed
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+/// Arguments of `update`.
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Tell what would change, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// With conflicts change nothing, or commit them with markers
+    #[arg(long, value_name = "WHAT", default_value = "abort")]
+    pub conflicts: ConflictsArg,
+    /// How rows are printed
+    #[command(flatten)]
+    pub rows: RowArgs,
 }
 
 /// A workspace and nothing else.

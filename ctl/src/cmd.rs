@@ -2,6 +2,7 @@
 //!
 //! One file per verb. Invariant: wrong usage is found before the daemon is asked to do anything.
 
+mod apply;
 mod branch;
 mod checkpoint;
 mod completions;
@@ -19,6 +20,7 @@ mod log;
 mod patch;
 mod restore;
 mod rollback;
+mod session;
 mod start;
 mod stats;
 mod status;
@@ -54,6 +56,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Completions { shell } => completions::run(shell),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
+        Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),
@@ -89,6 +92,8 @@ fn run_verb(verb: Verb, context: &mut Context) -> Result<u8, Failure> {
         Verb::Redo(args) => undo::run(&args, context, undo::Direction::Forward),
         Verb::Log(args) => log::run(&args, context),
         Verb::Diff(args) => diff::run(&args, context),
+        Verb::Apply(args) => apply::apply(&args, context),
+        Verb::Update(args) => apply::update(&args, context),
     }
 }
 
@@ -315,6 +320,14 @@ fn workspace_facts(info: &Info, branch: &str, home: &Home) -> Facts {
     facts
         .add("name", info.name.as_bytes())
         .add("mount", &info.mount.0)
+        .add(
+            "view",
+            info.mount
+                .path()
+                .join(".agentvfs/view")
+                .as_os_str()
+                .as_bytes(),
+        )
         .add("socket", home.socket().as_os_str().as_bytes())
         .add("store", home.root().as_os_str().as_bytes())
         .add("base", &info.base.0)

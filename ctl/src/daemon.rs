@@ -5,6 +5,7 @@
 //! its socket exists, so at most one daemon serves a home, and removing the socket's path never
 //! removes another daemon's.
 
+mod apply;
 mod branches;
 mod cgroup;
 mod connection;
@@ -18,6 +19,7 @@ mod mountpoint;
 mod mounts;
 mod record;
 mod server;
+mod sessions;
 mod store;
 
 use crate::exit::NO_DAEMON;

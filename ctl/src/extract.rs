@@ -148,7 +148,9 @@ impl Extraction {
                     let file = create(&dir, name)
                         .inspect_err(|_| drop(undo.made.pop()))
                         .map_err(|e| self.failed(path, e))?;
-                    self.fill(&file, path, state, context)?;
+                    if node.size > 0 {
+                        self.fill(&file, path, state, context)?;
+                    }
                     self.dress_file(&file, path, node, &mut lost)?;
                 }
                 _ if !self.make_special(&dir, name, path, node, &mut lost)? => continue,

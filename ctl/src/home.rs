@@ -101,6 +101,11 @@ impl Home {
         self.root.join("running")
     }
 
+    /// Which cgroups see which branches.
+    pub fn sessions(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
     /// The daemon's socket: in the home where its path is short enough, else in
     /// `$XDG_RUNTIME_DIR`, else in a directory of the user's own in `/tmp`.
     pub fn socket(&self) -> PathBuf {

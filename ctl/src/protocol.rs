@@ -3,15 +3,19 @@
 //! Owns the wire types and the decoding of requests, for both sides. Invariant: decoding is total;
 //! any bytes give a [`Request`] or a [`Refusal`] that can be sent back.
 
+mod apply;
 mod branch;
 mod bytes;
 mod files;
+mod session;
 mod store;
 mod types;
 
+pub use apply::*;
 pub use branch::*;
 pub use bytes::Bytes;
 pub use files::*;
+pub use session::*;
 pub use store::*;
 pub use types::*;
 
@@ -234,6 +238,12 @@ methods! {
     BranchResolve = "branch.resolve" (BranchResolve);
     /// What differs between two branches.
     BranchDiff = "branch.diff" (BranchDiff);
+    /// Writes a branch's changes to the base.
+    Apply = "workspace.apply" (Apply);
+    /// What that would change, as a patch.
+    ApplyPatch = "workspace.apply_patch" (Apply);
+    /// Merges what was changed in the base into a branch.
+    Update = "workspace.update" (Update);
     /// Whether a ref names something.
     HasRef = "workspace.has_ref" (HasRef);
     /// Gives all mounts up and ends, for a daemon of another build.
@@ -256,6 +266,12 @@ methods! {
     Gc = "store.gc" (Gc);
     /// Settings of the store.
     Config = "store.config" (Config);
+    /// Has the processes of a cgroup see a branch.
+    SessionRegister = "session.register" (SessionRegister);
+    /// The registered cgroups.
+    SessionList = "session.list" (SessionList);
+    /// Forgets a cgroup.
+    SessionUnregister = "session.unregister" (SessionUnregister);
 }
 
 /// A call for a log, cut where it is long.

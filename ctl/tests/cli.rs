@@ -40,7 +40,7 @@ fn run(args: &[&str]) -> (i32, String, String) {
 fn wrong_usage_exits_2_before_anything_is_done() {
     for args in [
         &["workspace", "frobnicate"][..],
-        &["branch", "list"],
+        &["branch", "create"],
         &["run", "--", "true"],
         &["workspace", "start", "a", "b"],
         &["workspace", "checkpoint", "a", "b", "c"],

@@ -162,8 +162,6 @@ fn what_needs_a_running_workspace_says_how_to_start_it() {
         &["rollback", "w", "label"],
         &["undo", "w"],
         &["redo", "w"],
-        &["log", "w"],
-        &["diff", "-w", "w"],
         &["stop", "w"],
     ] {
         let (status, out, err) = place.run(args);

@@ -215,6 +215,12 @@ fn stamp_of(s: &fs::Statx) -> Stamp {
 
 const STATX: StatxFlags = StatxFlags::BASIC_STATS;
 
+/// Version of what a name in a directory stands for; an empty name: of the directory.
+pub(crate) fn stamp_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Stamp, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
+    fs::statx(dir, name, flags, STATX).map(|s| stamp_of(&s))
+}
+
 fn stat_fd(fd: BorrowedFd<'_>) -> Result<Stamp, Errno> {
     fs::statx(fd, "", AtFlags::EMPTY_PATH, STATX).map(|s| stamp_of(&s))
 }
@@ -245,6 +251,11 @@ impl Base {
     /// Device of the base directory itself.
     pub fn dev(&self) -> u64 {
         self.dev
+    }
+
+    /// The base directory itself.
+    pub(crate) fn root_fd(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
     }
 
     /// The base directory itself as an entry with an empty name.
@@ -478,7 +489,7 @@ fn read_some(
 }
 
 /// First part of a path that one call can take, and the rest.
-fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
     if path.len() <= PATH_BYTES_MAX {
         return (path, &[]);
     }

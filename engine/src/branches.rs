@@ -14,7 +14,8 @@ use crate::branch::create::Origin;
 use crate::branch::open::OpenBranch;
 use crate::branch::tree_file::Trees;
 use crate::branch_refs::{
-    BranchRecord, DeletedRecord, branch_dir, deleted_dir, recorded, ref_name, trees_dir,
+    BranchRecord, DeletedRecord, branch_dir, deleted_dir, deleted_record, recorded, ref_name,
+    trees_dir,
 };
 use crate::clock;
 use crate::control::{Progress, Target};
@@ -30,7 +31,7 @@ use crate::workspace::Workspace;
 use objstore::import_table::ImportTable;
 use objstore::io::Storage;
 use objstore::refs::RefStore;
-use objstore::{CommitId, ObjectStore};
+use objstore::{CommitId, HexPrefix, ObjectStore};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -89,8 +90,9 @@ pub struct Deleted {
     pub only_here: bool,
 }
 
-/// Says which branch a process sees, by its id.
-pub type SeenBy = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
+/// Says which branch a process sees, by its id; `None` for `main`. It can ask whether there is a branch of
+/// a name.
+pub type SeenBy = Box<dyn Fn(u32, &dyn Fn(&str) -> bool) -> Option<String> + Send + Sync>;
 
 /// The views of a workspace.
 pub(crate) struct Views {
@@ -123,6 +125,11 @@ impl std::fmt::Debug for Views {
 }
 
 impl Views {
+    /// What all branches share.
+    pub(crate) fn shared(&self) -> &SharedParts {
+        &self.shared
+    }
+
     /// Opens all branches of a workspace, making `main` where it does not exist.
     pub fn open(workspace: String, author: String, shared: SharedParts) -> Result<Views> {
         let trees = Trees::open(shared.storage.clone(), trees_dir(&workspace))?;
@@ -228,11 +235,6 @@ impl Views {
         all.map(|(_, b)| b.clone()).collect()
     }
 
-    /// The refs of the store.
-    pub fn refs(&self) -> &RefStore {
-        &self.shared.refs
-    }
-
     /// All branches and snapshots.
     pub fn all(&self) -> Vec<Arc<Branch>> {
         self.table.read().by_slot.values().cloned().collect()
@@ -276,7 +278,8 @@ impl Views {
 
     /// Branch that a process sees; `None` for `main`.
     pub fn seen_by(&self, pid: u32) -> Option<String> {
-        self.seen_by.read().as_ref().and_then(|f| f(pid))
+        let exists = |name: &str| self.by_name(name).is_ok();
+        self.seen_by.read().as_ref().and_then(|f| f(pid, &exists))
     }
 
     fn free_number(&self) -> Result<u16> {
@@ -460,7 +463,8 @@ impl Workspace {
         let views = &self.views;
         let now = clock::now();
         let record = DeletedRecord::new(now, last);
-        let kept = format!("{}/{name}-{}", deleted_dir(&views.workspace), now.sec);
+        let (dir, when) = (deleted_dir(&views.workspace), now.sec);
+        let kept = format!("{dir}/{name}-{when}");
         views.shared.refs.set(&kept, &encode(&record))?;
         views.shared.garbage.store(true, Ordering::Relaxed);
         views
@@ -520,19 +524,60 @@ impl Workspace {
         branch.wait_for_id(state, &|_, _| {})?;
         self.views.snapshot(&branch, state)
     }
-}
 
-impl Branch {
-    /// Attributes of the root directory; counts a lookup of it.
-    pub(crate) fn root_attr(&self) -> Result<Attr> {
-        let mut inner = self.lock();
-        let attr = inner.live.inode(Nid::ROOT)?.attr(self.slot, Nid::ROOT);
-        inner.lookups.add(Nid::ROOT);
-        Ok(attr)
+    /// Makes what a reference of another branch (`BRANCH:LABEL`), or the id of a commit that this branch
+    /// does not know, names a state of `branch`; returns what names it there.
+    pub(crate) fn import_ref(&self, branch: &Branch, target: &Target) -> Result<Target> {
+        let Target::Ref(text) = target else {
+            return Ok(target.clone());
+        };
+        // What the other has may expire before this one has it, and gc may look in between.
+        let _pin = branch.places.store.pin();
+        let other = match text.split_once(':') {
+            Some((name, _)) if name != branch.name() => Some(self.branch(name)?),
+            _ => None,
+        };
+        let id = match other {
+            Some(other) => {
+                let state = other.lock().history.resolve(&other.name(), text)?;
+                other.wait_for_id(state, &|_, _| {})?
+            }
+            None => match branch.resolve(target) {
+                Err(Error::NoSuchRef(_)) => match self.stored_commit(text)? {
+                    Some(id) => id,
+                    None => return Ok(target.clone()),
+                },
+                _ => return Ok(target.clone()),
+            },
+        };
+        branch.know(id)?;
+        Ok(Target::Ref(id.to_string()))
     }
 
-    /// True where the kernel knows no inode of it.
-    pub(crate) fn is_forgotten(&self) -> bool {
-        self.lock().lookups.is_empty()
+    /// The last commit of a branch that was deleted, by its id or a unique prefix.
+    fn stored_commit(&self, text: &str) -> Result<Option<CommitId>> {
+        let Ok(prefix) = HexPrefix::parse(text) else {
+            return Ok(None);
+        };
+        let views = &self.views;
+        let mut found = BTreeSet::new();
+        for name in views.shared.refs.list(&deleted_dir(&views.workspace))? {
+            let Some(bytes) = views.shared.refs.get(&name)? else {
+                continue;
+            };
+            let Some(record) = deleted_record(&name, &bytes)? else {
+                continue;
+            };
+            if prefix.matches(record.last.as_bytes()) {
+                found.insert(record.last);
+            }
+        }
+        if found.len() > 1 {
+            return Err(Error::AmbiguousRef {
+                prefix: text.to_owned(),
+                count: found.len(),
+            });
+        }
+        Ok(found.pop_first())
     }
 }

@@ -294,6 +294,7 @@ impl Engine {
         }
         let c = self.get(name)?;
         let base = Arc::new(Base::open(&c.base)?);
+        crate::apply::finish_interrupted(name, &base, &self.store, &*self.storage)?;
         let shared = SharedParts {
             storage: self.storage.clone(),
             store: self.store.clone(),
@@ -348,6 +349,7 @@ impl Engine {
         self.remember_deleted(name)?;
         self.refs.delete(&ref_name(&c.name))?;
         branch_refs::forget_refs(&self.refs, name)?;
+        self.refs.delete(&crate::apply::ref_name(name))?;
         let dir = format!("workspaces/{name}");
         self.storage.remove_dir_all(&dir).map_err(Error::io(dir))
     }

@@ -228,6 +228,24 @@ pub enum Error {
         /// Merged.
         theirs: objstore::CommitId,
     },
+    /// A file of the base does not stop changing.
+    #[error("{} in the base keeps changing", String::from_utf8_lossy(.0))]
+    BaseInUse(Vec<u8>),
+    /// A file of the base was changed while changes were applied to it; nothing was done.
+    #[error("{} in the base was changed meanwhile; nothing was applied", String::from_utf8_lossy(.0))]
+    ChangedMeanwhile(Vec<u8>),
+    /// What would be applied gives privileges, or belongs to somebody else.
+    #[error("{} of the changes need privileges: {}", paths.len(), shown(paths))]
+    NeedsPrivilege {
+        /// Paths, relative to the base.
+        paths: Vec<Vec<u8>>,
+    },
+    /// An apply was interrupted, and what it did to the base could not be taken back.
+    #[error("an interrupted apply could not be taken back: {why}")]
+    ApplyUnfinished {
+        /// What failed.
+        why: String,
+    },
     /// The import stands still, so a commit's id cannot be known.
     #[error("the import of the base is paused: {0}")]
     ImportPaused(String),
@@ -298,10 +316,22 @@ impl Error {
             | Error::NothingTo(_)
             | Error::NoCommit(_)
             | Error::NoCommonHistory { .. }
+            | Error::BaseInUse(_)
+            | Error::ChangedMeanwhile(_)
+            | Error::NeedsPrivilege { .. }
+            | Error::ApplyUnfinished { .. }
             | Error::LeadsOut(_)
             | Error::ImportPaused(_)
             | Error::StoreLocked { .. }
             | Error::Closing => EIO,
         }
     }
+}
+
+/// The first few of many paths.
+fn shown(paths: &[Vec<u8>]) -> String {
+    let text = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+    let few: Vec<String> = paths.iter().take(3).map(text).collect();
+    let more = if paths.len() > few.len() { ", …" } else { "" };
+    format!("{}{more}", few.join(", "))
 }

@@ -323,11 +323,15 @@ impl History {
         &mut self,
         replaced: u64,
         info: StateInfo,
+        tree: Option<Tree>,
         label: Option<String>,
         conflicts: Vec<Conflict>,
     ) {
         let number = info.number;
         self.know(info);
+        if let Some(s) = self.states.get_mut(&number) {
+            s.tree = tree;
+        }
         self.switch(SwitchKind::Merge, replaced, number, number);
         self.conflicts = conflicts;
         if let Some(label) = label {
@@ -395,7 +399,7 @@ impl History {
             .states
             .values()
             .rev()
-            .filter(|s| s.stored.is_some())
+            .filter(|s| s.in_store && (s.stored.is_some() || s.tree.is_some()))
             .map(|s| s.info.number)
             .collect();
         for number in kept.into_iter().skip(KEPT_TREES_MAX) {

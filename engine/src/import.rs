@@ -1,8 +1,8 @@
 //! Importing files of the base into the store.
 //!
 //! A file's content is found in the import table where this version was imported before, else it is
-//! read, chunked and stored. Versions whose change time is younger than [`SETTLED`] are read only
-//! once they have settled: a change within the same clock tick would not show in the times.
+//! read, chunked and stored. A version whose change time is younger than [`SETTLED`] is read twice, as a
+//! change within the same clock tick would not show in the times.
 
 use crate::base::BaseFile;
 use crate::data::Places;
@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// Age of a file's last change from which on its times identify its content.
 const SETTLED: Duration = Duration::from_secs(2);
+/// Longer than the kernel's clock for file times takes for a step.
+const TICK: Duration = Duration::from_millis(20);
 /// Least number of files for which threads are worth their start.
 const PARALLEL_FILES_MIN: usize = 8;
 
@@ -129,16 +131,10 @@ impl Importer {
     }
 
     fn read_in(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
-        self.wait_until_settled(file.stamp.ctime)?;
-        let reader = FileReader { places, file };
-        let data = places.base.data_ranges(file)?;
-        self.unsynced.store(true, Ordering::Relaxed);
-        let stored =
-            objstore::store_content(&places.store, None, &[], &data, file.stamp.size, &reader);
-        let content = match stored {
-            Ok(c) => c,
-            Err(e) => return Err(reader.why(e)),
-        };
+        if !is_older(file.stamp.ctime, SETTLED) {
+            return self.read_fresh(places, file);
+        }
+        let content = self.store(places, file)?;
         let s = &file.stamp;
         let entry = ImportEntry {
             size: s.size,
@@ -154,19 +150,44 @@ impl Importer {
         Ok(content)
     }
 
-    fn wait_until_settled(&self, ctime: Time) -> Result<()> {
-        loop {
-            let now = crate::clock::now();
-            let age = Duration::new((now.sec - ctime.sec).clamp(0, 60) as u64, 0);
-            if age > SETTLED || now < ctime {
-                return Ok(());
-            }
+    /// Reads a version of a file into the store.
+    fn store(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
+        let reader = FileReader { places, file };
+        let data = places.base.data_ranges(file)?;
+        self.unsynced.store(true, Ordering::Relaxed);
+        let size = file.stamp.size;
+        let stored = objstore::store_content(&places.store, None, &[], &data, size, &reader);
+        stored.map_err(|e| reader.why(e))
+    }
+
+    /// Reads a version whose last change is young: once a further change would show in its times, and
+    /// twice. Where both readings agree nothing was written in between, so it is a state that the file
+    /// had at one moment. Not for the table: on file systems with coarse times they say too little.
+    fn read_fresh(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
+        while !is_older(file.stamp.ctime, TICK) {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Closing);
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(TICK / 4);
         }
+        let first = self.store(places, file)?;
+        if self.store(places, file)? == first {
+            return Ok(first);
+        }
+        Err(Error::BaseChanged(Arc::new(same_version(file))))
     }
+}
+
+/// True where a change is at least this old, or from the future.
+fn is_older(ctime: Time, age: Duration) -> bool {
+    let now = crate::clock::now();
+    let since = |t: Time| i128::from(t.sec) * 1_000_000_000 + i128::from(t.nsec);
+    now < ctime || since(now) - since(ctime) >= age.as_nanos() as i128
+}
+
+/// The same version once more, as an error has it.
+fn same_version(file: &BaseFile) -> BaseFile {
+    BaseFile::new(file.dir().clone(), file.name(), file.stamp, file.alloc)
 }
 
 /// Base files that a file's content refers to.
@@ -195,12 +216,9 @@ impl FileReader<'_> {
     fn why(&self, e: objstore::Error) -> Error {
         let mut probe = [];
         match self.places.base.read(self.file, 0, &mut probe, true) {
-            Ok(crate::base::ReadOutcome::Changed) => Error::BaseChanged(Arc::new(BaseFile::new(
-                self.file.dir().clone(),
-                self.file.name(),
-                self.file.stamp,
-                self.file.alloc,
-            ))),
+            Ok(crate::base::ReadOutcome::Changed) => {
+                Error::BaseChanged(Arc::new(same_version(self.file)))
+            }
             Ok(_) => Error::Store(e),
             Err(why) => why,
         }

@@ -65,7 +65,10 @@ impl Keeper {
         let storing = move || {
             lower_priority();
             while !ended.load(Ordering::Relaxed) {
-                let again = all().iter().fold(false, |any, b| b.storing_round() || any);
+                let mut again = false;
+                for branch in all() {
+                    again |= branch.storing_round();
+                }
                 asleep.sleep(if again { RETRY } else { TICK });
             }
         };

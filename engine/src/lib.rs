@@ -8,7 +8,9 @@
 //! without a mount.
 #![forbid(unsafe_code)]
 
+mod accessed;
 pub mod acl;
+mod apply;
 mod base;
 mod branch;
 mod branch_refs;
@@ -19,7 +21,6 @@ mod control;
 mod data;
 mod engine;
 mod error;
-mod foreign;
 mod fsck;
 mod graft;
 mod history;
@@ -44,6 +45,7 @@ pub mod types;
 mod views;
 mod workspace;
 
+pub use apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
 pub use base::Stamp;
 pub use branch::state_file::check_state_bytes;
 pub use branch::tree_file::check_tree_bytes;

@@ -26,6 +26,8 @@ pub const FIRST_NEW_INO: u64 = 1 << 39;
 pub const PENDING_STATES_MAX: usize = 64;
 /// Names up to which they are invalidated one by one.
 pub const INVALIDATE_NAMES_MAX: usize = 10_000;
+/// Files whose access times reads have moved, at most: 6 MB of memory.
+pub const ACCESSED_MAX: usize = 200_000;
 /// Name in the root that belongs to agentvfs.
 pub const RESERVED_NAME: &[u8] = b".agentvfs";
 /// Symbolic links that are followed on the way to one path (path_resolution(7)).

@@ -16,6 +16,10 @@ use objstore::content::FileContent;
 use objstore::{Body as StoredBody, Edit, Meta, TreeEntry, TreeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Files for each further thread that stores them.
+const FILES_PER_THREAD_MIN: usize = 32;
 
 /// Extended attribute by which a commit marks what could not be read in the base.
 pub const UNREADABLE: &[u8] = b"trusted.agentvfs.unreadable";
@@ -50,11 +54,7 @@ pub fn store_tree(
     };
     let changed = job.changed();
     importer.import_bodies(places, &changed)?;
-    for (nid, inode) in &changed {
-        if inode.file().is_some() {
-            job.store_file(*nid, inode)?;
-        }
-    }
+    job.store_files(&changed)?;
     job.mark_dirty(&changed);
     let root = job.store_dirs(reference)?;
     Ok(Reference {
@@ -83,26 +83,31 @@ impl Job<'_> {
         changed
     }
 
-    fn store_file(&mut self, nid: Nid, inode: &Arc<Inode>) -> Result<()> {
-        let Some(file) = inode.file() else {
-            return Ok(());
+    /// Stores what changed of files, on all cores where they are many.
+    fn store_files(&mut self, changed: &[(Nid, Arc<Inode>)]) -> Result<()> {
+        let places = self.places;
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<Vec<(Nid, Arc<Inode>)>> {
+            let mut done = Vec::new();
+            while let Some((nid, inode)) = changed.get(next.fetch_add(1, Ordering::Relaxed)) {
+                done.extend(stored_file(places, inode)?.map(|after| (*nid, after)));
+            }
+            Ok(done)
         };
-        // A stored file that was truncated has the longer content as its body still.
-        let whole = match file.body().0 {
-            Body::Stored(c) => c.len() == inode.size,
-            Body::Unreadable => true,
-            _ => false,
-        };
-        if file.is_plain() && whole && file.body().1 == inode.size {
-            return Ok(());
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let helpers = (cores - 1).min(changed.len() / FILES_PER_THREAD_MIN);
+        let done = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
+            let mut all = vec![work()];
+            let joined = threads.into_iter().map(|t| t.join());
+            all.extend(joined.map(|r| r.unwrap_or(Err(Error::Closing))));
+            all
+        });
+        for files in done {
+            for (nid, inode) in files? {
+                self.stored.set(nid, inode);
+            }
         }
-        if file.is_plain() && inode.size == 0 {
-            return Ok(());
-        }
-        let (content, alloc) = stored_content(self.places, file, inode.size)?;
-        let mut after = (**inode).clone();
-        after.content = Content::File(FileData::new(Body::Stored(content), inode.size, alloc));
-        self.stored.set(nid, Arc::new(after));
         Ok(())
     }
 
@@ -241,6 +246,26 @@ impl Job<'_> {
             body,
         })
     }
+}
+
+/// A regular file with its content in the store; `None` where it is there already, or is no file.
+fn stored_file(places: &Places, inode: &Arc<Inode>) -> Result<Option<Arc<Inode>>> {
+    let Some(file) = inode.file() else {
+        return Ok(None);
+    };
+    // A stored file that was truncated has the longer content as its body still.
+    let whole = match file.body().0 {
+        Body::Stored(c) => c.len() == inode.size,
+        Body::Unreadable => true,
+        _ => false,
+    };
+    if file.is_plain() && ((whole && file.body().1 == inode.size) || inode.size == 0) {
+        return Ok(None);
+    }
+    let (content, alloc) = stored_content(places, file, inode.size)?;
+    let mut after = (**inode).clone();
+    after.content = Content::File(FileData::new(Body::Stored(content), inode.size, alloc));
+    Ok(Some(Arc::new(after)))
 }
 
 /// Stores the content of a file; returns it with its allocated bytes.

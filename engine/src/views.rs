@@ -91,6 +91,10 @@ impl Workspace {
             Virtual::Branches => {
                 let name = std::str::from_utf8(name).map_err(|_| Error::NotFound)?;
                 let branch = self.branch(name).map_err(|_| Error::NotFound)?;
+                if branch.slot == self.main.slot {
+                    // The kernel takes no second name for the root.
+                    return Err(Error::NotFound);
+                }
                 branch.root_attr()
             }
             Virtual::Snapshots => {
@@ -171,7 +175,7 @@ impl Workspace {
                 entries.extend(names.map(|(n, v)| (n.to_owned(), v.node(slot), v.kind())));
             }
             Virtual::Branches => {
-                let all = self.views.branches().into_iter();
+                let all = self.views.branches().into_iter().skip(1);
                 entries.extend(all.map(|b| (b.name(), b.node(Nid::ROOT), Kind::Dir)));
             }
             Virtual::Snapshots => {

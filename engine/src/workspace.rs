@@ -45,6 +45,8 @@ pub struct Workspace {
     pub(crate) main: Arc<Branch>,
     pub(crate) views: Arc<Views>,
     keeper: Keeper,
+    /// Held while the base is written or read for a merge.
+    pub(crate) applying: parking_lot::Mutex<()>,
 }
 
 impl Workspace {
@@ -66,6 +68,7 @@ impl Workspace {
             main: views.main(),
             views,
             keeper,
+            applying: parking_lot::Mutex::new(()),
         })
     }
 
@@ -246,6 +249,13 @@ impl Workspace {
         b.read(nid, offset, size, wait)
     }
 
+    /// Notes that a program reads a file; nothing where there is none.
+    pub fn note_read(&self, node: NodeId) {
+        if let Ok((b, nid)) = self.route(node) {
+            b.note_read(nid);
+        }
+    }
+
     /// Writes all of `data`, or nothing.
     pub fn write(
         &self,
@@ -331,6 +341,15 @@ impl Workspace {
         }
         let (b, nid) = self.route(node)?;
         b.listxattr(nid)
+    }
+
+    /// Names of the extended attributes that `who` may see, each ended by NUL.
+    pub fn listxattr_as(&self, who: &Caller, node: NodeId, wait: Wait) -> Result<Vec<u8>> {
+        if who.uid == 0 {
+            return self.listxattr(node, wait);
+        }
+        let (b, nid) = self.route(node)?;
+        b.listxattr_of_others(nid)
     }
 
     /// Sets an extended attribute; `flags` as setxattr(2) has them.
@@ -453,15 +472,20 @@ impl Workspace {
     /// A state to look into, which stays as it is meanwhile.
     pub fn view_of(&self, branch: &str, side: &DiffSide) -> Result<View> {
         let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        let side = match side {
-            DiffSide::Ref(text) => match self.import_ref(&b, &Target::Ref(text.clone()))? {
-                Target::Ref(text) => DiffSide::Ref(text),
-                _ => side.clone(),
-            },
-            _ => side.clone(),
+        let DiffSide::Ref(text) = side else {
+            return b.view(side);
         };
-        b.view(&side)
+        let target = Target::Ref(text.clone());
+        let is_own = text.split_once(':').is_none_or(|(of, _)| of == b.name());
+        if is_own && b.resolve(&target).is_ok() {
+            // Nothing is taken in, so a checkpoint that waits for an import is not waited for.
+            return b.view(side);
+        }
+        let _one = b.control.lock();
+        match self.import_ref(&b, &target)? {
+            Target::Ref(text) => b.view(&DiffSide::Ref(text)),
+            _ => b.view(side),
+        }
     }
 
     /// Writes a part of a file of the live tree; gives the file's length afterwards.

@@ -288,6 +288,47 @@ fn a_file_that_changes_while_it_is_imported_is_never_a_mixture() {
     assert!(have.iter().all(|b| *b == have[0]), "a mixture");
 }
 
+/// Stops a thread when the test ends, whichever way.
+struct Stop(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_file_that_is_rewritten_all_the_time_can_be_read_and_is_no_mixture() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    fs::write(&path, vec![0; 200_000]).unwrap();
+    let world = open(dir.path());
+    let log = node(&world, "log").unwrap();
+    let stop = Stop(Default::default());
+    let ended = stop.0.clone();
+    let writer = std::thread::spawn(move || {
+        let mut version = 0u8;
+        while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            version = version.wrapping_add(1);
+            let next = path.with_extension("next");
+            fs::write(&next, vec![version; 200_000]).unwrap();
+            // In place, so that the inode stays.
+            fs::write(&path, fs::read(&next).unwrap()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+    });
+    for _ in 0..3 {
+        let have = world.w().read(log, 0, 1 << 20, W).unwrap();
+        assert!(have.iter().all(|b| *b == have[0]), "a mixture");
+    }
+    world.w().settle().unwrap();
+    drop(stop);
+    writer.join().unwrap();
+    checkpoint(&world, "one");
+    let have = world.w().read(log, 0, 1 << 20, W).unwrap();
+    assert!(have.iter().all(|b| *b == have[0]), "a mixture");
+}
+
 #[test]
 fn directories_that_vanish_or_become_links_show_nothing_from_elsewhere() {
     let dir = tempfile::tempdir().unwrap();

@@ -71,9 +71,11 @@ impl Arena {
     }
 
     fn get(&self, name: &str) -> u64 {
-        let Ok(node) = self.file(NodeId::ROOT, name) else {
+        let Ok(found) = self.w.lookup(NodeId::ROOT, name.as_bytes(), W) else {
             return 0;
         };
+        let node = found.node;
+        self.w.forget(node, 1);
         let have = self.w.read(node, 0, 8, W).unwrap();
         have.try_into().map_or(0, u64::from_le_bytes)
     }

@@ -274,7 +274,12 @@ fn check(
     let files = git::files(dir, &want.tree);
     let here: BTreeSet<_> = tree.leaves.keys().cloned().collect();
     let there: BTreeSet<_> = files.keys().cloned().collect();
-    if here != there && git_loses && there.is_subset(&here) {
+    // What git has more lies below a file that is here.
+    let below_file = |path: &Vec<u8>| {
+        let mut slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
+        slashes.any(|(end, _)| here.contains(&path[..end]))
+    };
+    if here != there && git_loses && (&there - &here).iter().all(below_file) {
         return Ok(Agreement::GitLoses);
     }
     if here != there {

@@ -18,6 +18,9 @@ pub(crate) const PERMISSIONS: u32 = 0o7777;
 pub(crate) const O_EXCL: i32 = 0o200;
 pub(crate) const O_TRUNC: i32 = 0o1000;
 
+/// O_NOATIME as the kernel numbers it.
+pub(crate) const O_NOATIME: i32 = 0o1_000_000;
+
 /// SEEK_DATA and SEEK_HOLE (lseek(2)).
 pub(crate) const SEEK_DATA: i32 = 3;
 pub(crate) const SEEK_HOLE: i32 = 4;
@@ -72,6 +75,7 @@ pub(crate) fn write_flags(flags: fuser::WriteFlags) -> WriteFlags {
     WriteFlags {
         from_cache: flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE),
         kill_suidgid: flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+        outside_group: false,
     }
 }
 

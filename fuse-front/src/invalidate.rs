@@ -3,9 +3,10 @@
 //! Every call here may wait for requests to be answered, so it must come from a control thread that
 //! holds nothing a handler takes. Failures are logged: the mount is then gone or about to go.
 
+use crate::announce::Announcer;
 use crate::drain::Drain;
 use crate::limits::FLUSH_PASSES_MAX;
-use engine::types::{KernelCache, NodeId};
+use engine::types::{Announcement, KernelCache, NodeId};
 use fuser::{INodeNo, Notifier};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use std::ffi::OsStr;
@@ -27,6 +28,7 @@ pub(crate) struct MountCache {
     /// The device, for the notification that the FUSE library lacks.
     pub(crate) device: OwnedFd,
     pub(crate) drain: Arc<Drain>,
+    pub(crate) announcer: Arc<Announcer>,
 }
 
 impl KernelCache for MountCache {
@@ -57,6 +59,10 @@ impl KernelCache for MountCache {
 
     fn inval_all_entries(&self) -> bool {
         rustix::io::write(&self.device, &header_only(NOTIFY_INC_EPOCH)).is_ok()
+    }
+
+    fn announce(&self, changes: Vec<Announcement>) {
+        self.announcer.announce(&self.mountpoint, self.dev, changes);
     }
 }
 

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod announce;
 mod attr;
 mod decode;
 mod device;
@@ -19,12 +20,14 @@ mod dirstream;
 mod drain;
 mod end;
 mod errno;
+mod groups;
 mod holders;
 mod invalidate;
 mod latency;
 mod limits;
 mod mount;
 mod ops;
+mod own;
 mod pool;
 mod probe;
 mod serve;
@@ -32,6 +35,7 @@ mod session;
 mod stale;
 mod stats;
 mod table;
+mod watchers;
 
 pub use holders::{Holder, holders};
 pub use latency::Latency;

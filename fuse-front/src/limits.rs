@@ -35,6 +35,12 @@ pub(crate) const LATENCY_BURST: u64 = 16;
 /// See [`LATENCY_BURST`]; also how long after the last request the processors may sleep again.
 pub(crate) const LATENCY_WINDOW: Duration = Duration::from_millis(50);
 
+/// Changes of one rollback that watchers are told of.
+pub(crate) const ANNOUNCEMENTS_MAX: usize = 10_000;
+
+/// How long unmounting waits for an announcement that is under way.
+pub(crate) const ANNOUNCE_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Dead mounts that are detached from one directory, should several lie over each other.
 pub(crate) const DEAD_MOUNTS_MAX: usize = 64;
 

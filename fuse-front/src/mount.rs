@@ -4,6 +4,7 @@
 //! so that no dead one stays behind. Invariant: no descriptor of a file inside the mount is kept
 //! open (it would be busy for ever).
 
+use crate::announce::Announcer;
 use crate::drain::Drain;
 use crate::end::End;
 use crate::invalidate::MountCache;
@@ -117,6 +118,7 @@ pub struct Mounted {
     dev: (u32, u32),
     stats: Arc<Stats>,
     end: Arc<End>,
+    announcer: Arc<Announcer>,
     /// The connection's abort file, opened early: later it may not be reachable.
     abort: Option<File>,
 }
@@ -144,6 +146,7 @@ pub fn mount(ws: Arc<Workspace>, opts: MountOptions) -> Result<Mounted, MountErr
         probe: Arc::new(Probe::default()),
         wake_up: WakeUp::start(opts.latency),
         pool: Pool::new(),
+        announcer: Arc::default(),
         permissions: opts.default_permissions,
     });
     let started = start(&shared, &mountpoint, device, opts.threads);
@@ -186,6 +189,7 @@ fn start(
         notifier: session.notifier(),
         device: session.as_fd().try_clone_to_owned()?,
         drain: shared.drain.clone(),
+        announcer: shared.announcer.clone(),
     };
     let end = Arc::new(End::default());
     run(session, shared.clone(), end.clone())?;
@@ -195,6 +199,7 @@ fn start(
         dev,
         stats,
         end,
+        announcer: shared.announcer.clone(),
         abort: abort_file(dev.1),
     };
     shared.ws.0.set_kernel_cache(Arc::new(cache));
@@ -266,18 +271,23 @@ impl Mounted {
             self.end.wait(END_WAIT_MAX);
             return Ok(());
         }
+        self.announcer.pause();
         match self.unmount_own() {
             Ok(()) => {
                 self.end.wait(END_WAIT_MAX);
                 Ok(())
             }
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                self.announcer.resume();
                 Err(MountError::Busy(Box::new(self)))
             }
-            Err(source) => Err(MountError::Unmount {
-                mounted: Box::new(self),
-                source,
-            }),
+            Err(source) => {
+                self.announcer.resume();
+                Err(MountError::Unmount {
+                    mounted: Box::new(self),
+                    source,
+                })
+            }
         }
     }
 

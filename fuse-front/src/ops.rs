@@ -6,8 +6,9 @@
 //! permissions itself.
 
 use crate::attr::{engine_time, node, set_time};
-use crate::decode::{Create, PERMISSIONS, caller, fallocate_mode, owned};
+use crate::decode::{Create, O_NOATIME, PERMISSIONS, caller, fallocate_mode, owned};
 use crate::decode::{rename_flags, seek, write_flags};
+use crate::groups;
 use crate::limits::COPY_RANGE_MAX;
 use crate::probe;
 use crate::serve::{Front, LookupReply, PassingReply, XattrReply};
@@ -25,11 +26,14 @@ impl Filesystem for Front {
         Ok(())
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if self.0.probe.wanted(parent, name) {
             return probe::answer_lookup(reply);
         }
         let (parent, name) = (node(parent), owned(name));
+        let Some(reply) = self.lookup_own(self.own(req), parent, &name, reply) else {
+            return;
+        };
         if !engine::names_last(parent) {
             let reply = PassingReply(reply);
             return self.serve(Op::Lookup, reply, move |ws, wait| {
@@ -43,7 +47,7 @@ impl Filesystem for Front {
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, lookups: u64) {
-        if probe::is_probe(ino) {
+        if probe::is_made_up(ino) {
             return;
         }
         let ticket = self.0.begin(Op::Forget);
@@ -82,6 +86,9 @@ impl Filesystem for Front {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        if self.own(req).is_some() {
+            return self.touch_own(node(ino), reply);
+        }
         // With no field at all it is the kernel's wish, before a write by a caller without
         // CAP_FSETID, that set-id bits be cleared; it takes the new mode from the answer.
         let who = caller(req, 0);
@@ -93,6 +100,7 @@ impl Filesystem for Front {
             atime: atime.map(set_time),
             mtime: mtime.map(set_time),
             ctime: ctime.map(engine_time),
+            outside_group: groups::is_outside(req, &self.0.ws.0, node(ino)),
         };
         self.serve(Op::Setattr, reply, move |ws, wait| {
             ws.setattr(&who, node(ino), &set, wait)
@@ -117,6 +125,9 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let (who, parent, name) = (caller(req, umask), node(parent), owned(name));
+        if self.own(req).is_some() {
+            return self.make_own(Op::Mknod, parent, name, mode, reply);
+        }
         self.serve(Op::Mknod, reply, move |ws, wait| {
             ws.mknod(&who, parent, &name, mode, rdev, wait)
         });
@@ -132,21 +143,30 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let (who, parent, name) = (caller(req, umask), node(parent), owned(name));
+        if self.own(req).is_some() {
+            return self.make_own(Op::Mkdir, parent, name, mode::DIR, reply);
+        }
         let mode = mode & PERMISSIONS;
         self.serve(Op::Mkdir, reply, move |ws, wait| {
             ws.mkdir(&who, parent, &name, mode, wait)
         });
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (parent, name) = (node(parent), owned(name));
+        if let Some(own) = self.own(req) {
+            return self.remove_own(own, Op::Unlink, parent, &name, reply);
+        }
         self.serve(Op::Unlink, reply, move |ws, wait| {
             ws.unlink(parent, &name, wait)
         });
     }
 
-    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (parent, name) = (node(parent), owned(name));
+        if let Some(own) = self.own(req) {
+            return self.remove_own(own, Op::Rmdir, parent, &name, reply);
+        }
         self.serve(Op::Rmdir, reply, move |ws, wait| {
             ws.rmdir(parent, &name, wait)
         });
@@ -161,6 +181,9 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let (who, parent, name) = (caller(req, 0), node(parent), owned(name));
+        if self.own(req).is_some() {
+            return self.make_own(Op::Symlink, parent, name, mode::LNK, reply);
+        }
         let target = owned(target.as_os_str());
         self.serve(Op::Symlink, reply, move |ws, wait| {
             ws.symlink(&who, parent, &name, &target, wait)
@@ -214,18 +237,23 @@ impl Filesystem for Front {
         _fh: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let moves_time = flags.0 & O_NOATIME == 0;
         self.serve(Op::Read, reply, move |ws, wait| {
-            ws.read(node(ino), offset, size, wait)
+            let data = ws.read(node(ino), offset, size, wait)?;
+            if moves_time {
+                ws.note_read(node(ino));
+            }
+            Ok(data)
         });
     }
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -236,7 +264,8 @@ impl Filesystem for Front {
         reply: ReplyWrite,
     ) {
         let ticket = self.0.begin(Op::Write);
-        let (ino, flags) = (node(ino), write_flags(flags));
+        let (ino, mut flags) = (node(ino), write_flags(flags));
+        flags.outside_group = flags.kill_suidgid && groups::is_outside(req, &self.0.ws.0, ino);
         if flags.from_cache {
             self.0.drain.count_cached_write();
         }
@@ -355,7 +384,7 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let (who, name, value) = (caller(req, 0), owned(name), value.to_vec());
-        let flags = flags as u32;
+        let flags = flags as u32 | groups::list_flag(req, &self.0.ws.0, node(ino), &name);
         self.serve(Op::Setxattr, reply, move |ws, wait| {
             ws.setxattr(&who, node(ino), &name, &value, flags, wait)
         });
@@ -369,10 +398,11 @@ impl Filesystem for Front {
         });
     }
 
-    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let who = caller(req, 0);
         let reply = XattrReply { reply, size };
         self.serve(Op::Listxattr, reply, move |ws, wait| {
-            ws.listxattr(node(ino), wait)
+            ws.listxattr_as(&who, node(ino), wait)
         });
     }
 
@@ -531,13 +561,5 @@ impl Filesystem for Front {
             let copied = ws.copy_range(src, offset_in, dst, offset_out, len, wait)?;
             Ok(copied as u32)
         });
-    }
-}
-
-impl Front {
-    /// Answers a request that needs nothing done.
-    fn done(&self, op: Op, reply: ReplyEmpty) {
-        let ticket = self.0.begin(op);
-        self.0.finish(ticket, reply, Ok(()));
     }
 }

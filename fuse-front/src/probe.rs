@@ -15,8 +15,11 @@ use std::time::Duration;
 /// Name of the probe in the root directory.
 const NAME: &str = ".agentvfs-probe";
 
-/// Address of the probe: in a view slot that is never given out.
-const NODE: INodeNo = INodeNo((1 << 62) | 1);
+/// Addresses from here on are made up: they lie in view slots that are never given out.
+const MADE_UP: u64 = 1 << 62;
+
+/// Address of the probe.
+const NODE: INodeNo = INodeNo(MADE_UP | 1);
 
 /// Whether the probe's name exists.
 #[derive(Debug, Default)]
@@ -44,6 +47,16 @@ impl Probe {
 /// True for the probe's address, which the engine does not know.
 pub(crate) fn is_probe(node: INodeNo) -> bool {
     node == NODE
+}
+
+/// A made-up address that is not the probe's.
+pub(crate) fn made_up(number: u64) -> INodeNo {
+    INodeNo(MADE_UP + 2 + number)
+}
+
+/// True for addresses that the engine does not know.
+pub(crate) fn is_made_up(node: INodeNo) -> bool {
+    node.0 >= MADE_UP
 }
 
 /// Answers a LOOKUP of the probe: it exists, but the name must be asked for again.

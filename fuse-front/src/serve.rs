@@ -4,6 +4,7 @@
 //! Invariant: every request that [`Front`] begins ends exactly once, and its reply is used exactly
 //! once. Nothing here waits, but jobs on the pool.
 
+use crate::announce::Announcer;
 use crate::attr::{blank_attr, file_attr, nodeid};
 use crate::drain::{Drain, Parity};
 use crate::errno::Failure;
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) probe: Arc<Probe>,
     pub(crate) wake_up: Arc<WakeUp>,
     pub(crate) pool: Pool,
+    pub(crate) announcer: Arc<Announcer>,
     /// Whether the kernel checks permissions.
     pub(crate) permissions: bool,
 }

@@ -3,9 +3,11 @@
 //! Needs /dev/fuse and the right to mount; without them each test says so and passes.
 #![allow(clippy::unwrap_used)]
 
-use engine::{Engine, EngineConfig, Workspace};
+use engine::{Engine, EngineConfig, Target, Workspace};
 use fuse_front::{MountError, MountOptions, Mounted, holders, is_dead_mount, mount};
+use rustix::fs::inotify;
 use std::fs;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use std::time::Duration;
 struct Fixture {
     mounted: Option<Mounted>,
     dir: tempfile::TempDir,
-    _ws: Arc<Workspace>,
+    ws: Arc<Workspace>,
 }
 
 impl Fixture {
@@ -56,7 +58,7 @@ impl Fixture {
         Some(Fixture {
             mounted: Some(mounted),
             dir,
-            _ws: ws,
+            ws,
         })
     }
 
@@ -216,4 +218,38 @@ fn an_aborted_mount_is_gone_though_in_use() {
 fn end(mut child: std::process::Child) {
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+#[test]
+fn rollback_of_a_branch_is_heard_in_its_view() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    fixture.ws.create_branch("other", "main", None).unwrap();
+    let view = fixture.root().join(".agentvfs/branches/other/sub");
+    fs::remove_file(view.join("file")).unwrap();
+    fs::write(view.join("made"), b"x").unwrap();
+    let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+    let watch = inotify::init(flags).unwrap();
+    let events = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE;
+    inotify::add_watch(&watch, &view, events).unwrap();
+    fixture.ws.rollback("other", &Target::Head).unwrap();
+    let mut heard = std::collections::BTreeSet::new();
+    let since = std::time::Instant::now();
+    while heard.len() < 2 {
+        assert!(since.elapsed().as_secs() < 60, "only {heard:?} was heard");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&watch, &mut buffer);
+        while let Ok(event) = reader.next() {
+            let name = event.file_name().unwrap().to_str().unwrap().to_owned();
+            heard.insert((name, event.events().bits()));
+        }
+    }
+    let wanted = [
+        ("file".to_owned(), inotify::ReadFlags::CREATE.bits()),
+        ("made".to_owned(), inotify::ReadFlags::DELETE.bits()),
+    ];
+    assert!(heard.iter().eq(&wanted), "{heard:?}");
+    assert_eq!(fs::read(view.join("file")).unwrap(), b"from the base");
 }

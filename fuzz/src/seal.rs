@@ -73,8 +73,17 @@ pub(crate) fn reference(value: &[u8]) -> Vec<u8> {
 
 /// A state file: its header, and every frame that follows from it.
 pub(crate) fn state(bytes: &[u8]) -> Vec<u8> {
+    framed(bytes, b"AVFSTAT\0\x02\0\0\0")
+}
+
+/// A tree file: the same.
+pub(crate) fn tree(bytes: &[u8]) -> Vec<u8> {
+    framed(bytes, b"AVFSTREE\x01\0\0\0")
+}
+
+fn framed(bytes: &[u8], header: &[u8]) -> Vec<u8> {
     let mut b = bytes.to_vec();
-    put(&mut b, 0, b"AVFSTAT\0\x01\0\0\0");
+    put(&mut b, 0, header);
     let mut at = STATE_HEADER;
     while at + FRAME_HEADER <= b.len() {
         let body = at + FRAME_HEADER;

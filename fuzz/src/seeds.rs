@@ -4,7 +4,9 @@
 //! values the same, and writes the files where `FUZZ_WRITE_SEEDS` is set.
 
 use crate::{index, seal};
-use ctl::protocol::{Call, Diff, METHODS, Moment, Nothing, Rollback, Side, Target, encode_request};
+use ctl::protocol::{
+    Call, Diff, METHODS, Moment, Nothing, Rollback, Side, Target, WriteFile, encode_request,
+};
 use engine::journal::{Journal, JournalConfig};
 use engine::record::{
     Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Record,
@@ -345,6 +347,13 @@ fn events() -> Vec<Event> {
         Event::Resolved {
             path: b"d/f".to_vec(),
         },
+        Event::Switch {
+            kind: SwitchKind::Restore,
+            replaced: 2,
+            target: 1,
+            head: 1,
+            counters: counters(),
+        },
         Event::Expired {
             states: vec![2, 3],
             undo: 1,
@@ -413,7 +422,7 @@ pub(crate) fn tree() -> Tree {
     tree
 }
 
-/// A state file with the inodes of [`patch`] in two frames, and a pointer.
+/// A state file and a tree file with the inodes of [`patch`] in two frames, and a pointer.
 fn states() -> Vec<Vec<u8>> {
     let history = (
         vec![info()],
@@ -421,24 +430,37 @@ fn states() -> Vec<Vec<u8>> {
         2u64,
         vec![(1u64, 1u64)],
         Vec::<(u64, u64)>::new(),
+        vec![1u64],
+        Vec::<engine::merge::Conflict>::new(),
     );
     let root = Some(Some(TreeId::from_bytes([9; 32])));
     let lists = (vec![b"changed".to_vec()], Vec::<Vec<u8>>::new());
+    let patched = patch().inodes;
     let inodes = patch().inodes.into_iter();
     let inodes: Vec<_> = inodes.filter_map(|(nid, i)| Some((nid, i?))).collect();
-    let head = (7u64, counters(), history, root, lists, inodes.len() as u64);
-    let (first, rest) = inodes.split_at(1);
-    let mut b = vec![0; 12];
-    for body in [
+    let files = (1u32, patched.len() as u64);
+    let head = (7u64, counters(), history, root, lists, files);
+    let state = frames(&[
         encode(&head),
-        encode(&first.to_vec()),
-        encode(&rest.to_vec()),
-    ] {
+        encode(&patched[..1].to_vec()),
+        encode(&patched[1..].to_vec()),
+    ]);
+    let tree = frames(&[
+        encode(&(inodes.len() as u64)),
+        encode(&inodes[..1].to_vec()),
+        encode(&inodes[1..].to_vec()),
+    ]);
+    vec![seal::state(&state), seal::tree(&tree), seal::pointer(7)]
+}
+
+fn frames(bodies: &[Vec<u8>]) -> Vec<u8> {
+    let mut b = vec![0; 12];
+    for body in bodies {
         b.extend_from_slice(&(body.len() as u32).to_le_bytes());
         b.extend_from_slice(&[0; 4]);
-        b.extend_from_slice(&body);
+        b.extend_from_slice(body);
     }
-    vec![seal::state(&b), seal::pointer(7)]
+    b
 }
 
 fn requests() -> Vec<Vec<u8>> {
@@ -447,7 +469,17 @@ fn requests() -> Vec<Vec<u8>> {
         workspace: workspace.clone(),
         branch: branch.clone(),
         target: Target::Before(Moment { sec: -5, nsec: 7 }),
-        paths: vec![],
+        paths: vec![ctl::protocol::Bytes(b"src".to_vec())],
+    });
+    let write = Call::FsWrite(WriteFile {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        path: ctl::protocol::Bytes(b"a/b".to_vec()),
+        offset: Some(3),
+        b64: "eA==".into(),
+        last: true,
+        perm: 0o600,
+        parents: true,
     });
     let diff = Call::Diff(Diff {
         workspace,
@@ -455,9 +487,9 @@ fn requests() -> Vec<Vec<u8>> {
         from: Side::Base,
         to: Side::Ref("@~1".into()),
         paths: vec![ctl::protocol::Bytes(b"\xff".to_vec())],
-        stat: false,
+        stat: true,
     });
-    let calls = [Call::List(Nothing {}), rollback, diff];
+    let calls = [Call::List(Nothing {}), rollback, write, diff];
     let lines = calls.iter().map(|call| encode_request(7, call));
     let bare = METHODS.iter().map(|method| bare(method));
     lines.chain(bare).collect()

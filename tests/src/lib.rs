@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod binary;
+pub mod differential;
 pub mod env;
 pub mod model;
 pub mod mount;
@@ -14,5 +15,6 @@ pub mod pages;
 pub mod rng;
 pub mod sys;
 pub mod tree;
+pub mod user;
 pub mod wait;
 pub mod worker;

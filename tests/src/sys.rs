@@ -1,8 +1,12 @@
-//! Shared mappings of files: the one place with `unsafe` code.
+//! Shared mappings, locks on ranges, leases, fanotify: the one place with `unsafe` code.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,6 +61,95 @@ impl Drop for Mapping {
         // SAFETY: this very mapping, of which no reference is left.
         let done = unsafe { munmap(self.start.cast(), self.pages * PAGE) };
         debug_assert!(done.is_ok());
+    }
+}
+
+/// A lock of fcntl(2) on a range of a file.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeLock {
+    /// It belongs to the open file (`F_OFD_SETLK`), not to the process (`F_SETLK`).
+    pub of_open_file: bool,
+    /// No other may be there, not even a shared one.
+    pub exclusive: bool,
+    /// First byte.
+    pub start: i64,
+    /// Bytes; 0 for all that follow.
+    pub len: i64,
+}
+
+/// Takes a lock, or fails at once where another is in its way.
+pub fn try_lock(file: &File, lock: RangeLock) -> io::Result<()> {
+    let kind = match lock.exclusive {
+        true => libc::F_WRLCK,
+        false => libc::F_RDLCK,
+    };
+    let wanted = libc::flock {
+        l_type: kind as _,
+        l_whence: libc::SEEK_SET as _,
+        l_start: lock.start,
+        l_len: lock.len,
+        l_pid: 0,
+    };
+    let command = match lock.of_open_file {
+        true => libc::F_OFD_SETLK,
+        false => libc::F_SETLK,
+    };
+    // SAFETY: an open descriptor, and a structure of the type that this command reads.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), command, &wanted) })
+}
+
+/// Takes a lease on a file that is open for reading alone (`F_SETLEASE` with `F_RDLCK`). Its break is
+/// told by a signal that is ignored by default.
+pub fn take_read_lease(file: &File) -> io::Result<()> {
+    // SAFETY: an open descriptor, and a number.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) })?;
+    // SAFETY: an open descriptor, and a number.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) })
+}
+
+/// Which signal tells of a broken lease (asm-generic/fcntl.h).
+const F_SETSIG: i32 = 10;
+
+/// Watches the whole mount at `path` with fanotify(7) for writes. Root only.
+pub fn watch_mount(path: &Path) -> io::Result<OwnedFd> {
+    let kind = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
+    // SAFETY: numbers alone; what it returns is a new descriptor or -1.
+    let raw = unsafe { libc::fanotify_init(kind, libc::O_RDONLY as u32) };
+    checked(raw)?;
+    // SAFETY: a new descriptor that nobody else owns.
+    let watch = unsafe { OwnedFd::from_raw_fd(raw) };
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    let flags = libc::FAN_MARK_ADD | libc::FAN_MARK_MOUNT;
+    // SAFETY: an open descriptor, numbers, and a path that ends in NUL and outlives the call.
+    checked(unsafe {
+        libc::fanotify_mark(raw, flags, libc::FAN_MODIFY, libc::AT_FDCWD, path.as_ptr())
+    })?;
+    Ok(watch)
+}
+
+/// Whether process `pid` has written since the last time; takes what was heard.
+pub fn heard_a_write(watch: &OwnedFd, pid: u32) -> io::Result<bool> {
+    // An event (linux/fanotify.h): length, version, mask at byte 8, descriptor at 16, process at 20.
+    const EVENT: usize = 24;
+    let mut buffer = [0; 64 * EVENT];
+    let count = match rustix::io::read(watch, &mut buffer) {
+        Err(rustix::io::Errno::AGAIN) => 0,
+        read => read?,
+    };
+    let mut heard = false;
+    for event in buffer[..count].chunks_exact(EVENT) {
+        let number = |at: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|i| event[at + i]));
+        // SAFETY: the kernel has opened it for us with this event; nobody else owns it.
+        drop(unsafe { OwnedFd::from_raw_fd(number(16)) });
+        heard |= number(20) == pid as i32;
+    }
+    Ok(heard)
+}
+
+fn checked(result: i32) -> io::Result<()> {
+    match result {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

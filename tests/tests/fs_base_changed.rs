@@ -87,6 +87,8 @@ fn removed_base_file_is_a_listed_loss_or_was_imported() {
     let Some(env) = Env::new() else { return };
     project(&env);
     let root = env.start();
+    // What was never shown is no loss.
+    assert_eq!(fs::read_dir(&root).unwrap().count(), FILES);
     for i in 0..FILES {
         fs::remove_file(env.project().join(format!("f{i}"))).unwrap();
     }

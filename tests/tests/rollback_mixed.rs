@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use rustix::fs::inotify;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -119,6 +120,9 @@ fn mixed_work_under_checkpoints_and_rollbacks_leaves_exact_trees() {
         numbered.map(begin).collect()
     };
     let daemon = env.daemons();
+    // Somebody watches, so that the daemon also tells of each rollback.
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&watch, &root, inotify::WatchFlags::CREATE).unwrap();
     let commits = checkpoints_and_rollbacks(&env, &control, duration(15));
     control.stop();
     workers.into_iter().for_each(Worker::end);

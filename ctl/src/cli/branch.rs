@@ -1,7 +1,7 @@
 //! Arguments of `branch`.
 
 use super::RowArgs;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// What can be done with branches.
@@ -108,21 +108,21 @@ pub struct ConflictsArgs {
 
 /// Arguments of `branch resolve`.
 #[derive(Debug, Args)]
-#[group(id = "version", required = true, multiple = false)]
+#[command(group(ArgGroup::new("version").required(true).args(["ours", "theirs", "base", "working"])))]
 pub struct ResolveArgs {
     /// The path in conflict
     pub path: PathBuf,
     /// The version of the branch that was merged into
-    #[arg(long, group = "version")]
+    #[arg(long)]
     pub ours: bool,
     /// The version of the branch that was merged
-    #[arg(long, group = "version")]
+    #[arg(long)]
     pub theirs: bool,
     /// The version that both came from
-    #[arg(long, group = "version")]
+    #[arg(long)]
     pub base: bool,
     /// What is there now
-    #[arg(long, group = "version")]
+    #[arg(long)]
     pub working: bool,
 }
 

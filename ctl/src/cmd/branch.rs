@@ -130,8 +130,21 @@ fn merge(args: MergeArgs, context: &mut Context) -> Result<u8, Failure> {
         message: args.message.unwrap_or_default(),
         progress: crate::output::Bar::is_wanted(),
     });
+    let nul = args.nul;
+    let dry_run = args.dry_run;
+    tell_merge(&what, &call, context, dry_run, nul)
+}
+
+/// Asks for a merge and tells what it did.
+pub fn tell_merge(
+    what: &str,
+    call: &Call,
+    context: &mut Context,
+    dry_run: bool,
+    nul: bool,
+) -> Result<u8, Failure> {
     let since = Instant::now();
-    let answer: BranchMergeAnswer = context.ask_long(&what, &call, "merging")?;
+    let answer: BranchMergeAnswer = context.ask_long(what, call, "merging")?;
     let failed = !answer.conflicts.is_empty();
     if context.json() {
         let mut object = Map::new();
@@ -140,7 +153,7 @@ fn merge(args: MergeArgs, context: &mut Context) -> Result<u8, Failure> {
         let rows: Vec<Value> = answer.conflicts.iter().map(conflict_object).collect();
         object.insert("conflicts".into(), rows.into());
         object.insert("files_changed".into(), answer.files_changed.into());
-        if args.dry_run {
+        if dry_run {
             let changes: Vec<Value> = answer.changes.iter().map(change_object).collect();
             object.insert("changes".into(), changes.into());
         }
@@ -161,7 +174,7 @@ fn merge(args: MergeArgs, context: &mut Context) -> Result<u8, Failure> {
             ));
         }
         None if failed => {
-            conflict_rows(&answer.conflicts).print(args.nul)?;
+            conflict_rows(&answer.conflicts).print(nul)?;
             let many = count(answer.conflicts.len() as u64, "conflict");
             return Err(Failure::new(what, format!("{many}; nothing was changed")).hint(
                 "--conflicts keep commits them with markers; `agentvfs branch resolve` settles them",
@@ -173,7 +186,7 @@ fn merge(args: MergeArgs, context: &mut Context) -> Result<u8, Failure> {
                 .changes
                 .iter()
                 .for_each(|c| push_change(&mut rows, c));
-            rows.print(args.nul)?;
+            rows.print(nul)?;
         }
     }
     Ok(if failed { CONFLICTS } else { 0 })
@@ -183,7 +196,8 @@ fn shown(path: &Bytes) -> String {
     String::from_utf8_lossy(&quoted(&path.0)).into_owned()
 }
 
-fn conflict_rows(conflicts: &[ConflictRow]) -> Rows {
+/// Conflicts as rows.
+pub fn conflict_rows(conflicts: &[ConflictRow]) -> Rows {
     let mut rows = Rows::new(&["KIND", "PATH"]);
     for c in conflicts {
         rows.push(vec![c.kind.clone().into(), c.path.0.clone()]);
@@ -191,7 +205,8 @@ fn conflict_rows(conflicts: &[ConflictRow]) -> Rows {
     rows
 }
 
-fn conflict_object(c: &ConflictRow) -> Value {
+/// A conflict as JSON.
+pub fn conflict_object(c: &ConflictRow) -> Value {
     let mut object = Map::new();
     insert_bytes(&mut object, "path", &c.path.0);
     object.insert("kind".into(), c.kind.clone().into());

@@ -91,6 +91,9 @@ impl State {
             }
             take(answer.offset, &bytes)?;
             offset = answer.offset + bytes.len() as u64;
+            if offset >= answer.size {
+                return Ok(answer.size);
+            }
         }
     }
 

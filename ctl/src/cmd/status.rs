@@ -4,8 +4,9 @@ use super::{Context, workspace_facts};
 use crate::cli::StatusArgs;
 use crate::exit::{FAILED, Failure};
 use crate::output::{Facts, insert_bytes, print, print_json, warn};
-use crate::protocol::{self, Bytes, Call, OnBranch, StatusAnswer};
+use crate::protocol::{self, Bytes, Call, OnBranch, Requests, StatusAnswer};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Lines of the log that are shown.
 const LOG_LINES: usize = 200;
@@ -106,6 +107,7 @@ fn branch_facts(facts: &mut Facts, more: &protocol::Facts) {
             .line(key, number.to_string().as_bytes())
             .json(key, number);
     }
+    facts.json("requests", requests_json(&more.requests));
     if let Some(recovered) = &more.recovered {
         facts.add("recovered", recovered.as_bytes());
     }
@@ -119,6 +121,15 @@ fn import_json(import: &protocol::Import) -> Value {
         "bytes_done": import.bytes_done,
         "bytes_total": import.bytes_total,
     })
+}
+
+/// By kind: how many requests the mount has answered, and how long that took together.
+fn requests_json(requests: &BTreeMap<String, Requests>) -> Value {
+    let row = |(kind, r): (&String, &Requests)| {
+        let figures = json!({ "count": r.count, "us": r.us });
+        (kind.clone(), figures)
+    };
+    Value::Object(requests.iter().map(row).collect())
 }
 
 fn paths_json(paths: &[Bytes]) -> Value {

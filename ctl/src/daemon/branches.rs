@@ -60,7 +60,10 @@ pub fn delete(
     ask: &OnBranch,
     progress: Progress<'_>,
 ) -> Result<BranchDeleteAnswer, Fault> {
+    let mut closing = None;
     if ask.branch != MAIN {
+        let sessions = mounts.sessions();
+        closing = Some(sessions.close_branch(&ask.workspace, &ask.branch)?);
         let at = place(&mountpoint(mounts, &ask.workspace)?, &ask.branch);
         let users = holders::below(&at);
         if !users.is_empty() {
@@ -77,6 +80,7 @@ pub fn delete(
     let gone = on(mounts, &ask.workspace, |w| {
         w.delete_branch(&ask.branch, progress)
     })?;
+    drop(closing);
     Ok(BranchDeleteAnswer {
         commit: gone.last.to_string(),
         only_here: gone.only_here,
@@ -85,9 +89,16 @@ pub fn delete(
 
 /// Gives a branch another name.
 pub fn rename(mounts: &Mounts, ask: &BranchRename) -> Result<BranchRow, Fault> {
-    on(mounts, &ask.workspace, |w| {
-        w.rename_branch(&ask.branch, &ask.name)
-    })?;
+    let names = (ask.branch.as_str(), ask.name.as_str());
+    // Asked for before, as bringing a workspace back looks at the sessions.
+    let workspace = mounts.workspace(&ask.workspace)?;
+    let rename = || {
+        let done = workspace.rename_branch(names.0, names.1);
+        done.map_err(|e| faults::of_engine(&e, &ask.workspace))
+    };
+    mounts
+        .sessions()
+        .rename_branch(&ask.workspace, names, rename)?;
     let rows = list(
         mounts,
         &Named {
@@ -116,16 +127,22 @@ pub fn merge(
     let report = on(mounts, &ask.workspace, |w| {
         w.merge_branch(&request, progress)
     })?;
-    Ok(BranchMergeAnswer {
+    Ok(of_merge(report))
+}
+
+/// What a merge did, as it is told.
+pub fn of_merge(report: engine::MergeReport) -> BranchMergeAnswer {
+    BranchMergeAnswer {
         status: report.outcome.word().to_owned(),
         commit: report.commit.map(|id| id.to_string()),
         conflicts: report.conflicts.iter().map(of_conflict).collect(),
         files_changed: report.files_changed,
         changes: report.changes.into_iter().map(of_change).collect(),
-    })
+    }
 }
 
-fn of_conflict(c: &engine::merge::Conflict) -> ConflictRow {
+/// A conflict, as it is told.
+pub fn of_conflict(c: &engine::merge::Conflict) -> ConflictRow {
     ConflictRow {
         path: Bytes(c.path.clone()),
         kind: c.kind.word().to_owned(),

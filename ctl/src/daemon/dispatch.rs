@@ -4,11 +4,13 @@
 
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
-use super::{branches, faults, files, holders, store};
+use super::sessions::requests as sessions;
+use super::{apply, branches, faults, files, holders, store};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Takes a part of a long result; false where nobody reads it.
@@ -46,6 +48,9 @@ pub fn dispatch(
         Call::BranchConflicts(ask) => reply(&branches::conflicts(mounts, ask)?),
         Call::BranchResolve(ask) => reply(&branches::resolve(mounts, ask)?),
         Call::BranchDiff(ask) => reply(&branches::diff(mounts, ask)?),
+        Call::Apply(ask) => reply(&apply::apply(mounts, ask, progress)?),
+        Call::ApplyPatch(ask) => reply(&apply::patch(mounts, ask, progress, data)?),
+        Call::Update(ask) => reply(&apply::update(mounts, ask, progress)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
         Call::HandOver(_) => reply(&mounts.hand_over()?),
         Call::Patch(ask) => reply(&files::patch(mounts, ask, data)?),
@@ -57,6 +62,9 @@ pub fn dispatch(
         Call::Stats(_) => reply(&store::stats(mounts)?),
         Call::Gc(ask) => reply(&store::gc(mounts, ask, progress)?),
         Call::Config(ask) => reply(&store::config(mounts, ask)?),
+        Call::SessionRegister(ask) => reply(&sessions::register(mounts, ask)?),
+        Call::SessionList(ask) => reply(&sessions::list(mounts, ask)?),
+        Call::SessionUnregister(ask) => reply(&sessions::unregister(mounts, ask)?),
     }
 }
 
@@ -66,6 +74,8 @@ pub fn wants_progress(call: &Call) -> bool {
         Call::Checkpoint(ask) => ask.progress,
         Call::Stop(ask) => ask.progress,
         Call::BranchMerge(ask) => ask.progress,
+        Call::Apply(ask) | Call::ApplyPatch(ask) => ask.progress,
+        Call::Update(ask) => ask.progress,
         Call::Gc(ask) => ask.progress,
         _ => false,
     }
@@ -259,7 +269,8 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
             let status = on(mounts, &ask.workspace, |w| w.status(&ask.branch))?;
             answer.healthy = status.poisoned.is_none();
             answer.troubles = troubles(&status);
-            answer.facts = Some(of_status(status));
+            let requests = mounts.requests(&ask.workspace);
+            answer.facts = Some(of_status(status, requests));
         }
         State::Stale => answer.troubles.push(format!(
             "its daemon died without stopping it; nothing that was written is lost: \
@@ -293,7 +304,7 @@ fn troubles(status: &engine::Status) -> Vec<String> {
     troubles
 }
 
-fn of_status(status: engine::Status) -> Facts {
+fn of_status(status: engine::Status, requests: BTreeMap<String, Requests>) -> Facts {
     Facts {
         head: status.head.map(|id| id.to_string()),
         import: of_import(&status.import),
@@ -302,5 +313,6 @@ fn of_status(status: engine::Status) -> Facts {
         journal_bytes: status.journal_bytes,
         entries: status.entries,
         recovered: status.recovered,
+        requests,
     }
 }

@@ -63,6 +63,9 @@ fn kind(error: &Error) -> &'static str {
         Error::LeadsOut(_) => "leads-out",
         Error::IsDir | Error::NotDir | Error::Invalid => "wrong-type",
         Error::NothingTo(_) => "nothing-to-undo",
+        Error::BaseInUse(_) | Error::ChangedMeanwhile(_) => "base-changed",
+        Error::NeedsPrivilege { .. } => "needs-privilege",
+        Error::ApplyUnfinished { .. } => "apply-unfinished",
         Error::NoCommit(_) => "no-such-commit",
         Error::ImportPaused(_) => "import-paused",
         Error::StoreLocked { .. } => "store-locked",
@@ -124,6 +127,17 @@ fn hint(error: &Error, name: &str) -> String {
         Error::AmbiguousRef { .. } => {
             format!("give more digits: agentvfs workspace log {name} --all")
         }
+        Error::BaseInUse(_) | Error::ChangedMeanwhile(_) => {
+            "try again once nothing writes to the project's directory".to_owned()
+        }
+        Error::NeedsPrivilege { .. } => {
+            "--privileged applies set-id bits, devices, capabilities and files of other owners too"
+                .to_owned()
+        }
+        Error::ApplyUnfinished { .. } => format!(
+            "look at the directory .agentvfs-apply-* in the project, which has what was replaced; \
+             the next command about {name} tries again"
+        ),
         Error::NothingTo(_) => format!("agentvfs workspace log {name} shows where you are"),
         Error::ImportPaused(_) => {
             format!(

@@ -15,13 +15,14 @@ pub use stopping::Progress;
 
 use super::lifecycle::Gate;
 use super::record::{Record, Records};
+use super::sessions::Sessions;
 use super::{faults, mountpoint};
 use crate::home::Home;
-use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Start, StartAnswer, State};
+use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State};
 use engine::{CloseMode, Engine, Workspace, WorkspaceConfig};
 use parking_lot::Mutex;
 use running::Running;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +33,7 @@ pub struct Mounts {
     home: Home,
     gate: Arc<Gate>,
     records: Records,
+    sessions: Arc<Sessions>,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
@@ -59,11 +61,13 @@ impl Mounts {
     /// None yet.
     pub fn new(engine: Arc<Engine>, home: Home, gate: Arc<Gate>) -> Mounts {
         let records = Records::new(home.running());
+        let sessions = Arc::new(Sessions::open(home.sessions()));
         Mounts {
             engine,
             home,
             gate,
             records,
+            sessions,
             slots: Mutex::default(),
         }
     }
@@ -71,6 +75,11 @@ impl Mounts {
     /// The engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// Which cgroups see which branches.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     /// Whether no workspace runs.
@@ -137,6 +146,14 @@ impl Mounts {
             .mount
             .clone()
             .unwrap_or_else(|| self.home.default_mount(&config.name))
+    }
+
+    /// What the kernel has asked of a workspace's mount, by kind of request; nothing where it does
+    /// not run.
+    pub fn requests(&self, name: &str) -> BTreeMap<String, Requests> {
+        let slot = self.slots.lock().get(name).cloned();
+        let running = slot.and_then(|slot| slot.running.lock().as_ref().map(Running::requests));
+        running.unwrap_or_default()
     }
 
     fn slot(&self, name: &str) -> Arc<Slot> {
@@ -420,6 +437,7 @@ impl Mounts {
             .engine
             .open_workspace(name)
             .map_err(|e| faults::of_engine(&e, name))?;
+        self.show_views(&workspace);
         let gate = self.gate.clone();
         let mounted = Running::mount(workspace, record, move || gate.wake());
         mounted.map_err(|error| {
@@ -428,5 +446,15 @@ impl Mounts {
             }
             faults::of_mount(&error, name)
         })
+    }
+
+    /// Has `.agentvfs/view` lead each process to the branch that its cgroup is registered for.
+    fn show_views(&self, workspace: &Workspace) {
+        let (sessions, name) = (self.sessions.clone(), workspace.name().to_owned());
+        let branches = workspace.list_branches();
+        sessions.settle(&name, |branch| branches.iter().any(|b| b.name == branch));
+        workspace.set_seen_by(Box::new(move |pid, exists| {
+            sessions.seen(&name, pid, exists)
+        }));
     }
 }

@@ -190,7 +190,7 @@ fn agentvfs_mounts(table: &[u8]) -> Vec<(String, PathBuf)> {
 }
 
 /// Space, tab, newline and backslash are in octal.
-fn unescaped(field: &[u8]) -> PathBuf {
+pub(crate) fn unescaped(field: &[u8]) -> PathBuf {
     let mut out = Vec::new();
     let mut rest = field;
     while let Some((byte, tail)) = rest.split_first() {

@@ -6,6 +6,7 @@
 use super::{Bytes, LineCount};
 use engine::Time;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Declares parameter types: what both sides encode, decode and compare.
 macro_rules! wire {
@@ -214,6 +215,18 @@ wire! {
         pub entries: u64,
         /// What recovery did at the last start after an accident.
         pub recovered: Option<String>,
+        /// Requests of the kernel that the mount has answered, by kind.
+        #[serde(default)]
+        pub requests: BTreeMap<String, Requests>,
+    }
+
+    /// Requests of one kind.
+    #[derive(Copy, Eq, Default)]
+    pub struct Requests {
+        /// How many were answered since the workspace was mounted.
+        pub count: u64,
+        /// Microseconds from decoding to answer, of all together.
+        pub us: u64,
     }
 
     /// Parameters of `workspace.checkpoint`.

@@ -13,12 +13,15 @@ use objstore::content::FileContent;
 use objstore::{Body as StoredBody, Commit};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Entries of a directory in one journal record (bounded by the record's metadata: extended
 /// attributes can make an entry large).
 const LOAD_DIR_PART: usize = 32;
 /// Times that a file which keeps changing is read before that read fails.
-const ANEW_TRIES: usize = 50;
+const ANEW_TRIES: usize = 200;
+/// Time between them.
+const ANEW_PAUSE: Duration = Duration::from_millis(5);
 
 impl Branch {
     /// Reads a lazy directory from the base. Harmless where that was done meanwhile.
@@ -196,7 +199,7 @@ impl Branch {
                     self.places.store.sync()?;
                     return self.replace_version(old, Some((&file, &e)));
                 }
-                Err(Error::BaseChanged(_)) => {}
+                Err(Error::BaseChanged(_)) => std::thread::sleep(ANEW_PAUSE),
                 Err(Error::Access) => return self.replace_version(old, None),
                 Err(e) => return Err(e),
             }

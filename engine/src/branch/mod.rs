@@ -11,6 +11,7 @@ pub(crate) mod create;
 pub(crate) mod fence;
 pub(crate) mod frames;
 pub(crate) mod inspect;
+mod known;
 pub(crate) mod load;
 pub(crate) mod open;
 pub(crate) mod pins;
@@ -22,6 +23,7 @@ pub(crate) mod tree_file;
 use self::anchors::Anchors;
 use self::fence::Fence;
 use self::tree_file::Trees;
+use crate::accessed::Accessed;
 use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::history::History;
@@ -34,7 +36,8 @@ use crate::lookups::Lookups;
 use crate::record::{Counters, Event, Mutation, Record, encode};
 use crate::store_tree::Reference;
 use crate::tree::Tree;
-use crate::types::{KernelCache, Nid, NoKernelCache, NodeId, Wait};
+use crate::tree::inode::Inode;
+use crate::types::{Attr, KernelCache, Nid, NoKernelCache, NodeId, Wait};
 use objstore::io::Storage;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeSet, HashMap};
@@ -49,6 +52,8 @@ pub(crate) struct Inner {
     pub history: History,
     pub counters: Counters,
     pub lookups: Lookups,
+    /// Access times that the tree does not have.
+    pub accessed: Accessed,
     /// Stands while the kernel may still bring pages of a replaced state.
     pub fence: Option<Fence>,
     /// All base directories were read.
@@ -359,6 +364,7 @@ impl Inner {
             history: self.history.clone(),
             counters: self.counters,
             lookups: Lookups::default(),
+            accessed: Default::default(),
             fence: None,
             scan_done: self.scan_done,
             base_inodes: HashMap::new(),
@@ -369,6 +375,14 @@ impl Inner {
             anchors: self.anchors.clone(),
             tree_file: self.tree_file.clone(),
             pins: pins::Pins::default(),
+        }
+    }
+
+    /// What `stat` shows of an inode, in view `slot`.
+    pub fn attr(&self, inode: &Inode, slot: u16, nid: Nid) -> Attr {
+        Attr {
+            atime: self.accessed.of(nid, inode),
+            ..inode.attr(slot, nid)
         }
     }
 
@@ -386,6 +400,7 @@ impl Inner {
     pub fn reap(&mut self, nid: Nid) {
         let gone = self.live.get(nid).is_some_and(|i| i.nlink == 0);
         if gone && self.lookups.get(nid) == 0 {
+            self.accessed.forget(nid);
             self.live.remove(nid);
         }
     }

@@ -211,6 +211,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         history,
         counters,
         lookups: Lookups::default(),
+        accessed: Default::default(),
         fence: None,
         scan_done: false,
         base_inodes: HashMap::new(),

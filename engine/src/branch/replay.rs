@@ -198,7 +198,7 @@ impl<'a> Replay<'a> {
                 inner.anchors.patched(self.seq, &patch);
                 patch.apply(&mut inner.live, &mut self.dirs)?;
                 inner.counters = counters;
-                inner.history.merged(replaced, info, label, conflicts);
+                inner.history.merged(replaced, info, None, label, conflicts);
             }
             Event::Resolved { path } => inner.history.conflicts.retain(|c| c.path != path),
             Event::Fenced {

@@ -174,8 +174,14 @@ impl Branch {
             if self.try_store_pending()? {
                 continue;
             }
-            if let Some(why) = self.paused.lock().clone() {
-                return Err(Error::ImportPaused(why));
+            let paused = self.paused.lock().clone();
+            if let Some(why) = paused {
+                // It may be possible by now: whoever holds the lock may have begun before.
+                match self.store_pending() {
+                    Ok(()) => continue,
+                    Err(Error::Closing) => return Err(Error::Closing),
+                    Err(_) => return Err(Error::ImportPaused(why)),
+                }
             }
             if self.closing.load(Ordering::Relaxed) {
                 return Err(Error::Closing);

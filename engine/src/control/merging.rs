@@ -88,16 +88,27 @@ impl Workspace {
         };
         let _locks = (first.control.lock(), second.control.lock());
         let their_id = theirs.frozen(self.author(), progress)?.1;
+        self.merge_commit(req, &ours, their_id, progress)
+    }
+
+    /// Merges a commit into a branch. The caller holds the branch's control lock.
+    pub(crate) fn merge_commit(
+        &self,
+        req: &MergeRequest,
+        ours: &Arc<Branch>,
+        their_id: CommitId,
+        progress: Progress<'_>,
+    ) -> Result<MergeReport> {
         for _ in 0..TRIES {
             let (our_state, our_id) = ours.frozen(self.author(), progress)?;
             let sides = Sides {
-                ours: &ours,
+                ours,
                 our_state,
                 our_id,
                 their_id,
             };
             if let Some(report) = self.merge_frozen(req, &sides)? {
-                self.snapshots_changed(&ours);
+                self.snapshots_changed(ours);
                 return Ok(report);
             }
         }
@@ -206,6 +217,7 @@ impl Workspace {
         };
         Ok(To::Merge(Box::new(Made {
             info,
+            tree: Tree::default(),
             label: req.label.clone(),
             conflicts: result.conflicts.clone(),
         })))
@@ -229,7 +241,7 @@ fn hex(bytes: &[u8]) -> String {
 
 impl Branch {
     /// What the live tree is now as a commit: its state and id.
-    fn frozen(&self, author: &str, progress: Progress<'_>) -> Result<(u64, CommitId)> {
+    pub(crate) fn frozen(&self, author: &str, progress: Progress<'_>) -> Result<(u64, CommitId)> {
         self.cache().flush_dirty();
         let head = self.lock().history.head;
         let before = self.tree_of(head)?;
@@ -267,32 +279,38 @@ impl Branch {
         author: &str,
         frozen: &Tree,
         merged: &Tree,
-        to: To,
+        mut to: To,
     ) -> Result<Option<RolledBack>> {
         let state = match &to {
             To::State(_, turn) => Some(turn.state),
             To::Merge(_) => None,
         };
-        let (shown, replaced, changes, state) = {
+        let (shown, replaced, changes, before, state) = {
             let mut inner = self.lock_synced()?;
             let lookups = &inner.lookups;
             let mut counters = inner.counters;
             let known = |nid: Nid| lookups.get(nid) > 0;
             let target = transition(frozen, merged, &mut counters, &known).tree;
+            if let To::Merge(made) = &mut to {
+                made.tree = target.clone();
+            }
             let Some(target) = overlaid(&inner.live, frozen, &target) else {
                 return Ok(None);
             };
             let shown = inner.history.shown;
             let changes = in_place(&inner.live, &target, &|nid| inner.lookups.get(nid) > 0);
+            let before = inner.live.clone();
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
             (
                 shown,
                 replaced,
                 changes,
+                before,
                 state.unwrap_or(inner.history.head),
             )
         };
-        self.after_swap(&changes, replaced, shown, state).map(Some)
+        self.after_swap(&before, &changes, replaced, shown, state)
+            .map(Some)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Callers hold the workspace's control lock, so one of these runs at a time on a workspace.
 
+mod announce;
 mod checkpoint;
 mod diff;
 mod merging;

@@ -83,7 +83,7 @@ impl Branch {
         self.cache().flush_dirty();
         let _pin = self.places.store.pin();
         let new = entry.map(|e| self.loaded_entry(e)).transpose()?;
-        let (shown, replaced, changes, head) = {
+        let (shown, replaced, changes, before, head) = {
             let mut inner = self.lock_synced()?;
             let target = with_entry(&inner.live, path, new.as_ref())?;
             if !super::differs(&inner.live, &target) {
@@ -95,10 +95,12 @@ impl Branch {
             let known = |nid: Nid| lookups.get(nid) > 0;
             let changes = transition(&inner.live, &target, &mut counters, &known);
             let to = To::State(SwitchKind::Restore, Turn { state: head, head });
+            let before = inner.live.clone();
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-            (shown, replaced, changes, head)
+            (shown, replaced, changes, before, head)
         };
-        self.after_swap(&changes, replaced, shown, head).map(Some)
+        self.after_swap(&before, &changes, replaced, shown, head)
+            .map(Some)
     }
 
     /// A tree of a root directory that has this entry alone, and the entry's inode.

@@ -44,9 +44,10 @@ impl Branch {
                         let changes = in_place(&inner.live, &tree, &|nid| lookups.get(nid) > 0);
                         let turn = Turn { state, head };
                         let to = To::State(SwitchKind::Restore, turn);
+                        let before = inner.live.clone();
                         let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
                         drop(inner);
-                        return self.after_swap(&changes, replaced, shown, state);
+                        return self.after_swap(&before, &changes, replaced, shown, state);
                     }
                 }
             };

@@ -12,6 +12,7 @@ use crate::limits::INVALIDATE_NAMES_MAX;
 use crate::merge::Conflict;
 use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch, encode};
 use crate::transition::{Transition, transition};
+use crate::tree::Tree;
 use crate::types::Nid;
 use std::collections::BTreeMap;
 
@@ -26,6 +27,7 @@ pub(super) enum To {
 /// What a merge made; the number of its state is given when it is shown.
 pub(super) struct Made {
     pub info: StateInfo,
+    pub tree: Tree,
     pub label: Option<String>,
     pub conflicts: Vec<Conflict>,
 }
@@ -87,7 +89,7 @@ impl Branch {
         self.check_journal()?;
         self.cache().flush_dirty();
         let target = self.tree_of(turn.state)?;
-        let (shown, replaced, changes) = {
+        let (shown, replaced, changes, before) = {
             let mut inner = self.lock_synced()?;
             // It may have expired meanwhile, and then gc may take what it holds.
             inner.history.state(turn.state)?;
@@ -103,15 +105,16 @@ impl Branch {
                 });
             }
             let shown = inner.history.shown;
+            let before = inner.live.clone();
             let lookups = &inner.lookups;
             let mut counters = inner.counters;
             let known = |nid| lookups.get(nid) > 0;
-            let changes = transition(&inner.live, &target, &mut counters, &known);
+            let changes = transition(&before, &target, &mut counters, &known);
             let to = To::State(kind, turn);
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-            (shown, replaced, changes)
+            (shown, replaced, changes, before)
         };
-        self.after_swap(&changes, replaced, shown, turn.state)
+        self.after_swap(&before, &changes, replaced, shown, turn.state)
     }
 
     /// Nothing can be switched while the journal takes no records.
@@ -128,6 +131,7 @@ impl Branch {
     /// Tells the kernel of a swap, ends its fence, and makes all durable.
     pub(super) fn after_swap(
         &self,
+        before: &Tree,
         changes: &Transition,
         replaced: u64,
         shown: Option<u64>,
@@ -137,12 +141,23 @@ impl Branch {
         let replaced = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
+        self.announce(before, changes);
+        if self.knows_no_id(target) {
+            // Best effort: where it fails the id is told as pending, and storing goes on.
+            let _ = self.try_store_pending();
+        }
         let inner = self.lock();
         Ok(RolledBack {
             commit: inner.history.id_of(target),
             replaced: inner.history.id_of(replaced),
             files_changed: changes.inodes.len() as u64,
         })
+    }
+
+    /// Whether a state that could be stored at once has no id yet.
+    fn knows_no_id(&self, state: u64) -> bool {
+        let inner = self.lock();
+        inner.reference.is_some() && inner.history.id_of(state).is_none()
     }
 
     /// Freezes what is there, shows what comes, and puts up the fence: all or, on error, nothing. Gives
@@ -176,6 +191,7 @@ impl Branch {
             To::Merge(made) => {
                 let Made {
                     mut info,
+                    tree,
                     label,
                     conflicts,
                 } = *made;
@@ -189,11 +205,14 @@ impl Branch {
                     counters,
                 };
                 self.record_switch(event, &patch)?;
-                inner.history.merged(replaced, info, label, conflicts);
+                let history = &mut inner.history;
+                history.merged(replaced, info, Some(tree), label, conflicts);
             }
         }
         inner.counters = counters;
         inner.live = changes.tree.clone();
+        let read = changes.inodes.iter();
+        read.for_each(|n| inner.accessed.forget(*n));
         let seq = self.places.journal.last_seq();
         inner.anchors.switched(seq, changes.tree.clone());
         self.auto.note_change();

@@ -82,6 +82,14 @@ impl Branch {
     }
 }
 
+impl Branch {
+    /// A view of a tree that is in the store as a whole.
+    pub(crate) fn view_of_tree(self: &Arc<Branch>, tree: &Tree) -> Result<View> {
+        let pinned = self.pin(|_| Ok(tree.clone()))?;
+        Ok(View { pinned })
+    }
+}
+
 impl View {
     /// The tree as it is kept now.
     pub(crate) fn tree(&self) -> Result<Tree> {

@@ -56,10 +56,14 @@ impl Branch {
         let flags = WriteFlags {
             from_cache: false,
             kill_suidgid: who.uid != 0,
+            outside_group: false,
         };
         let size = self.getattr(nid, Wait::Allowed)?.size;
         let offset = w.offset.unwrap_or(size);
-        self.write(nid, offset, &w.data, flags, Wait::Allowed)?;
+        let written = self.write(nid, offset, &w.data, flags, Wait::Allowed)?;
+        if written as usize != w.data.len() {
+            return Err(Error::FileTooLarge);
+        }
         let end = offset + w.data.len() as u64;
         if w.last && w.offset.is_some() {
             let set = SetAttr {

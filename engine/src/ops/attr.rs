@@ -16,7 +16,7 @@ impl Branch {
     /// What `stat` shows. A directory's link count and size need its entries.
     pub fn getattr(&self, nid: Nid, _wait: Wait) -> Result<Attr> {
         let inner = self.lock();
-        Ok(inner.live.inode(nid)?.attr(self.slot, nid))
+        Ok(inner.attr(inner.live.inode(nid)?, self.slot, nid))
     }
 
     /// Changes attributes; returns them all.
@@ -28,7 +28,10 @@ impl Branch {
             }
             let m = mutation(who, nid, inode, set, clock::now());
             self.change(inner, m, &[])?;
-            Ok(inner.live.inode(nid)?.attr(self.slot, nid))
+            if set.atime.is_some() {
+                inner.accessed.forget(nid);
+            }
+            Ok(inner.attr(inner.live.inode(nid)?, self.slot, nid))
         })
     }
 }
@@ -51,10 +54,16 @@ fn mutation(who: &Caller, nid: Nid, inode: &Inode, set: &SetAttr, now: Time) -> 
     let truncated_by_other = set.size.is_some() && who.uid != 0;
     let mut perm = set.perm.map(|p| p & 0o7777);
     let mut xattrs = Vec::new();
-    // A change of nothing is how the kernel asks for set-id bits to go before a write.
-    let asked = who.uid != 0 && *set == SetAttr::default();
-    if owner_changes || truncated_by_other || asked {
-        perm = perm.or_else(|| without_set_id(inode));
+    // A change of nothing is how the kernel asks for set-id bits to go before a write. Root keeps them:
+    // of a file with capabilities the kernel asks the same, and takes those away itself.
+    let nothing = SetAttr {
+        outside_group: set.outside_group,
+        ..SetAttr::default()
+    };
+    let asked = who.uid != 0 && *set == nothing;
+    let is_dir = inode.kind() == Kind::Dir;
+    if !is_dir && (owner_changes || truncated_by_other || asked) {
+        perm = perm.or_else(|| without_set_id(inode, set.outside_group));
         if inode.xattr(CAPABILITY).is_some() {
             xattrs.push((CAPABILITY.to_vec(), None));
         }

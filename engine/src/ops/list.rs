@@ -47,7 +47,7 @@ impl Branch {
                     node: self.node(e.entry.nid),
                     ino: child.shown_ino(self.slot),
                     kind: e.entry.kind,
-                    attr: plus.then(|| child.attr(self.slot, e.entry.nid)),
+                    attr: plus.then(|| inner.attr(child, self.slot, e.entry.nid)),
                 };
                 let taken = emit(&entry);
                 if taken && plus {

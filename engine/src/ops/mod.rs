@@ -64,12 +64,12 @@ fn check_empty(inner: &Inner, entry: Entry) -> Result<()> {
 }
 
 /// Permission bits without set-id, where some go: set-user-id always, set-group-id where the group
-/// may execute (chown(2), write(2)).
-fn without_set_id(inode: &Inode) -> Option<u32> {
+/// may execute or the caller is `outside` of it (chown(2), write(2)).
+fn without_set_id(inode: &Inode, outside: bool) -> Option<u32> {
     let bits = inode.mode & 0o7777;
     let mut cleared = bits & !mode::SUID;
-    if bits & 0o010 != 0 {
+    if bits & 0o010 != 0 || outside {
         cleared &= !mode::SGID;
     }
-    (inode.kind() == Kind::File && cleared != bits).then_some(cleared)
+    (inode.kind() != Kind::Dir && cleared != bits).then_some(cleared)
 }

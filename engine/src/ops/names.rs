@@ -36,7 +36,7 @@ impl Branch {
 
     /// Attributes of an inode that is handed to the kernel under a name.
     fn found(&self, inner: &mut Inner, nid: Nid) -> Result<Attr> {
-        let attr = inner.live.inode(nid)?.attr(self.slot, nid);
+        let attr = inner.attr(inner.live.inode(nid)?, self.slot, nid);
         inner.lookups.add(nid);
         Ok(attr)
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::limits::{NAME_BYTES_MAX, XATTR_BYTES_MAX};
 use crate::record::Mutation;
 use crate::tree::inode::Inode;
-use crate::types::{Kind, Nid, Wait};
+use crate::types::{Kind, Nid, SETXATTR_KILL_SGID, Wait, mode};
 
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
@@ -16,6 +16,7 @@ const REPLACE: u32 = 2;
 impl Branch {
     /// Value of an attribute.
     pub fn getxattr(&self, nid: Nid, name: &[u8]) -> Result<Vec<u8>> {
+        check_space_of(name)?;
         let inner = self.lock();
         inner
             .live
@@ -31,6 +32,14 @@ impl Branch {
         let inode = inner.live.inode(nid)?;
         let names = inode.xattrs.iter().flat_map(|x| x.keys());
         Ok(names.flat_map(|n| n.iter().copied().chain([0])).collect())
+    }
+
+    /// [`Branch::listxattr`] without what only root may see (xattr(7), trusted).
+    pub fn listxattr_of_others(&self, nid: Nid) -> Result<Vec<u8>> {
+        let names = self.listxattr(nid)?;
+        let each = names.split_inclusive(|byte| *byte == 0);
+        let seen = each.filter(|name| !name.starts_with(b"trusted."));
+        Ok(seen.flatten().copied().collect())
     }
 
     /// Sets an attribute.
@@ -54,7 +63,15 @@ impl Branch {
                 false if flags & REPLACE != 0 => return Err(Error::NoData),
                 _ => {}
             }
-            let (perm, value) = access_list(inode, name, value)?;
+            let (mut perm, value) = access_list(inode, name, value)?;
+            if flags & SETXATTR_KILL_SGID != 0 {
+                perm = perm.map(|perm| perm & !mode::SGID);
+            }
+            let same_perm = perm.is_none_or(|perm| perm == inode.mode & 0o7777);
+            if same_perm && inode.xattr(name) == value.as_ref() {
+                // Nothing changes, so neither does the change time.
+                return Ok(());
+            }
             self.change(inner, set(nid, perm, name, value), &[])
         })
     }
@@ -63,6 +80,7 @@ impl Branch {
     pub fn removexattr(&self, nid: Nid, name: &[u8], wait: Wait) -> Result<()> {
         self.request(wait, |inner| {
             let inode = target(inner, nid)?;
+            check_space_of(name)?;
             if inode.xattr(name).is_none() {
                 // Removing a list that is not there succeeds, as on other file systems.
                 let list = name == acl::ACCESS || name == acl::DEFAULT;
@@ -89,9 +107,10 @@ fn set(nid: Nid, perm: Option<u32>, name: &[u8], value: Option<Vec<u8>>) -> Muta
 
 fn check_space_of(name: &[u8]) -> Result<()> {
     let known = [&b"user."[..], b"trusted.", b"security."];
-    let prefixed = known
-        .iter()
-        .any(|p| name.starts_with(p) && name.len() > p.len());
+    if known.contains(&name) {
+        return Err(Error::Invalid);
+    }
+    let prefixed = known.iter().any(|p| name.starts_with(p));
     if prefixed || name == acl::ACCESS || name == acl::DEFAULT {
         Ok(())
     } else {

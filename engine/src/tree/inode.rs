@@ -97,6 +97,9 @@ pub struct Inode {
     pub content: Content,
 }
 
+/// With the counts of an `Arc` an inode is in the allocation class of 192 bytes.
+const _: () = assert!(size_of::<Inode>() <= 176);
+
 impl Inode {
     /// Type.
     pub fn kind(&self) -> Kind {

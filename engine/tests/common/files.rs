@@ -56,7 +56,7 @@ impl Runner {
     /// The permission bits lose set-id.
     fn drop_set_id(&mut self, n: u64) {
         let node = self.live.at(n);
-        if node.kind == Kind::File {
+        if node.kind != Kind::Dir {
             node.perm &= !mode::SUID;
             if node.perm & 0o010 != 0 {
                 node.perm &= !mode::SGID;
@@ -84,6 +84,7 @@ impl Runner {
         let flags = WriteFlags {
             from_cache: seed % 7 == 0,
             kill_suidgid: kill,
+            outside_group: false,
         };
         let have = self
             .world
@@ -278,8 +279,10 @@ impl Runner {
         if same(have, want)?.is_some() {
             let now = When::Since(self.now);
             let node = self.live.at(n);
-            node.xattrs.insert(name.to_vec(), value);
-            node.ctime = now;
+            // What is so already is no change.
+            if node.xattrs.insert(name.to_vec(), value.clone()) != Some(value) {
+                node.ctime = now;
+            }
         }
         Ok(())
     }
@@ -290,7 +293,11 @@ impl Runner {
         let name = NAMES[name as usize % 4];
         let have = self.world.w().removexattr(&USER, NodeId(n), name, W);
         let there = self.live.nodes[&n].xattrs.contains_key(name);
-        let want = if there { Ok(()) } else { Err(errno::ENODATA) };
+        let want = match (name, there) {
+            (b"odd.d", _) => Err(errno::EOPNOTSUPP),
+            (_, true) => Ok(()),
+            (_, false) => Err(errno::ENODATA),
+        };
         if same(have, want)?.is_some() {
             let now = When::Since(self.now);
             let node = self.live.at(n);

@@ -43,6 +43,7 @@ impl Pages {
         let flags = WriteFlags {
             from_cache: true,
             kill_suidgid: false,
+            outside_group: false,
         };
         w.write(node, at, data, flags, W)
             .map(|_| ())

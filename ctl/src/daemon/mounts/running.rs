@@ -1,9 +1,10 @@
 //! One workspace that is open and mounted.
 
 use crate::daemon::record::Record;
-use crate::protocol::{Import, Latency, MountChoice};
+use crate::protocol::{Import, Latency, MountChoice, Requests};
 use engine::{ImportState, Workspace};
 use fuse_front::{MountError, MountOptions, Mounted};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,6 +41,17 @@ impl Running {
     /// False once somebody else has taken the mount away.
     pub fn works(&self) -> bool {
         !self.gone && self.mounted.as_ref().is_none_or(Mounted::is_alive)
+    }
+
+    /// What the kernel has asked, by kind of request.
+    pub fn requests(&self) -> BTreeMap<String, Requests> {
+        let stats = self.mounted.as_ref().map(|mounted| mounted.stats());
+        let kinds = stats.map(|stats| stats.snapshot()).unwrap_or_default();
+        let told = |(kind, count, nanos): (&str, u64, u64)| {
+            let us = nanos / 1000;
+            (kind.to_owned(), Requests { count, us })
+        };
+        kinds.into_iter().map(told).collect()
     }
 }
 

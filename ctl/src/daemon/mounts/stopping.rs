@@ -136,6 +136,7 @@ impl Mounts {
             .delete(name)
             .map_err(|e| faults::of_engine(&e, name))?;
         self.records.remove(name);
+        self.sessions.forget_workspace(name)?;
         self.slots.lock().remove(name);
         Ok(())
     }

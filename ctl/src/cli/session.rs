@@ -1,0 +1,32 @@
+//! Arguments of `session`.
+
+use super::RowArgs;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// What can be done with sessions.
+#[derive(Debug, Subcommand)]
+pub enum SessionVerb {
+    /// Have the processes of a cgroup, and of those below it, see a branch at the path printed
+    #[command(
+        after_help = "Example:\n  agentvfs session register --cgroup /sys/fs/cgroup/agents/1 --branch fix\n\n\
+        Processes of other cgroups see main there. This is a convenience, not isolation."
+    )]
+    Register(CgroupArgs),
+    /// List the registered cgroups: directory, branch, workspace
+    #[command(after_help = "Example:\n  agentvfs session list")]
+    List(RowArgs),
+    /// Forget a cgroup; without --workspace for all workspaces
+    #[command(
+        after_help = "Example:\n  agentvfs session unregister --cgroup /sys/fs/cgroup/agents/1"
+    )]
+    Unregister(CgroupArgs),
+}
+
+/// A control group.
+#[derive(Debug, Args)]
+pub struct CgroupArgs {
+    /// The cgroup's directory, of version 1 or 2
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: PathBuf,
+}

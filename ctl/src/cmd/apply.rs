@@ -1,0 +1,132 @@
+//! `agentvfs workspace apply` and `update`.
+
+use super::Context;
+use super::branch::{conflict_object, conflict_rows, tell_merge};
+use super::diff::{change_object, push_change};
+use crate::cli::{ApplyArgs, ConflictsArg, UpdateArgs};
+use crate::exit::Failure;
+use crate::output::{Bar, Rows, count, insert_bytes, print_json, talk, warn};
+use crate::protocol::{Apply, ApplyAnswer, Call, Update};
+use crate::quote::quoted;
+use crate::spool::Spool;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Writes a branch's changes to the project's directory.
+pub fn apply(args: &ApplyArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(args.name.as_deref())?;
+    let branch = context.branch()?;
+    let what = format!("cannot apply {branch} of {workspace}");
+    let ask = Apply {
+        workspace,
+        branch,
+        dry_run: args.dry_run,
+        privileged: args.privileged,
+        progress: Bar::is_wanted(),
+    };
+    let answer: ApplyAnswer = match &args.patch {
+        Some(file) => patch(&what, ask, file, context)?,
+        None => context.ask_long(&what, &Call::Apply(ask), "applying")?,
+    };
+    let failed = !answer.conflicts.is_empty();
+    if context.json() {
+        print_json(&object(&answer))?;
+        return Ok(u8::from(failed));
+    }
+    if failed {
+        conflict_rows(&answer.conflicts).print(args.rows.nul)?;
+        let many = count(answer.conflicts.len() as u64, "conflict");
+        let hint = "agentvfs workspace update --conflicts keep brings them into the branch, where \
+            agentvfs branch resolve settles them";
+        return Err(Failure::new(what, format!("{many}; nothing was done")).hint(hint));
+    }
+    if args.patch.is_none() {
+        let mut rows = Rows::new(&["STATUS", "PATH"]);
+        answer
+            .changes
+            .iter()
+            .for_each(|c| push_change(&mut rows, c));
+        rows.print(args.rows.nul)?;
+    }
+    tell(&answer, args);
+    Ok(0)
+}
+
+fn tell(answer: &ApplyAnswer, args: &ApplyArgs) {
+    let why = match args.patch {
+        Some(_) => "not in the patch",
+        None => "left alone, it cannot be read",
+    };
+    for path in &answer.left_out {
+        warn(&format!(
+            "{why}: {}",
+            String::from_utf8_lossy(&quoted(&path.0))
+        ));
+    }
+    if answer.changes.is_empty() {
+        talk("nothing to apply");
+    } else if !args.dry_run && args.patch.is_none() {
+        talk(&format!(
+            "{} applied; agentvfs workspace restore --ref {} --to DIR PATH… gives what was there before",
+            count(answer.changes.len() as u64, "change"),
+            answer.before.get(..12).unwrap_or_default()
+        ));
+    }
+}
+
+/// Has the changes written to a file as a patch.
+fn patch(
+    what: &str,
+    ask: Apply,
+    file: &Path,
+    context: &mut Context,
+) -> Result<ApplyAnswer, Failure> {
+    let mut spool = Spool::new();
+    let call = Call::ApplyPatch(ask);
+    let answer: ApplyAnswer = context.ask_data(what, &call, &mut |bytes| spool.push(bytes))?;
+    if !answer.conflicts.is_empty() {
+        return Ok(answer);
+    }
+    let kept = |e: std::io::Error| Failure::new(what, format!("cannot keep the patch: {e}"));
+    let mut text = spool.rewind().map_err(kept)?;
+    if file == Path::new("-") {
+        std::io::copy(&mut text, &mut std::io::stdout().lock())?;
+        return Ok(answer);
+    }
+    let at = |e: std::io::Error| Failure::new(what, format!("{}: {e}", file.display()));
+    let mut out = std::fs::File::create(file).map_err(at)?;
+    std::io::copy(&mut text, &mut out).map_err(at)?;
+    Ok(answer)
+}
+
+fn object(answer: &ApplyAnswer) -> Value {
+    let mut object = Map::new();
+    object.insert("status".into(), answer.status.clone().into());
+    let changes: Vec<Value> = answer.changes.iter().map(change_object).collect();
+    object.insert("changes".into(), changes.into());
+    let conflicts: Vec<Value> = answer.conflicts.iter().map(conflict_object).collect();
+    object.insert("conflicts".into(), conflicts.into());
+    let left_out = answer.left_out.iter().map(|path| {
+        let mut object = Map::new();
+        insert_bytes(&mut object, "path", &path.0);
+        Value::Object(object)
+    });
+    object.insert("left_out".into(), left_out.collect());
+    object.insert("before".into(), answer.before.clone().into());
+    Value::Object(object)
+}
+
+/// Brings what was changed in the project's directory into a branch.
+pub fn update(args: &UpdateArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(args.name.as_deref())?;
+    let branch = context.branch()?;
+    let what = format!("cannot update {branch} of {workspace}");
+    let call = Call::Update(Update {
+        workspace,
+        branch,
+        keep_conflicts: args.conflicts == ConflictsArg::Keep,
+        dry_run: args.dry_run,
+        progress: Bar::is_wanted(),
+    });
+    tell_merge(&what, &call, context, args.dry_run, args.rows.nul)
+}

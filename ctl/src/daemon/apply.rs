@@ -1,0 +1,64 @@
+//! Requests that go between a branch and its base.
+
+use super::branches::{of_conflict, of_merge};
+use super::dispatch::{Data, of_change, on};
+use super::mounts::{Mounts, Progress};
+use crate::protocol::{Apply, ApplyAnswer, BranchMergeAnswer, Bytes, Fault, PIECE_BYTES, Update};
+use engine::{ApplyReport, ApplyRequest, Error, UpdateRequest};
+
+fn request(ask: &Apply) -> ApplyRequest {
+    ApplyRequest {
+        branch: ask.branch.clone(),
+        dry_run: ask.dry_run,
+        privileged: ask.privileged,
+    }
+}
+
+/// Writes a branch's changes to the base.
+pub fn apply(mounts: &Mounts, ask: &Apply, progress: Progress<'_>) -> Result<ApplyAnswer, Fault> {
+    let report = on(mounts, &ask.workspace, |w| w.apply(&request(ask), progress))?;
+    let left_alone = report.left_alone.clone();
+    Ok(answer(report, left_alone))
+}
+
+/// Sends what an apply would change as a patch.
+pub fn patch(
+    mounts: &Mounts,
+    ask: &Apply,
+    progress: Progress<'_>,
+    data: Data<'_>,
+) -> Result<ApplyAnswer, Fault> {
+    let (report, left_out) = on(mounts, &ask.workspace, |w| {
+        let mut send = |bytes: &[u8]| match bytes.chunks(PIECE_BYTES).all(data) {
+            true => Ok(()),
+            false => Err(Error::Closing),
+        };
+        w.apply_patch(&request(ask), progress, &mut send)
+    })?;
+    Ok(answer(report, left_out))
+}
+
+fn answer(report: ApplyReport, left_out: Vec<Vec<u8>>) -> ApplyAnswer {
+    ApplyAnswer {
+        status: report.outcome.word().to_owned(),
+        changes: report.changes.into_iter().map(of_change).collect(),
+        conflicts: report.conflicts.iter().map(of_conflict).collect(),
+        left_out: left_out.into_iter().map(Bytes).collect(),
+        before: report.before.to_string(),
+    }
+}
+
+/// Merges what was changed in the base into a branch.
+pub fn update(
+    mounts: &Mounts,
+    ask: &Update,
+    progress: Progress<'_>,
+) -> Result<BranchMergeAnswer, Fault> {
+    let request = UpdateRequest {
+        branch: ask.branch.clone(),
+        keep_conflicts: ask.keep_conflicts,
+        dry_run: ask.dry_run,
+    };
+    let report = on(mounts, &ask.workspace, |w| w.update(&request, progress))?;
+    Ok(of_merge(report))
+}

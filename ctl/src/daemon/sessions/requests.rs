@@ -1,0 +1,45 @@
+//! Requests about sessions.
+
+use super::place::locate_own;
+use crate::daemon::dispatch::on;
+use crate::daemon::faults;
+use crate::daemon::mounts::Mounts;
+use crate::protocol::*;
+
+/// Has the processes of a cgroup see a branch.
+pub fn register(mounts: &Mounts, ask: &SessionRegister) -> Result<SessionRegisterAnswer, Fault> {
+    let all = on(mounts, &ask.workspace, |w| Ok(w.list_branches()))?;
+    if !all.iter().any(|branch| branch.name == ask.branch) {
+        let error = engine::Error::NoSuchBranch(ask.branch.clone());
+        return Err(faults::of_engine(&error, &ask.workspace));
+    }
+    let located = locate_own(ask.cgroup.path())?;
+    let cgroup = Bytes::from(located.dir.as_path());
+    let moved_from = mounts
+        .sessions()
+        .register(&ask.workspace, &ask.branch, located)?;
+    let mount = mounts.get(&ask.workspace)?.mount;
+    let view = mount.path().join(".agentvfs/view");
+    Ok(SessionRegisterAnswer {
+        session: SessionRow {
+            cgroup,
+            branch: ask.branch.clone(),
+            workspace: ask.workspace.clone(),
+        },
+        view: Bytes::from(view.as_path()),
+        moved_from: moved_from.filter(|before| *before != ask.branch),
+    })
+}
+
+/// The registered cgroups.
+pub fn list(mounts: &Mounts, ask: &SessionList) -> Result<SessionListAnswer, Fault> {
+    let sessions = mounts.sessions().list(ask.workspace.as_deref())?;
+    Ok(SessionListAnswer { sessions })
+}
+
+/// Forgets a cgroup.
+pub fn unregister(mounts: &Mounts, ask: &SessionUnregister) -> Result<SessionListAnswer, Fault> {
+    let workspace = ask.workspace.as_deref();
+    let sessions = mounts.sessions().unregister(ask.cgroup.path(), workspace)?;
+    Ok(SessionListAnswer { sessions })
+}

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Suites that were not written for agentvfs, on a mount of its own; about two minutes once their
+# programs are built.
+#
+#   tests/conformance/run.sh [SUITE...]     pjdfstest, fsx, sqlite, git; all without arguments
+#
+# The binary is $AGENTVFS_BIN, else target/debug/agentvfs, which is built. Programs of the suites are
+# installed by name and version: Debian packages, and crates into target/conformance. pjdfstest
+# needs root, for it acts as several users; the others run as whoever starts this.
+#
+# A case may fail only if docs/semantics.md lists it under "Exceptions"; each other failure fails this.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+repository=$(cd "$here/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$repository/target}
+tools=$target/conformance
+export PATH=$tools/bin:$PATH
+
+packages() {
+    local pair missing=() root=()
+    for pair in "$@"; do
+        [ -e "${pair%%:*}" ] || command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    "${root[@]}" apt-get update -qq
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# crate NAME VERSION: its program, built once.
+crate() {
+    [ -x "$tools/bin/$1" ] && [ "$(cat "$tools/$1.version" 2>/dev/null)" = "$2" ] && return
+    cargo install --quiet --locked --root "$tools" --target-dir "$tools/build" "$1" --version "$2"
+    echo "$2" >"$tools/$1.version"
+}
+
+# Cases that may fail, as SUITE:CASE, from the last column of the table of exceptions.
+exceptions() {
+    sed -n '/^## Exceptions/,/^## /s/^| .* | \([^|]*\) |$/\1/p' "$repository/docs/semantics.md" |
+        tr ', ' '\n\n' | grep ':' || true
+}
+
+# How a suite's cases went: these functions are what the suites call.
+passed=0 failures=() excused=()
+pass() { passed=$((passed + 1)); }
+fail() { # SUITE CASE WHY
+    if grep -qxF "$1:$2" <<<"$listed"; then
+        excused+=("$1:$2")
+    else
+        failures+=("$1:$2")
+        printf 'FAILED %s:%s: %s\n' "$1" "$2" "$3"
+    fi
+}
+
+# check SUITE CASE COMMAND...: a case that is a command; it runs in a directory of its own.
+check() {
+    local suite=$1 name=$2 log
+    shift 2
+    log=$(mktemp "$scratch/log.XXXXXX")
+    mkdir -p "$work/$suite"
+    if (cd "$work/$suite" && timeout 120 "$@") >"$log" 2>&1 </dev/null; then
+        pass
+    else
+        fail "$suite" "$name" "$(tail -n 3 "$log" | tr '\n' ' ')"
+    fi
+}
+
+take_down() {
+    cd /
+    "$agentvfs" workspace stop conformance --force --no-checkpoint >/dev/null 2>&1 || true
+    for _ in $(seq 100); do
+        [ -S "$AGENTVFS_HOME/daemon.sock" ] || break
+        sleep 0.1
+    done
+    rm -rf "$scratch"
+}
+
+agentvfs=${AGENTVFS_BIN:-$target/debug/agentvfs}
+[ -n "${AGENTVFS_BIN:-}" ] || (cd "$repository" && cargo build --quiet --locked --bin agentvfs)
+listed=$(exceptions)
+scratch=$(mktemp -d)
+chmod 755 "$scratch"
+export AGENTVFS_HOME=$scratch/home
+unset AGENTVFS_WORKSPACE AGENTVFS_BRANCH
+trap take_down EXIT
+mkdir "$scratch/project"
+# A short path: sockets have names of 107 bytes at most.
+work=$scratch/m
+"$agentvfs" workspace start conformance --from "$scratch/project" --mount "$work" \
+    --suid --dev >/dev/null
+
+[ $# -gt 0 ] || set -- pjdfstest fsx sqlite git
+for suite in "$@"; do
+    start=$SECONDS before=$passed
+    # shellcheck source=/dev/null
+    . "$here/$suite.sh"
+    printf '%s: %d passed, %d s\n' "$suite" "$((passed - before))" "$((SECONDS - start))"
+done
+[ ${#excused[@]} -eq 0 ] || printf 'exceptions: %s\n' "${excused[*]}"
+printf 'conformance: %d passed, %d failed, %d excepted\n' \
+    "$passed" "${#failures[@]}" "${#excused[@]}"
+[ ${#failures[@]} -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,344 @@
+//! What one system call costs: how many requests the kernel sends the daemon for it, by the daemon's
+//! own count. The table is in `docs/performance.md`; this test reads it there and fails where a call
+//! sends one request more than it says.
+//!
+//! FORGET is left out: the kernel sends it when it likes, and waits for no answer.
+
+#![allow(clippy::unwrap_used)]
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Timespec, Timestamps};
+use std::collections::BTreeMap;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use tests::env::Env;
+
+/// Times that each call is made, on another file each time.
+const TIMES: u64 = 25;
+
+/// Requests by kind.
+type Count = BTreeMap<String, u64>;
+
+/// A call: its name in the table, what must have been done before (not counted), and itself.
+struct Call {
+    name: &'static str,
+    before: fn(&OwnedFd, &str),
+    call: fn(&OwnedFd, &str),
+}
+
+fn open(dir: &OwnedFd, name: &str, flags: OFlags) -> OwnedFd {
+    let flags = flags | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o644)).unwrap()
+}
+
+fn write(file: impl AsFd) {
+    assert_eq!(rustix::io::write(file, &[7; 200]).unwrap(), 200);
+}
+
+fn read(dir: &OwnedFd, name: &str) {
+    let file = open(dir, name, OFlags::RDONLY);
+    assert_eq!(rustix::io::read(&file, &mut [0; 4096]).unwrap(), 200);
+}
+
+fn make(dir: &OwnedFd, name: &str) {
+    write(open(
+        dir,
+        name,
+        OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY,
+    ));
+}
+
+fn stat(dir: &OwnedFd, name: &str) {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+fn made_and_seen(dir: &OwnedFd, name: &str) {
+    make(dir, name);
+    stat(dir, name);
+}
+
+fn written(dir: &OwnedFd, name: &str) {
+    made_and_seen(dir, name);
+    write(open(dir, name, OFlags::WRONLY));
+}
+
+fn mkdir(dir: &OwnedFd, name: &str) {
+    rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o755)).unwrap();
+}
+
+fn listed(dir: &OwnedFd, name: &str) {
+    mkdir(dir, name);
+    let inner = open(dir, name, OFlags::RDONLY | OFlags::DIRECTORY);
+    (0..20).for_each(|i| make(&inner, &format!("{i}")));
+    (0..2).for_each(|_| list(dir, name));
+}
+
+/// Lists a directory and looks at everything in it.
+fn list(dir: &OwnedFd, name: &str) {
+    let inner = open(dir, name, OFlags::RDONLY | OFlags::DIRECTORY);
+    let mut buffer = [MaybeUninit::uninit(); 8192];
+    let mut entries = RawDir::new(&inner, &mut buffer);
+    let mut seen = 0;
+    while let Some(entry) = entries.next() {
+        let name = entry.unwrap().file_name().to_owned();
+        rustix::fs::statat(&inner, &name, AtFlags::empty()).unwrap();
+        seen += 1;
+    }
+    assert_eq!(seen, 22);
+}
+
+fn missing(dir: &OwnedFd, name: &str) {
+    let stat = rustix::fs::statat(dir, name, AtFlags::empty());
+    assert_eq!(stat.map(drop), Err(rustix::io::Errno::NOENT));
+}
+
+fn chmod(dir: &OwnedFd, name: &str) {
+    rustix::fs::chmodat(dir, name, Mode::from_raw_mode(0o600), AtFlags::empty()).unwrap();
+}
+
+fn set_times(dir: &OwnedFd, name: &str) {
+    let time = Timespec {
+        tv_sec: 1_000_000_000,
+        tv_nsec: 5,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::utimensat(dir, name, &times, AtFlags::empty()).unwrap();
+}
+
+const NOTHING: fn(&OwnedFd, &str) = |_, _| {};
+
+/// Calls that read, or change data and attributes.
+const DATA: &[Call] = &[
+    Call {
+        name: "create, write 200 B, close",
+        before: NOTHING,
+        call: make,
+    },
+    Call {
+        name: "open, overwrite, close",
+        before: |dir, name| {
+            make(dir, name);
+            write(open(dir, name, OFlags::WRONLY));
+        },
+        call: |dir, name| write(open(dir, name, OFlags::WRONLY)),
+    },
+    Call {
+        name: "append to an open file",
+        before: make,
+        call: |dir, name| write(open(dir, name, OFlags::WRONLY | OFlags::APPEND)),
+    },
+    Call {
+        name: "open, close",
+        before: made_and_seen,
+        call: |dir, name| drop(open(dir, name, OFlags::RDWR)),
+    },
+    Call {
+        name: "open, read, close for the first time",
+        before: made_and_seen,
+        call: read,
+    },
+    Call {
+        name: "open, read, close again",
+        before: |dir, name| {
+            made_and_seen(dir, name);
+            read(dir, name);
+        },
+        call: read,
+    },
+    Call {
+        name: "stat after a write",
+        before: written,
+        call: stat,
+    },
+    Call {
+        name: "stat again",
+        before: made_and_seen,
+        call: stat,
+    },
+    Call {
+        name: "stat of a missing name again",
+        before: missing,
+        call: missing,
+    },
+    Call {
+        name: "chmod",
+        before: made_and_seen,
+        call: chmod,
+    },
+    Call {
+        name: "utimens",
+        before: made_and_seen,
+        call: set_times,
+    },
+    Call {
+        name: "fsync",
+        before: make,
+        call: |dir, name| rustix::fs::fsync(open(dir, name, OFlags::WRONLY)).unwrap(),
+    },
+];
+
+/// Calls that change names, or list them.
+const NAMES: &[Call] = &[
+    Call {
+        name: "rename",
+        before: made_and_seen,
+        call: |dir, name| rustix::fs::renameat(dir, name, dir, format!("{name}-new")).unwrap(),
+    },
+    Call {
+        name: "unlink",
+        before: made_and_seen,
+        call: |dir, name| rustix::fs::unlinkat(dir, name, AtFlags::empty()).unwrap(),
+    },
+    Call {
+        name: "mkdir",
+        before: NOTHING,
+        call: mkdir,
+    },
+    Call {
+        name: "rmdir",
+        before: mkdir,
+        call: |dir, name| rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR).unwrap(),
+    },
+    Call {
+        name: "symlink",
+        before: NOTHING,
+        call: |dir, name| rustix::fs::symlinkat("target", dir, name).unwrap(),
+    },
+    Call {
+        name: "readlink",
+        before: |dir, name| {
+            rustix::fs::symlinkat("target", dir, name).unwrap();
+            stat(dir, name);
+        },
+        call: |dir, name| drop(rustix::fs::readlinkat(dir, name, Vec::new()).unwrap()),
+    },
+    Call {
+        name: "link",
+        before: made_and_seen,
+        call: |dir, name| {
+            let other = format!("{name}-too");
+            rustix::fs::linkat(dir, name, dir, other, AtFlags::empty()).unwrap();
+        },
+    },
+    Call {
+        name: "mkfifo",
+        before: NOTHING,
+        call: |dir, name| {
+            let mode = Mode::from_raw_mode(0o600);
+            rustix::fs::mknodat(dir, name, FileType::Fifo, mode, 0).unwrap();
+        },
+    },
+    Call {
+        name: "list a directory of 20 files again, stat each",
+        before: listed,
+        call: list,
+    },
+];
+
+/// What the daemon has answered so far.
+fn answered(env: &Env) -> Count {
+    let status = env.status();
+    let kinds = status["requests"].as_object().unwrap();
+    let counts = kinds
+        .iter()
+        .map(|(kind, told)| (kind.clone(), told["count"].as_u64().unwrap()));
+    counts.filter(|(kind, _)| kind != "forget").collect()
+}
+
+fn since(before: &Count, after: &Count) -> Count {
+    let difference = |(kind, count): (&String, &u64)| {
+        let count = count - before.get(kind).unwrap_or(&0);
+        (count > 0).then(|| (kind.clone(), count))
+    };
+    after.iter().filter_map(difference).collect()
+}
+
+/// What a call costs, made on many files.
+fn cost(env: &Env, root: &Path, call: &Call) -> Count {
+    let place = root.join(call.name.replace([' ', ','], "-"));
+    fs::create_dir(&place).unwrap();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(&place, flags, Mode::empty()).unwrap();
+    // The directory's first change brings what is known of it from then on.
+    make(&dir, "first");
+    let names: Vec<String> = (0..TIMES).map(|i| format!("f{i}")).collect();
+    names.iter().for_each(|name| (call.before)(&dir, name));
+    rustix::fs::fstat(&dir).unwrap();
+    let before = answered(env);
+    names.iter().for_each(|name| (call.call)(&dir, name));
+    since(&before, &answered(env))
+}
+
+/// The table: requests of each kind that one call may send.
+fn table() -> BTreeMap<String, Count> {
+    let doc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/performance.md");
+    let doc = fs::read_to_string(doc).unwrap();
+    let section = doc.split("## Requests per operation\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
+        Some((cells.next()?.to_owned(), parsed(cells.next()?)?))
+    });
+    rows.collect()
+}
+
+/// `lookup 1, write 1`, or `none`.
+fn parsed(cell: &str) -> Option<Count> {
+    if cell == "none" {
+        return Some(Count::new());
+    }
+    let parts = cell.split(", ").map(|part| {
+        let (kind, count) = part.split_once(' ')?;
+        Some((kind.to_owned(), count.parse().ok()?))
+    });
+    parts.collect()
+}
+
+fn shown(count: &Count) -> String {
+    let each = |(kind, count): (&String, &u64)| {
+        let (whole, rest) = (count / TIMES, count % TIMES);
+        match rest {
+            0 => format!("{kind} {whole}"),
+            _ => format!("{kind} {count}/{TIMES}"),
+        }
+    };
+    match count.is_empty() {
+        true => "none".to_owned(),
+        false => count.iter().map(each).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[test]
+fn no_call_sends_more_requests_than_the_table_says() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    env.imported();
+    let before = answered(&env);
+    let idle = since(&before, &answered(&env));
+    assert!(idle.is_empty(), "asking costs requests itself: {idle:?}");
+    let table = table();
+    let mut wrong = Vec::new();
+    for call in DATA.iter().chain(NAMES) {
+        let found = cost(&env, &root, call);
+        println!("| {} | {} |", call.name, shown(&found));
+        let Some(allowed) = table.get(call.name) else {
+            wrong.push(format!("{}: not in the table", call.name));
+            continue;
+        };
+        // Whoever lists the machine's file systems meanwhile (df) asks for the mount's figures, too.
+        let foreign = |kind: &str| kind == "statfs" && !allowed.contains_key(kind);
+        let more = |(kind, count): &(&String, &u64)| {
+            !foreign(kind) && **count > allowed.get(*kind).unwrap_or(&0) * TIMES
+        };
+        if found.iter().any(|row| more(&row)) {
+            let (found, allowed) = (shown(&found), allowed);
+            wrong.push(format!("{}: {found}; the table: {allowed:?}", call.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(table.len(), DATA.len() + NAMES.len(), "rows nobody checks");
+}
