@@ -113,7 +113,8 @@ impl Branch {
     /// Makes an automatic commit where one is due. The newest state's tree is loaded from the store only
     /// with `may_load`, else that is left to the other thread.
     pub fn auto_tick(&self, may_load: bool) {
-        let Some(mut rest) = self.auto.rest.try_lock().filter(|_| !self.read_only) else {
+        let works = !self.read_only && !self.is_closing();
+        let Some(mut rest) = self.auto.rest.try_lock().filter(|_| works) else {
             return;
         };
         let settings = *self.auto.settings.read();
