@@ -521,3 +521,24 @@ fn random_work_arrives_exactly() {
         }
     }
 }
+
+#[test]
+fn what_was_applied_stays_the_ground_of_the_next_merge_after_gc() {
+    let dir = base();
+    let world = open(dir.path());
+    work(&world);
+    apply(&world).unwrap();
+    let at_once = engine::GcRequest {
+        grace: Some(std::time::Duration::ZERO),
+        ..engine::GcRequest::default()
+    };
+    world.engine.gc(at_once, &|_, _| ()).unwrap();
+    fs::write(dir.path().join("d/x"), "of the user\n").unwrap();
+    write(&world, "new", "newer\n");
+    apply(&world).unwrap();
+    let text = |path: &str| fs::read_to_string(dir.path().join(path)).unwrap();
+    assert_eq!(
+        (text("d/x"), text("new")),
+        ("of the user\n".into(), "newer\n".into())
+    );
+}

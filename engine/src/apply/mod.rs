@@ -82,9 +82,12 @@ struct BaseNow {
     commit: CommitId,
 }
 
+/// Where the refs are that name what was last applied to, or taken from, each base.
+pub(crate) const REF_DIR: &str = "base";
+
 /// The ref that names the newest commit of a workspace's base.
 pub(crate) fn ref_name(workspace: &str) -> String {
-    format!("base/{workspace}")
+    format!("{REF_DIR}/{workspace}")
 }
 
 /// What the base is to become, and the commit of the branch that makes it so.

@@ -230,6 +230,8 @@ impl Branch {
             let segment = self.places.journal.roll()?;
             let _pin = self.places.store.pin();
             let Some(frozen) = self.freeze_for_seal() else {
+                // Not at once: each turn begins a segment.
+                self.wait_progress(&mut self.lock());
                 continue;
             };
             let (mut head, tree, reference) = frozen;

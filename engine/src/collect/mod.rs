@@ -27,6 +27,7 @@ use objstore::gc::{Collection, Met, Plan, Swept, Walk};
 use objstore::limits::REWRITE_DEAD_PERCENT;
 use parking_lot::RwLockWriteGuard;
 use roots::Roots;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -185,8 +186,30 @@ impl Engine {
         }
         // Last: what was deleted since the branches were counted is among these.
         maybe.extend(self.tombs(now, grace)?);
+        maybe.extend(self.base_commits()?);
         Roots::walk_rest(&maybe, &mut walk)?;
         Ok(walk.finish()?)
+    }
+
+    /// Commits that stand for what was applied to bases, and all before them: the ground on which the
+    /// next apply and update merge.
+    fn base_commits(&self) -> Result<HashSet<CommitId>> {
+        let mut found = HashSet::new();
+        for name in self.refs.list(crate::apply::REF_DIR)? {
+            let bytes = self.refs.get(&name)?.unwrap_or_default();
+            let newest = <[u8; 32]>::try_from(&bytes[..]).map(CommitId::from_bytes);
+            let mut next: Vec<CommitId> = newest.into_iter().collect();
+            while let Some(id) = next.pop() {
+                if !found.insert(id) {
+                    continue;
+                }
+                // What is missing was collected before, or belongs to what has expired.
+                if let Ok(commit) = self.store.get_object::<objstore::Commit>(&id) {
+                    next.extend(commit.parents);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Marks what one workspace needs, open or not, but for the branches that were looked at; `maybe`
