@@ -370,6 +370,8 @@ impl Workspace {
                 parent.origin_at(parent.resolve(&target)?)?
             }
         };
+        // The new branch refers to data in its parent's journal, and must not be durable before that is.
+        parent.sync()?;
         self.add_branch(name, origin)
     }
 

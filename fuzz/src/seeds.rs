@@ -412,9 +412,9 @@ fn patch() -> TreePatch {
     let lazy = ContentRecord::LazyDir(b"a/b".to_vec());
     TreePatch {
         inodes: vec![
-            (1, Some(inode(mode::DIR | 0o755, 1, root))),
-            (2, Some(inode(mode::REG | 0o644, 1, file))),
-            (3, Some(inode(mode::DIR | 0o755, 1, lazy))),
+            (1, Some(Box::new(inode(mode::DIR | 0o755, 1, root)))),
+            (2, Some(Box::new(inode(mode::REG | 0o644, 1, file)))),
+            (3, Some(Box::new(inode(mode::DIR | 0o755, 1, lazy)))),
             (4, None),
         ],
     }

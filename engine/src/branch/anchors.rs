@@ -46,7 +46,7 @@ impl Anchors {
     /// Record `seq` has a patch.
     pub fn patched(&mut self, seq: u64, patch: &TreePatch) {
         let inodes = patch.inodes.iter().filter_map(|(_, i)| i.as_ref());
-        for content in inodes.flat_map(contents_of) {
+        for content in inodes.flat_map(|i| contents_of(i)) {
             self.contents.push((seq, content));
         }
     }

@@ -29,7 +29,7 @@ const PATCH_INODES_MIN: usize = 1024;
 const PATCH_PART: usize = 8;
 
 /// An inode that differs from the tree file's, or is gone.
-type Patched = (u64, Option<InodeRecord>);
+type Patched = (u64, Option<Box<InodeRecord>>);
 
 /// First frame of a state file.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
@@ -224,7 +224,7 @@ fn write_state(
     writer.value(head)?;
     let mut batch = writer.entries::<Patched>();
     Tree::diff(shared, tree, &mut |nid, _, now| {
-        batch.push((nid.0, now.map(|i| record_of(i))));
+        batch.push((nid.0, now.map(|i| Box::new(record_of(i)))));
     });
     batch.end()
 }

@@ -16,7 +16,7 @@ impl TreePatch {
     pub fn between(a: &Tree, b: &Tree) -> TreePatch {
         let mut inodes = Vec::new();
         Tree::diff(a, b, &mut |nid, _, new| {
-            inodes.push((nid.0, new.map(|i| record_of(i))))
+            inodes.push((nid.0, new.map(|i| Box::new(record_of(i)))))
         });
         TreePatch { inodes }
     }
