@@ -306,6 +306,7 @@ fn cuts() -> u64 {
 }
 
 #[test]
+#[ignore = "by hand: the simulated disks of some workloads need more than 10 GB of memory"]
 fn nothing_that_can_be_reached_is_missing_wherever_gc_is_cut_off() {
     let base = base();
     let first = rng::asked_seed().unwrap_or_else(rng::fresh_seed) % 1_000_000;
