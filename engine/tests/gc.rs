@@ -339,6 +339,7 @@ fn nothing_that_can_be_reached_is_missing_wherever_gc_is_cut_off() {
 }
 
 #[test]
+#[ignore = "by hand: as above, now and then"]
 fn what_a_kill_leaves_is_whole_too() {
     let base = base();
     for seed in 0..3 {
