@@ -56,6 +56,8 @@ impl World {
             message: format!("{number}"),
             meta: Vec::new(),
             kind: CommitKind::Asked,
+            kv: None,
+            timeline: None,
         };
         self.commits.push(Made {
             name: format!("c{number}"),

@@ -297,6 +297,8 @@ fn commit(store: &ObjectStore, root: &Root, parents: &[CommitId], time: i64) -> 
         message: String::new(),
         meta: Vec::new(),
         kind: CommitKind::Asked,
+        kv: None,
+        timeline: None,
     };
     store.put_object(&commit).unwrap()
 }

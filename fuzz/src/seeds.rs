@@ -15,7 +15,6 @@ use engine::record::{
 use engine::tree::Tree;
 use engine::tree::patch::BaseDirs;
 use engine::{Nid, Stamp, Time, mode};
-use objstore::codec::encode_object;
 use objstore::crash_storage::CrashStorage;
 use objstore::io::Storage;
 use objstore::object::manifest::{Child, Manifest, Part};
@@ -104,6 +103,21 @@ fn tree_nodes() -> [TreeNode; 2] {
     [TreeNode::Leaf(vec![entry]), TreeNode::Inner(vec![child])]
 }
 
+/// Commits without and with what came with version 2.
+fn commits() -> [Commit; 2] {
+    let plain = commit();
+    let timeline = objstore::TimelineHead {
+        entries: 3,
+        hash: [7; 32],
+    };
+    let full = Commit {
+        kv: Some(FileContent::Empty),
+        timeline: Some(timeline),
+        ..plain.clone()
+    };
+    [plain, full]
+}
+
 fn commit() -> Commit {
     Commit {
         root_meta: Meta::default(),
@@ -115,17 +129,19 @@ fn commit() -> Commit {
         message: "first".into(),
         meta: vec![("k".into(), "v".into())],
         kind: CommitKind::Asked,
+        kv: None,
+        timeline: None,
     }
 }
 
 fn objects() -> Vec<Vec<u8>> {
     fn bytes<T: Object>(object: &T) -> Vec<u8> {
-        encode_object(T::KIND, T::VERSION, object)
+        object.to_bytes()
     }
     let manifests = manifests();
     let nodes = tree_nodes();
     let all = manifests.iter().map(bytes).chain(nodes.iter().map(bytes));
-    all.chain([bytes(&commit())]).collect()
+    all.chain(commits().iter().map(bytes)).collect()
 }
 
 fn packs() -> Vec<Vec<u8>> {

@@ -104,12 +104,12 @@ pub fn encode_object<T: Encode>(kind: Kind, version: u16, value: &T) -> Vec<u8> 
     bytes
 }
 
-/// Decodes an object whose header must name `kind` and a version up to `version`.
+/// Decodes an object whose header must name `kind` and a version up to `version`; also tells that.
 pub fn decode_object<T: Decode<()>>(
     kind: Kind,
     version: u16,
     bytes: &[u8],
-) -> Result<T, DecodeError> {
+) -> Result<(u16, T), DecodeError> {
     let Some((header, body)) = bytes.split_at_checked(OBJECT_HEADER_BYTES) else {
         return Err(DecodeError("ends early"));
     };
@@ -117,7 +117,7 @@ pub fn decode_object<T: Decode<()>>(
         return Err(DecodeError("not an object of this kind"));
     }
     match u16::from_le_bytes([header[6], header[7]]) {
-        found if found == version => decode(body),
+        found if (1..=version).contains(&found) => Ok((found, decode(body)?)),
         found if found > version => Err(DecodeError("of a newer version")),
         _ => Err(DecodeError("of an unknown version")),
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn object_headers_are_checked() {
         let bytes = encode_object(Kind::Tree, 1, &5u8);
-        assert_eq!(decode_object::<u8>(Kind::Tree, 1, &bytes), Ok(5));
+        assert_eq!(decode_object::<u8>(Kind::Tree, 1, &bytes), Ok((1, 5)));
         assert!(decode_object::<u8>(Kind::Commit, 1, &bytes).is_err());
         assert_eq!(
             decode_object::<u8>(Kind::Tree, 1, &encode_object(Kind::Tree, 2, &5u8)),

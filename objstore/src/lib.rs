@@ -36,7 +36,7 @@ pub use content::{
 pub use error::{Error, Result};
 pub use id::{ChunkId, CommitId, HexPrefix, Kind, ManifestId, ObjectId, TreeId};
 pub use object::Object;
-pub use object::commit::{Commit, CommitKind};
+pub use object::commit::{Commit, CommitKind, TimelineHead};
 pub use object::manifest::{Manifest, Part};
 pub use object::tree::{
     Body, Edit, Meta, TreeEntry, TreeNode, diff_trees, edit_tree, name_hash, read_tree, tree_entry,

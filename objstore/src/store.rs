@@ -6,7 +6,6 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::cache::Cache;
-use crate::codec;
 use crate::compress;
 use crate::content::FileContent;
 use crate::error::{AtPath, Error, Result};
@@ -151,7 +150,7 @@ impl ObjectStore {
 
     /// Stores an object unless it is there already. Durable after the next [`ObjectStore::sync`].
     pub fn put_object<T: Object>(&self, object: &T) -> Result<T::Id> {
-        let bytes = codec::encode_object(T::KIND, T::VERSION, object);
+        let bytes = object.to_bytes();
         let hash = *blake3::hash(&bytes).as_bytes();
         let id = T::Id::from_bytes(hash);
         object
@@ -383,8 +382,7 @@ fn bad_object<I: ObjectId>(kind: Kind, id: &I, what: &'static str) -> Error {
 }
 
 fn decode_checked<T: Object>(id: &T::Id, bytes: &[u8]) -> Result<T> {
-    let decoded = codec::decode_object::<T>(T::KIND, T::VERSION, bytes);
-    let object = decoded.map_err(|error| bad_object(T::KIND, id, error.0))?;
+    let object = T::from_bytes(bytes).map_err(|error| bad_object(T::KIND, id, error.0))?;
     object
         .check()
         .map_err(|what| bad_object(T::KIND, id, what))?;

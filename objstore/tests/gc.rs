@@ -41,6 +41,8 @@ fn commit(store: &ObjectStore, seeds: &[u64]) -> Result<CommitId> {
         message: format!("{seeds:?}"),
         meta: vec![],
         kind: CommitKind::Asked,
+        kv: None,
+        timeline: None,
     })
 }
 

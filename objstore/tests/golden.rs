@@ -8,12 +8,11 @@ mod common;
 
 use common::noise;
 use objstore::chunker;
-use objstore::codec;
 use objstore::object::manifest::{Child, Manifest, Part};
 use objstore::object::tree::{TreeChild, TreeNode, child_slot};
 use objstore::{
-    Body, ChunkId, Commit, CommitId, CommitKind, FileContent, ManifestId, Meta, Object, TreeEntry,
-    TreeId, name_hash,
+    Body, ChunkId, Commit, CommitId, CommitKind, FileContent, ManifestId, Meta, Object,
+    TimelineHead, TreeEntry, TreeId, name_hash,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -22,7 +21,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn encoded<T: Object>(object: &T) -> (String, String) {
     object.check().unwrap();
-    let bytes = codec::encode_object(T::KIND, T::VERSION, object);
+    let bytes = object.to_bytes();
     (hex(&bytes), blake3::hash(&bytes).to_hex().to_string())
 }
 
@@ -118,8 +117,28 @@ fn commit() {
         message: "first".into(),
         meta: vec![("k".into(), "v".into())],
         kind: CommitKind::Asked,
+        kv: None,
+        timeline: None,
     };
     assert_eq!(encoded(&commit), (COMMIT.concat(), COMMIT_ID.to_owned()));
+    let full = Commit {
+        kv: Some(FileContent::Chunk {
+            id: ChunkId::from_bytes([0x77; 32]),
+            len: 8,
+        }),
+        timeline: Some(TimelineHead {
+            entries: 3,
+            hash: [0x88; 32],
+        }),
+        ..commit
+    };
+    // The header's version and the kind differ; the two follow.
+    let plain = COMMIT.concat();
+    let mut expected = format!("{}02{}", &plain[..12], &plain[14..plain.len() - 2]);
+    expected.push_str(&format!("3101000000{}08000000", "77".repeat(32)));
+    expected.push_str(&format!("0300000000000000{}", "88".repeat(32)));
+    assert_eq!(encoded(&full).0, expected);
+    assert_eq!(Commit::from_bytes(&full.to_bytes()), Ok(full));
 }
 
 const BOUNDARIES: [usize; 14] = [

@@ -9,7 +9,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use common::{mem_store, noise};
-use objstore::codec;
 use objstore::crash_storage::CrashStorage;
 use objstore::io::Storage;
 use objstore::object::commit::Commit;
@@ -49,7 +48,7 @@ static ALLOCATOR: Watching = Watching;
 fn decode_all(bytes: &[u8]) {
     fn one<T: Object>(bytes: &[u8]) {
         LARGEST.set(0);
-        let decoded = codec::decode_object::<T>(T::KIND, T::VERSION, bytes);
+        let decoded = T::from_bytes(bytes);
         let largest = LARGEST.get();
         assert!(
             largest <= 4096.max(bytes.len()) * 64,
@@ -58,7 +57,7 @@ fn decode_all(bytes: &[u8]) {
         );
         if let Ok(object) = decoded {
             let _ = object.check();
-            assert_eq!(codec::encode_object(T::KIND, T::VERSION, &object), bytes);
+            assert_eq!(object.to_bytes(), bytes);
         }
     }
     one::<Manifest>(bytes);
@@ -79,7 +78,7 @@ proptest! {
 
     #[test]
     fn damaged_trees(at in any::<prop::sample::Index>(), value in any::<u8>(), len in any::<prop::sample::Index>()) {
-        let mut bytes = codec::encode_object(TreeNode::KIND, TreeNode::VERSION, &some_tree());
+        let mut bytes = some_tree().to_bytes();
         let i = at.index(bytes.len());
         bytes[i] = value;
         decode_all(&bytes);
@@ -137,7 +136,7 @@ fn objects_of_the_wrong_kind_are_refused() {
     let as_commit = objstore::CommitId::from_bytes(*tree.as_bytes());
     assert!(store.get_object::<Commit>(&as_commit).is_err());
     // A file may hold the bytes of an object; it does not become one by that.
-    let bytes = codec::encode_object(TreeNode::KIND, TreeNode::VERSION, &some_tree());
+    let bytes = some_tree().to_bytes();
     let chunk = store.put_chunk(&bytes).unwrap();
     let as_tree = objstore::TreeId::from_bytes(*chunk.as_bytes());
     assert!(store.get_object::<TreeNode>(&as_tree).is_err());

@@ -339,6 +339,8 @@ impl Workspace {
             message: message.to_owned(),
             meta: Vec::new(),
             kind: CommitKind::Automatic,
+            kv: None,
+            timeline: None,
         };
         Ok(branch.places.store.put_object(&commit)?)
     }

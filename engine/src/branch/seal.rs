@@ -159,6 +159,8 @@ impl Branch {
                 k if k.is_automatic() => CommitKind::Automatic,
                 _ => CommitKind::Asked,
             },
+            kv: None,
+            timeline: None,
         };
         Ok(self.places.store.put_object(&commit)?)
     }

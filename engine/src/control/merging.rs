@@ -200,6 +200,8 @@ impl Workspace {
             message: message.clone(),
             meta: meta.clone(),
             kind: CommitKind::Asked,
+            kv: None,
+            timeline: None,
         };
         let id = sides.ours.places.store.put_object(&commit)?;
         sides.ours.mark_unsynced();

@@ -5,7 +5,6 @@
 
 use super::Collection;
 use super::marks::Marked;
-use crate::codec;
 use crate::content::FileContent;
 use crate::error::{Error, Result};
 use crate::id::{ChunkId, CommitId, ID_BYTES, Kind, ManifestId, TreeId};
@@ -132,8 +131,8 @@ impl<'a> Walk<'a> {
             raw: bytes.len() as u64,
             name,
         });
-        let object = codec::decode_object::<T>(T::KIND, T::VERSION, &bytes);
-        let checked = object.map_err(|e| e.0).and_then(|o| o.check().map(|()| o));
+        let object = T::from_bytes(&bytes).map_err(|e| e.0);
+        let checked = object.and_then(|o| o.check().map(|()| o));
         match checked {
             Ok(object) => Ok(Some(object)),
             Err(_) if strict == Strictness::WhatIsThere => Ok(None),
@@ -161,7 +160,10 @@ impl<'a> Walk<'a> {
         self.ancestors.extend(&commit.parents);
         self.todo
             .extend(commit.root.map(|root| Todo::Tree(root, 0, strict)));
-        Ok(())
+        match commit.kv {
+            Some(kv) => self.file(&kv, None, strict),
+            None => Ok(()),
+        }
     }
 
     fn enter_tree(&mut self, id: &TreeId, depth: u32, strict: Strictness) -> Result<()> {

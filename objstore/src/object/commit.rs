@@ -5,6 +5,7 @@ use bincode::enc::Encoder;
 use bincode::error::{DecodeError, EncodeError};
 use bincode::{Decode, Encode};
 
+use crate::content::FileContent;
 use crate::id::{CommitId, Kind, TreeId};
 use crate::object::Object;
 use crate::object::tree::Meta;
@@ -21,15 +22,9 @@ pub enum CommitKind {
     Automatic = 2,
 }
 
-impl Encode for CommitKind {
-    fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
-        (*self as u8).encode(encoder)
-    }
-}
-
-impl<Context> Decode<Context> for CommitKind {
-    fn decode<D: Decoder<Context = Context>>(decoder: &mut D) -> Result<Self, DecodeError> {
-        match u8::decode(decoder)? {
+impl CommitKind {
+    fn of(byte: u8) -> Result<CommitKind, DecodeError> {
+        match byte {
             0 => Ok(CommitKind::Start),
             1 => Ok(CommitKind::Asked),
             2 => Ok(CommitKind::Automatic),
@@ -38,10 +33,22 @@ impl<Context> Decode<Context> for CommitKind {
     }
 }
 
-bincode::impl_borrow_decode!(CommitKind);
+/// How far the timeline went when a commit was made: what came before cannot be altered unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct TimelineHead {
+    /// Entries, at least 1.
+    pub entries: u64,
+    /// Hash of the last of them, which covers all before it.
+    pub hash: [u8; 32],
+}
+
+/// In the byte of the kind: the content of the key-value state follows.
+const HAS_KV: u8 = 0x10;
+/// In the byte of the kind: the timeline's head follows.
+const HAS_TIMELINE: u8 = 0x20;
 
 /// An immutable state of a tree and its place in history.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// Attributes of the root directory.
     pub root_meta: Meta,
@@ -61,12 +68,74 @@ pub struct Commit {
     pub meta: Vec<(String, String)>,
     /// Why it was made.
     pub kind: CommitKind,
+    /// Key-value state, encoded by the engine; `None` where there is none.
+    pub kv: Option<FileContent>,
+    /// How far the timeline went; `None` where it is empty.
+    pub timeline: Option<TimelineHead>,
+}
+
+impl Encode for Commit {
+    fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
+        self.root_meta.encode(encoder)?;
+        self.root.encode(encoder)?;
+        self.parents.encode(encoder)?;
+        self.time_sec.encode(encoder)?;
+        self.time_nsec.encode(encoder)?;
+        self.author.encode(encoder)?;
+        self.message.encode(encoder)?;
+        self.meta.encode(encoder)?;
+        let kv = if self.kv.is_some() { HAS_KV } else { 0 };
+        let timeline = if self.timeline.is_some() {
+            HAS_TIMELINE
+        } else {
+            0
+        };
+        (self.kind as u8 | kv | timeline).encode(encoder)?;
+        self.kv.iter().try_for_each(|kv| kv.encode(encoder))?;
+        self.timeline.iter().try_for_each(|t| t.encode(encoder))
+    }
+}
+
+impl<Context> Decode<Context> for Commit {
+    fn decode<D: Decoder<Context = Context>>(decoder: &mut D) -> Result<Self, DecodeError> {
+        let mut commit = Commit {
+            root_meta: Decode::decode(decoder)?,
+            root: Decode::decode(decoder)?,
+            parents: Decode::decode(decoder)?,
+            time_sec: Decode::decode(decoder)?,
+            time_nsec: Decode::decode(decoder)?,
+            author: Decode::decode(decoder)?,
+            message: Decode::decode(decoder)?,
+            meta: Decode::decode(decoder)?,
+            kind: CommitKind::Start,
+            kv: None,
+            timeline: None,
+        };
+        let byte = u8::decode(decoder)?;
+        commit.kind = CommitKind::of(byte & !(HAS_KV | HAS_TIMELINE))?;
+        if byte & HAS_KV != 0 {
+            commit.kv = Some(Decode::decode(decoder)?);
+        }
+        if byte & HAS_TIMELINE != 0 {
+            commit.timeline = Some(Decode::decode(decoder)?);
+        }
+        Ok(commit)
+    }
 }
 
 impl Object for Commit {
     type Id = CommitId;
     const KIND: Kind = Kind::Commit;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
+
+    /// A commit without the parts that came with version 2 is encoded as ever, and keeps its id.
+    fn version(&self) -> u16 {
+        if self.kv.is_some() || self.timeline.is_some() {
+            2
+        } else {
+            1
+        }
+    }
 
     fn check(&self) -> Result<(), &'static str> {
         self.root_meta.check()?;
@@ -75,6 +144,9 @@ impl Object for Commit {
         }
         if !self.meta.is_sorted_by(|a, b| a.0 < b.0) {
             return Err("facts are not sorted");
+        }
+        if self.timeline.is_some_and(|t| t.entries == 0) {
+            return Err("the head of an empty timeline");
         }
         Ok(())
     }

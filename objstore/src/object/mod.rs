@@ -8,6 +8,7 @@ pub mod tree;
 
 use bincode::{Decode, Encode};
 
+use crate::codec::{self, DecodeError};
 use crate::id::{Kind, ObjectId};
 
 /// A value that is stored under the hash of its encoding.
@@ -16,8 +17,29 @@ pub trait Object: Encode + Decode<()> + Sized {
     type Id: ObjectId;
     /// Kind, part of the encoding.
     const KIND: Kind;
-    /// Version of the encoding.
+    /// Newest version of the encoding that is read.
     const VERSION: u16;
+
+    /// Version that this value is encoded in.
+    fn version(&self) -> u16 {
+        Self::VERSION
+    }
+
+    /// The value as it is stored.
+    fn to_bytes(&self) -> Vec<u8> {
+        codec::encode_object(Self::KIND, self.version(), self)
+    }
+
+    /// The value of stored bytes, not checked yet ([`Object::check`]). What is read is encoded to the
+    /// same bytes again.
+    fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (version, object) = codec::decode_object::<Self>(Self::KIND, Self::VERSION, bytes)?;
+        if object.version() == version {
+            Ok(object)
+        } else {
+            Err(DecodeError("of another version than it says"))
+        }
+    }
 
     /// Checks what the types do not say: order, bounds. Done before storing and after reading.
     fn check(&self) -> Result<(), &'static str>;
