@@ -152,6 +152,9 @@ pub enum Error {
         /// Its base.
         base: PathBuf,
     },
+    /// The workspace was imported.
+    #[error("workspace {0} was imported and has no base directory")]
+    NoBase(String),
     /// The workspace is in use.
     #[error("workspace {0} is running")]
     WorkspaceBusy(String),
@@ -302,6 +305,7 @@ impl Error {
             | Error::NoSuchWorkspace(_)
             | Error::WorkspaceExists { .. }
             | Error::WorkspaceBusy(_)
+            | Error::NoBase(_)
             | Error::BadName { .. }
             | Error::BadBase { .. }
             | Error::NoSuchBranch(_)

@@ -21,6 +21,7 @@ mod control;
 mod data;
 mod engine;
 mod error;
+mod exchange;
 mod fsck;
 mod graft;
 mod history;
@@ -60,6 +61,7 @@ pub use control::{
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
+pub use exchange::IMPORTED;
 pub use fsck::{Affected, Finding, FsckReport, RepairStep};
 pub use objstore::CommitId;
 pub use settings::Settings;

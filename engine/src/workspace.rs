@@ -82,6 +82,11 @@ impl Workspace {
         &self.base
     }
 
+    /// The agentvfs home.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Who makes commits.
     pub(crate) fn author(&self) -> &str {
         &self.author

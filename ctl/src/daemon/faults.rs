@@ -47,6 +47,7 @@ fn kind(error: &Error) -> &'static str {
         Error::NoSuchWorkspace(_) => "no-such-workspace",
         Error::WorkspaceExists { .. } => "workspace-exists",
         Error::WorkspaceBusy(_) => "workspace-running",
+        Error::NoBase(_) => "no-base",
         Error::BadName { .. } => "bad-name",
         Error::BadBase { .. } => "bad-base",
         Error::NoSuchBranch(_) => "no-such-branch",
@@ -91,6 +92,9 @@ fn hint(error: &Error, name: &str) -> String {
             )
         }
         Error::WorkspaceBusy(_) => format!("agentvfs workspace stop {name}"),
+        Error::NoBase(_) => format!(
+            "agentvfs workspace diff {name} --patch, or agentvfs export {name} FILE.db, takes its changes elsewhere"
+        ),
         Error::BadName { .. } => "choose another name".to_owned(),
         Error::BadBase { .. } => "give a readable project directory with --from DIR".to_owned(),
         Error::NoSuchBranch(_) => {

@@ -129,6 +129,7 @@ impl Workspace {
         progress: Progress<'_>,
         faults: Faults<'_>,
     ) -> Result<ApplyReport> {
+        self.check_has_base()?;
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
@@ -181,6 +182,7 @@ impl Workspace {
         progress: Progress<'_>,
         out: crate::patch::Sink<'_>,
     ) -> Result<(ApplyReport, Vec<Vec<u8>>)> {
+        self.check_has_base()?;
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
@@ -228,6 +230,7 @@ impl Workspace {
 
     /// Merges what was changed in the base into a branch. It can be undone like any merge.
     pub fn update(&self, req: &UpdateRequest, progress: Progress<'_>) -> Result<MergeReport> {
+        self.check_has_base()?;
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();

@@ -12,12 +12,21 @@ use super::open::{
 };
 use super::state_file::StateHead;
 use super::{Branch, Inner};
+use crate::base::BaseDir;
+use crate::branches::SharedParts;
 use crate::error::{Error, Result};
-use crate::history::{History, State};
+use crate::history::{History, HistoryRecord, State};
 use crate::journal::Journal;
-use crate::record::{Event, OpKind};
+use crate::limits::FIRST_NEW_INO;
+use crate::load_tree::load_tree;
+use crate::record::{Counters, Event, OpKind, StateInfo};
+use crate::store_tree::Reference;
 use crate::tree::Tree;
-use crate::types::Nid;
+use crate::tree::dirmap::DirMap;
+use crate::tree::inode::{Content, Dir};
+use crate::tree::load::inode_of;
+use crate::types::{Nid, Time};
+use objstore::{Commit, CommitId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +40,56 @@ impl Origin {
     /// State that becomes the new branch's head.
     pub fn head(&self) -> u64 {
         self.inner.history.head
+    }
+
+    /// Everything that changes.
+    pub fn inner_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+
+    /// A history that begins with a commit that is in the store as a whole.
+    pub fn of_commit(shared: &SharedParts, id: CommitId) -> Result<Origin> {
+        let commit: Commit = shared.store.get_object(&id)?;
+        let time = Time {
+            sec: commit.time_sec,
+            nsec: commit.time_nsec,
+        };
+        let mut root = inode_of(&shared.base.root_entry()?, &BaseDir::root(), Nid::ROOT, 1);
+        root.content = Content::Dir(Box::new(Dir::new(DirMap::default(), 0)));
+        let none = Reference {
+            tree: Tree::with_root(root),
+            root: None,
+        };
+        let mut counters = Counters {
+            nid: 2,
+            ino: FIRST_NEW_INO,
+            state: 2,
+        };
+        let (root, meta) = (commit.root, &commit.root_meta);
+        let loaded = load_tree(&shared.store, &none, root, meta, &mut counters, time)?;
+        let info = StateInfo {
+            number: 1,
+            kind: OpKind::Start,
+            asked: true,
+            time,
+            author: commit.author,
+            message: commit.message,
+            meta: commit.meta,
+            parents: vec![],
+            id: Some(id),
+        };
+        let history = HistoryRecord {
+            states: vec![info],
+            head: 1,
+            ..HistoryRecord::default()
+        };
+        let history = History::from_record(history);
+        let mut inner = new_inner(loaded.tree.clone(), counters, history);
+        inner.scan_done = true;
+        inner.reference = Some(loaded);
+        let mut origin = Origin { inner };
+        origin.keep_off_groups();
+        Ok(origin)
     }
 }
 

@@ -232,6 +232,9 @@ impl Engine {
         let trees = self.look_at_trees(workspace);
         let found = inspect(&*self.storage, &trees, &dir, self.boot).ok()??;
         let first = found.inner.history.states.values().next()?;
+        if first.info.message.starts_with(crate::IMPORTED) {
+            return Some(crate::exchange::no_base(self.root()));
+        }
         let base = first.info.message.strip_prefix("start from ")?;
         Some(PathBuf::from(OsString::from_vec(base.as_bytes().to_vec())))
     }
