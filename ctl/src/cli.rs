@@ -4,11 +4,13 @@
 //! on the verb; that is decided by the commands.
 
 mod branch;
+mod exchange;
 mod files;
 mod session;
 mod store;
 
 pub use branch::*;
+pub use exchange::*;
 pub use files::*;
 pub use session::*;
 
@@ -74,6 +76,16 @@ pub enum Command {
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),
+    /// Write a branch or a commit as one SQLite file, which AgentFS's tools open too
+    #[command(override_usage = "agentvfs export [OPTIONS] [WORKSPACE] FILE")]
+    #[command(after_help = "Examples:\n  agentvfs export my-task state.db\n  \
+        agentvfs export --ref before-refactor --history state.db")]
+    Export(ExportArgs),
+    /// Make a workspace, or with --branch a branch of one, of an export or a database of AgentFS
+    #[command(override_usage = "agentvfs import [OPTIONS] --workspace <NAME> FILE")]
+    #[command(after_help = "Examples:\n  agentvfs import state.db --workspace copy\n  \
+        agentvfs import state.db --workspace my-task --branch theirs")]
+    Import(ImportArgs),
     /// Look whether this machine has what agentvfs needs, and say how to get what is missing
     #[command(after_help = "Example:\n  agentvfs doctor")]
     Doctor(RowArgs),

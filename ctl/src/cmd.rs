@@ -10,10 +10,12 @@ mod config;
 mod delete;
 mod diff;
 mod doctor;
+mod export;
 mod files;
 mod fs;
 mod fsck;
 mod gc;
+mod import;
 mod init;
 mod list;
 mod log;
@@ -58,6 +60,8 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
         Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
+        Command::Export(args) => export::run(&args, &mut Context::new(cli.global)?),
+        Command::Import(args) => import::run(&args, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),
         Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),

@@ -10,6 +10,7 @@ mod branches;
 mod cgroup;
 mod connection;
 mod dispatch;
+mod exchange;
 mod faults;
 mod files;
 mod holders;

@@ -6,6 +6,7 @@
 mod apply;
 mod branch;
 mod bytes;
+mod exchange;
 mod files;
 mod session;
 mod store;
@@ -14,6 +15,7 @@ mod types;
 pub use apply::*;
 pub use branch::*;
 pub use bytes::Bytes;
+pub use exchange::*;
 pub use files::*;
 pub use session::*;
 pub use store::*;
@@ -272,6 +274,10 @@ methods! {
     SessionList = "session.list" (SessionList);
     /// Forgets a cgroup.
     SessionUnregister = "session.unregister" (SessionUnregister);
+    /// Writes a commit as a database.
+    Export = "workspace.export" (ExportFile);
+    /// Makes a workspace, or a branch, of a database.
+    Import = "workspace.import" (ImportFile);
 }
 
 /// A call for a log, cut where it is long.

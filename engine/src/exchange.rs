@@ -39,6 +39,19 @@ impl Engine {
         &self.store
     }
 
+    /// Refuses what would take the home beyond its quota.
+    pub fn check_room(&self, bytes: u64) -> Result<()> {
+        let Some(quota) = self.settings().quota else {
+            return Ok(());
+        };
+        let used = self.storage.used_bytes();
+        let used = used.map_err(Error::io(self.root()))?;
+        match used.saturating_add(bytes) > quota {
+            true => Err(Error::Quota { quota }),
+            false => Ok(()),
+        }
+    }
+
     /// Makes a workspace whose branch `main` begins with a commit that is in the store as a whole.
     /// Durable after `Ok`; on error there is none.
     pub fn create_from_commit(&self, name: &str, commit: CommitId) -> Result<WorkspaceConfig> {

@@ -8,15 +8,25 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+mod build;
+mod check;
 mod commits;
+mod content;
 mod error;
+mod facts;
+mod inodes;
+mod inward;
 mod names;
 mod outward;
+mod overlay;
+mod plan;
 pub mod schema;
+mod source;
 mod survey;
 mod target;
 mod walk;
 mod write;
 
 pub use error::{Error, Result};
+pub use inward::{ImportRequest, Imported, import};
 pub use outward::{ExportReport, ExportRequest, export};

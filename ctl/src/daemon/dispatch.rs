@@ -5,7 +5,7 @@
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
 use super::sessions::requests as sessions;
-use super::{apply, branches, faults, files, holders, store};
+use super::{apply, branches, exchange, faults, files, holders, store};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
@@ -65,6 +65,8 @@ pub fn dispatch(
         Call::SessionRegister(ask) => reply(&sessions::register(mounts, ask)?),
         Call::SessionList(ask) => reply(&sessions::list(mounts, ask)?),
         Call::SessionUnregister(ask) => reply(&sessions::unregister(mounts, ask)?),
+        Call::Export(ask) => reply(&exchange::export(mounts, ask, progress)?),
+        Call::Import(ask) => reply(&exchange::import(mounts, ask, progress)?),
     }
 }
 
@@ -77,6 +79,8 @@ pub fn wants_progress(call: &Call) -> bool {
         Call::Apply(ask) | Call::ApplyPatch(ask) => ask.progress,
         Call::Update(ask) => ask.progress,
         Call::Gc(ask) => ask.progress,
+        Call::Export(ask) => ask.progress,
+        Call::Import(ask) => ask.progress,
         _ => false,
     }
 }
