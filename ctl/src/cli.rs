@@ -83,8 +83,10 @@ pub enum Command {
     Export(ExportArgs),
     /// Make a workspace, or with --branch a branch of one, of an export or a database of AgentFS
     #[command(override_usage = "agentvfs import [OPTIONS] --workspace <NAME> FILE")]
-    #[command(after_help = "Examples:\n  agentvfs import state.db --workspace copy\n  \
-        agentvfs import state.db --workspace my-task --branch theirs")]
+    #[command(
+        after_help = "Examples:\n  agentvfs import state.db --workspace copy\n  \
+        agentvfs import state.db --workspace my-task --branch theirs"
+    )]
     Import(ImportArgs),
     /// Look whether this machine has what agentvfs needs, and say how to get what is missing
     #[command(after_help = "Example:\n  agentvfs doctor")]

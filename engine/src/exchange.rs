@@ -177,8 +177,7 @@ impl Branch {
         self.cache().flush_dirty();
         let head = self.lock().history.head;
         let before = self.tree_of(head)?;
-        let state =
-            self.freeze_if_differs(&mut self.lock(), &before, OpKind::Auto, author)?;
+        let state = self.freeze_if_differs(&mut self.lock(), &before, OpKind::Auto, author)?;
         self.signal();
         Ok(state)
     }

@@ -44,7 +44,9 @@ pub(crate) fn store_files(
         failed: AtomicBool::new(false),
     };
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let threads = cores.min(THREADS_MAX).min(plan.files.len() / FILES_AT_ONCE + 1);
+    let threads = cores
+        .min(THREADS_MAX)
+        .min(plan.files.len() / FILES_AT_ONCE + 1);
     let stored = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| job.work())).collect();
         while !workers.iter().all(|w| w.is_finished()) {

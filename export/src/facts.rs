@@ -226,7 +226,10 @@ impl<'a> Facts<'a> {
         let sql = "SELECT start, length FROM agentvfs_hole WHERE ino = ? ORDER BY start";
         let bad = || format!("the holes of inode {ino} break the rules");
         let mut found: Vec<Range<u64>> = Vec::new();
-        let mut select = self.db.prepare_cached(sql).map_err(|e| self.source.sql(e))?;
+        let mut select = self
+            .db
+            .prepare_cached(sql)
+            .map_err(|e| self.source.sql(e))?;
         let mut rows = select.query(params![ino]).map_err(|e| self.source.sql(e))?;
         while let Some(row) = rows.next().map_err(|e| self.source.sql(e))? {
             let number = |column| {

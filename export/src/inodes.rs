@@ -147,7 +147,11 @@ impl Inodes {
         let mut last = (i64::MIN, -1, 0);
         while let Some(row) = rows.next().map_err(|e| source.sql(e))? {
             let piece = piece(row).map_err(|why| source.refused(why))?;
-            let before = if last.0 == piece.ino { last } else { (piece.ino, -1, chunk) };
+            let before = if last.0 == piece.ino {
+                last
+            } else {
+                (piece.ino, -1, chunk)
+            };
             let fits = match sparse {
                 false => piece.index == before.1 + 1 && before.2 == chunk,
                 true => piece.index > before.1,
@@ -179,7 +183,10 @@ impl Inodes {
             return Err(format!("directory {} has file data", piece.ino));
         }
         inode.gaps |= gap;
-        let end = piece.index.checked_mul(chunk).and_then(|s| s.checked_add(piece.len));
+        let end = piece
+            .index
+            .checked_mul(chunk)
+            .and_then(|s| s.checked_add(piece.len));
         inode.data = end.ok_or_else(|| format!("inode {} has data beyond all files", piece.ino))?;
         Ok(())
     }

@@ -104,7 +104,11 @@ fn read(
     let commit = Commit {
         root_meta,
         root,
-        parents: origin.commit.into_iter().filter(|id| is_known(*id)).collect(),
+        parents: origin
+            .commit
+            .into_iter()
+            .filter(|id| is_known(*id))
+            .collect(),
         time_sec: now.as_secs() as i64,
         time_nsec: now.subsec_nanos(),
         author: engine.author().to_owned(),

@@ -1,12 +1,12 @@
 //! `export`: a commit becomes a database.
 
+use crate::commits;
 use crate::error::{Error, Result};
 use crate::schema::{FORMAT, ROOT_INO};
 use crate::survey::Survey;
 use crate::target::Target;
 use crate::walk::{Batch, walk};
 use crate::write::Writer;
-use crate::commits;
 use engine::{Engine, Progress, Workspace};
 use objstore::{Commit, CommitId, TreeId};
 use std::path::Path;
@@ -66,7 +66,7 @@ pub fn export(
     let commit: Commit = store.get_object(&id)?;
     let survey = Survey::of(store, commit.root)?;
     check_room(&target, request.file, &survey)?;
-    let mut writer = Writer::begin(target.partial())?;
+    let mut writer = Writer::begin(target.partial(), survey.bytes)?;
     let (send, receive) = sync_channel::<Batch>(BATCHES);
     std::thread::scope(|scope| {
         let walked = scope.spawn(|| walk(store, &commit, &survey, send));

@@ -174,7 +174,11 @@ impl Overlay {
         }
         Ok(BaseNode {
             meta: self.meta(&stat, &path)?,
-            size: if kind == FileType::RegularFile { stat.st_size as u64 } else { 0 },
+            size: if kind == FileType::RegularFile {
+                stat.st_size as u64
+            } else {
+                0
+            },
             target,
             identity,
             path,
@@ -229,7 +233,13 @@ impl Overlay {
     fn open_at(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+        fs::openat2(
+            &self.root,
+            path,
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        )
     }
 
     fn io(&self, path: &[u8], error: Errno) -> Error {

@@ -129,7 +129,9 @@ impl Reader<'_> {
             let ino = integer(row, 0, "the inode of a name").map_err(refused)?;
             let count = integer(row, 1, "a count").map_err(refused)?;
             if count > LINKS_MAX {
-                return Err(self.source.refused(format!("inode {ino} has {count} names")));
+                return Err(self
+                    .source
+                    .refused(format!("inode {ino} has {count} names")));
             }
             linked.insert(ino);
         }
@@ -150,7 +152,9 @@ impl Reader<'_> {
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         if let Some(twice) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let name = String::from_utf8_lossy(&twice[0].0).into_owned();
-            return Err(self.source.refused(format!("the name {name:?} is twice in one directory")));
+            return Err(self
+                .source
+                .refused(format!("the name {name:?} is twice in one directory")));
         }
         if let (Some(overlay), Some(below)) = (self.overlay, plan.dirs[at].below.clone()) {
             overlay.show_through(plan, at, &below, &mut entries)?;
@@ -165,7 +169,10 @@ impl Reader<'_> {
         let raw = self.facts.names(parent)?;
         let id = self.shape.column("fs_dentry", "id", "0");
         let sql = format!("SELECT name, ino, {id} FROM fs_dentry WHERE parent_ino = ?");
-        let mut select = self.db.prepare_cached(&sql).map_err(|e| self.source.sql(e))?;
+        let mut select = self
+            .db
+            .prepare_cached(&sql)
+            .map_err(|e| self.source.sql(e))?;
         let mut rows = select.query([parent]).map_err(|e| self.source.sql(e))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next().map_err(|e| self.source.sql(e))? {
@@ -191,7 +198,9 @@ impl Reader<'_> {
             return Ok(());
         }
         let shown: String = String::from_utf8_lossy(name).chars().take(64).collect();
-        Err(self.source.refused(format!("{shown:?} cannot be the name of a file")))
+        Err(self
+            .source
+            .refused(format!("{shown:?} cannot be the name of a file")))
     }
 
     /// What a name stands for; a directory is added to the list.
@@ -205,13 +214,18 @@ impl Reader<'_> {
     ) -> Result<Node> {
         let shown = || String::from_utf8_lossy(name).into_owned();
         let Some(place) = self.inodes.find(ino) else {
-            let why = format!("the name {:?} leads to inode {ino}, which is not there", shown());
+            let why = format!(
+                "the name {:?} leads to inode {ino}, which is not there",
+                shown()
+            );
             return Err(self.source.refused(why));
         };
         let before = std::mem::replace(&mut seen[place], true);
         match self.inodes.at(place).kind() {
             Kind::Dir if before => {
-                return Err(self.source.refused(format!("directory {ino} has more than one name")));
+                return Err(self
+                    .source
+                    .refused(format!("directory {ino} has more than one name")));
             }
             Kind::Dir => {
                 let depth = plan.dirs[at].depth + 1;
@@ -248,7 +262,9 @@ impl Reader<'_> {
         };
         match target {
             Some(t) if !t.is_empty() && t.len() <= TARGET_BYTES_MAX && !t.contains(&0) => Ok(()),
-            _ => Err(self.source.refused(format!("symbolic link {ino} has no sound target"))),
+            _ => Err(self
+                .source
+                .refused(format!("symbolic link {ino} has no sound target"))),
         }
     }
 }

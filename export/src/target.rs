@@ -119,7 +119,11 @@ fn sidecars(path: &Path) -> impl Iterator<Item = PathBuf> {
         name.push(suffix);
         PathBuf::from(name)
     };
-    SIDECARS.into_iter().map(beside).collect::<Vec<_>>().into_iter()
+    SIDECARS
+        .into_iter()
+        .map(beside)
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 fn check_free(path: &Path, force: bool) -> Result<()> {
@@ -179,7 +183,10 @@ mod tests {
         assert!(matches!(Target::begin(&path, false), Err(Error::Busy(_))));
         target.file().write_all(b"whole").unwrap();
         target.finish().unwrap();
-        assert_eq!((names(), std::fs::read(&path).unwrap()), (1, b"whole".to_vec()));
+        assert_eq!(
+            (names(), std::fs::read(&path).unwrap()),
+            (1, b"whole".to_vec())
+        );
         assert!(matches!(Target::begin(&path, false), Err(Error::Exists(_))));
     }
 

@@ -7,10 +7,13 @@ use objstore::Meta;
 use rusqlite::{Connection, OpenFlags, params};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a page of the database.
-const PAGE_BYTES: usize = 4096;
-/// Pages that SQLite keeps in memory: 8 MiB.
-const CACHE_PAGES: usize = 2048;
+/// Bytes of a page of a small database, and of one whose tree has [`LARGE_BYTES`]: 15 chunks fit into a
+/// large page with 6 % left over, but each of some 30 tables and indexes takes a page at least.
+const SMALL_PAGE: usize = 4096;
+const LARGE_PAGE: usize = 65_536;
+const LARGE_BYTES: u64 = 32 << 20;
+/// KiB that SQLite keeps in memory.
+const CACHE_KIB: usize = 8192;
 /// Statements that are kept compiled.
 const STATEMENTS: usize = 32;
 
@@ -28,14 +31,18 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Makes the tables in the empty file `path`.
-    pub fn begin(path: &Path) -> Result<Writer> {
+    /// Makes the tables in the empty file `path`, for files of so many bytes.
+    pub fn begin(path: &Path, bytes: u64) -> Result<Writer> {
+        let page = match bytes < LARGE_BYTES {
+            true => SMALL_PAGE,
+            false => LARGE_PAGE,
+        };
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags).map_err(failed(path))?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
         let setup = format!(
-            "PRAGMA page_size = {PAGE_BYTES};
-             PRAGMA cache_size = {CACHE_PAGES};
+            "PRAGMA page_size = {page};
+             PRAGMA cache_size = -{CACHE_KIB};
              PRAGMA journal_mode = OFF;
              PRAGMA synchronous = OFF;
              PRAGMA locking_mode = EXCLUSIVE;
@@ -53,7 +60,10 @@ impl Writer {
             writer.script(sql)?;
         }
         let size = CHUNK_BYTES.to_string();
-        for (key, value) in [("chunk_size", &size[..]), ("schema_version", AGENTFS_VERSION)] {
+        for (key, value) in [
+            ("chunk_size", &size[..]),
+            ("schema_version", AGENTFS_VERSION),
+        ] {
             writer.run("INSERT INTO fs_config VALUES (?, ?)", params![key, value])?;
         }
         Ok(writer)

@@ -104,7 +104,10 @@ fn of_export(error: &Error, name: &str) -> Fault {
         Error::Engine(e) => faults::of_engine(e, name),
         Error::Exists(path) => told(
             "file-exists",
-            format!("--force replaces it; or give another name than {}", path.display()),
+            format!(
+                "--force replaces it; or give another name than {}",
+                path.display()
+            ),
         ),
         Error::Busy(_) => told("busy", "wait for it, or give another name".to_owned()),
         Error::BadTarget(_) => told("bad-target", "give the name of a file to write".to_owned()),
