@@ -1,7 +1,7 @@
 //! Which of AgentFS's variants a database is, and whether it is sound as a database.
 
 use crate::error::Result;
-use crate::schema::CHUNK_BYTES;
+use crate::schema::DEFAULT_CHUNK_BYTES;
 use crate::source::Source;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
@@ -31,7 +31,7 @@ impl Shape {
     pub fn of(source: &Source, db: &Connection) -> Result<Shape> {
         let mut shape = Shape {
             tables: tables(db).map_err(|e| source.sql(e))?,
-            chunk: CHUNK_BYTES as u64,
+            chunk: DEFAULT_CHUNK_BYTES,
         };
         for (table, columns) in NEEDED {
             if !shape.has(table) {
@@ -113,7 +113,7 @@ fn chunk_size(source: &Source, db: &Connection) -> Result<u64> {
     };
     let found = db.query_row(sql, [], read).optional();
     match found.map_err(|e| source.sql(e))? {
-        None => Ok(CHUNK_BYTES as u64),
+        None => Ok(DEFAULT_CHUNK_BYTES),
         Some(Some(size)) if (1..=CHUNK_BYTES_MAX).contains(&size) => Ok(size as u64),
         Some(_) => Err(source.refused("its chunk size is no number from 1 to 16777216")),
     }

@@ -66,7 +66,7 @@ pub fn export(
     let commit: Commit = store.get_object(&id)?;
     let survey = Survey::of(store, commit.root)?;
     check_room(&target, request.file, &survey)?;
-    let mut writer = Writer::begin(target.partial(), survey.bytes)?;
+    let mut writer = Writer::begin(target.partial())?;
     let (send, receive) = sync_channel::<Batch>(BATCHES);
     std::thread::scope(|scope| {
         let walked = scope.spawn(|| walk(store, &commit, &survey, send));

@@ -7,8 +7,13 @@
 pub const FORMAT: i64 = 1;
 /// Version of AgentFS's specification.
 pub const AGENTFS_VERSION: &str = "0.4";
-/// Bytes of a row of `fs_data`.
-pub const CHUNK_BYTES: usize = 4096;
+/// Bytes of a row of `fs_data` in an export. A row of 4096 bytes would waste a tenth of its pages; of these,
+/// one in 150.
+pub const CHUNK_BYTES: usize = 65_536;
+/// Bytes of a row of `fs_data` where a database does not say it.
+pub const DEFAULT_CHUNK_BYTES: u64 = 4096;
+/// Bytes of a page of an export. Larger ones are filled worse by files of some KiB.
+pub const PAGE_BYTES: usize = 4096;
 /// Inode of the root directory.
 pub const ROOT_INO: i64 = 1;
 

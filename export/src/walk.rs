@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 /// Bytes of a file that go on their way at once.
-const BLOCK_BYTES: usize = 64 * CHUNK_BYTES;
+const BLOCK_BYTES: usize = 4 * CHUNK_BYTES;
 /// A batch goes on its way with this many rows or bytes.
 const BATCH_ROWS: usize = 512;
 const BATCH_BYTES: usize = 1 << 20;

@@ -1,17 +1,12 @@
 //! Writing the tables of an export.
 
 use crate::error::{Error, Result};
-use crate::schema::{AGENTFS, AGENTFS_INDEXES, AGENTFS_VERSION, CHUNK_BYTES, OWN};
+use crate::schema::{AGENTFS, AGENTFS_INDEXES, AGENTFS_VERSION, CHUNK_BYTES, OWN, PAGE_BYTES};
 use crate::walk::{Batch, Row};
 use objstore::Meta;
 use rusqlite::{Connection, OpenFlags, params};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a page of a small database, and of one whose tree has [`LARGE_BYTES`]: 15 chunks fit into a
-/// large page with 6 % left over, but each of some 30 tables and indexes takes a page at least.
-const SMALL_PAGE: usize = 4096;
-const LARGE_PAGE: usize = 65_536;
-const LARGE_BYTES: u64 = 32 << 20;
 /// KiB that SQLite keeps in memory.
 const CACHE_KIB: usize = 8192;
 /// Statements that are kept compiled.
@@ -31,17 +26,13 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Makes the tables in the empty file `path`, for files of so many bytes.
-    pub fn begin(path: &Path, bytes: u64) -> Result<Writer> {
-        let page = match bytes < LARGE_BYTES {
-            true => SMALL_PAGE,
-            false => LARGE_PAGE,
-        };
+    /// Makes the tables in the empty file `path`.
+    pub fn begin(path: &Path) -> Result<Writer> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags).map_err(failed(path))?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
         let setup = format!(
-            "PRAGMA page_size = {page};
+            "PRAGMA page_size = {PAGE_BYTES};
              PRAGMA cache_size = -{CACHE_KIB};
              PRAGMA journal_mode = OFF;
              PRAGMA synchronous = OFF;
