@@ -9,11 +9,13 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod build;
+mod changes;
 mod check;
 mod commits;
 mod content;
 mod error;
 mod facts;
+mod history;
 mod inodes;
 mod inward;
 mod names;

@@ -2,6 +2,7 @@
 
 use crate::commits;
 use crate::error::{Error, Result};
+use crate::history;
 use crate::schema::{FORMAT, ROOT_INO};
 use crate::survey::Survey;
 use crate::target::Target;
@@ -78,6 +79,11 @@ pub fn export(
         }
     })?;
     commits::write_one(&writer, store, workspace, request.branch, id)?;
+    let mut commits = 0;
+    if request.history {
+        let branch = request.branch;
+        commits = history::write(&writer, store, workspace, branch, id, progress)?;
+    }
     describe(&writer, workspace, request, id, &commit)?;
     let mut report = ExportReport {
         commit: id,
@@ -85,7 +91,7 @@ pub fn export(
         names: writer.names,
         bytes: writer.bytes,
         renamed: writer.renamed,
-        commits: 0,
+        commits,
         file_bytes: 0,
     };
     writer.finish()?;

@@ -140,4 +140,8 @@ CREATE TABLE agentvfs_target (
     shown TEXT NOT NULL,
     target BLOB NOT NULL
 );
+CREATE VIEW agentvfs_errors_last_hour AS
+    SELECT name, count(*) AS errors, max(started_at) AS last
+    FROM tool_calls WHERE status = 'error' AND started_at >= unixepoch() - 3600
+    GROUP BY name ORDER BY errors DESC;
 ";
