@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How every SQLite database begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Bytes of the header of a database.
+const HEADER_BYTES: usize = 100;
 /// Longest value or row that is read: a chunk of AgentFS is some KiB, results of tools may be long.
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Steps of SQLite's machine that reading takes, at most: so many, and so many for each byte.
@@ -111,12 +113,14 @@ impl Source {
         if !meta.is_file() {
             return Err(source.refused("it is not a file"));
         }
-        let mut magic = [0; MAGIC.len()];
-        if (&source.file).read_exact(&mut magic).is_err() || magic != *MAGIC {
+        let mut header = [0; HEADER_BYTES];
+        if (&source.file).read_exact(&mut header).is_err() || header[..16] != *MAGIC {
             return Err(source.refused("it is no SQLite database"));
         }
         if needs_settling(path) {
             source.copy = Some(source.settled_copy(home)?);
+        } else if stated_bytes(&header).is_some_and(|bytes| bytes > len) {
+            return Err(source.refused("it is cut off"));
         }
         Ok(source)
     }
@@ -259,6 +263,21 @@ pub(crate) fn sweep_copies(home: &Path) {
             tracing::warn!("{} is left: {error}", entry.path().display());
         }
     }
+}
+
+/// Length of a database by its header, where that says it (Database File Format, 1.3).
+fn stated_bytes(header: &[u8; HEADER_BYTES]) -> Option<u64> {
+    let number = |at: usize| {
+        let mut four = [0; 4];
+        four.copy_from_slice(&header[at..at + 4]);
+        u64::from(u32::from_be_bytes(four))
+    };
+    let page = match u64::from(u16::from_be_bytes([header[16], header[17]])) {
+        1 => 65_536,
+        bytes => bytes,
+    };
+    // The number of pages counts where it was written by who made the last change.
+    (number(24) == number(92)).then(|| number(28) * page)
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -222,8 +222,8 @@ const HOSTILE: [(&str, &str); 31] = [
     ("UPDATE fs_config SET value = '0'", "chunk size"),
     (
         "DROP TABLE fs_symlink; DROP TABLE fs_data; CREATE TABLE fs_data (ino, chunk_index, \
-      data BLOB AS (randomblob(100000000)))",
-        "",
+      data BLOB AS (zeroblob(100000000)))",
+        "no column data",
     ),
 ];
 
