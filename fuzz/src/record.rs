@@ -29,7 +29,7 @@ pub fn check(bytes: &[u8]) {
         let again = engine::settings::encode_settings(&settings);
         assert!(again == bytes, "settings have two encodings");
     }
-    if let Ok(patch) = decode::<TreePatch>(bytes) {
+    if let Ok(patch) = TreePatch::from_bytes(bytes) {
         assert!(encode(&patch) == bytes, "a patch has two encodings");
         carry_out(&patch);
     }

@@ -10,8 +10,8 @@ use crate::history::History;
 use crate::journal::{self, Journal};
 use crate::store_tree::Reference;
 use crate::tree::patch::BaseDirs;
-use objstore::CommitId;
 use objstore::io::Storage;
+use objstore::{CommitId, ObjectStore};
 
 /// A branch that was looked at.
 #[derive(Debug)]
@@ -26,20 +26,23 @@ pub(crate) struct Inspected {
 /// tree files of its workspace.
 pub(crate) fn inspect(
     storage: &dyn Storage,
+    store: &ObjectStore,
     trees: &Trees,
     dir: &str,
     boot: u64,
 ) -> Result<Option<Inspected>> {
     let mut dirs = BaseDirs::default();
-    let Some(State { head, tree }) = state_file(storage, trees, dir).read(&mut dirs)? else {
+    let Some(state) = state_file(storage, trees, dir).read(&mut dirs)? else {
         return Ok(None);
     };
+    let State { head, more, tree } = state.with_kv(store)?;
     let states = head.history.states.iter();
     let sealed_commits = states.filter_map(|s| s.id).collect();
     let history = History::from_record(head.history);
     let mut inner = new_inner(tree.clone(), head.counters, history);
-    inner.anchors.root = head.root.flatten();
-    inner.reference = head.root.map(|root| Reference { tree, root });
+    let kv = more.kv;
+    (inner.anchors.root, inner.anchors.kv) = (head.root.flatten(), kv);
+    inner.reference = head.root.map(|root| Reference { tree, root, kv });
     let mut replay = Replay::new(&mut inner, dirs);
     let journal_dir = format!("{dir}/journal");
     let journal = Journal::inspect(storage, &journal_dir, head.next_seq, boot, &mut |r| {

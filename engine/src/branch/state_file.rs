@@ -1,26 +1,31 @@
 //! The state file: a branch's whole live tree, and from which journal record on to replay over it.
 //!
 //! The tree is a [tree file](super::tree_file) with what differs from it. First comes a
-//! [`StateHead`], then the inodes that differ. The file `state` names the one that counts, by number;
+//! [`StateHead`] and what it has [more](StateMore), then the inodes that differ. The file `state` names the one that counts, by number;
 //! it is replaced atomically once that one is on stable storage.
 
 use super::frames::{Bytes, Header, Reader, Writer};
 use super::tree_file::Trees;
 use crate::error::{Error, Result};
 use crate::history::HistoryRecord;
+use crate::kv::stored;
 use crate::record::{Counters, InodeRecord};
 use crate::tree::Tree;
 use crate::tree::patch::{self, BaseDirs, record_of};
 use crate::types::Nid;
-use objstore::TreeId;
+use objstore::content::FileContent;
 use objstore::io::Storage;
+use objstore::{ObjectStore, TreeId};
 use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    version: 2,
+    version: 3,
+    oldest: 2,
     what: "state file",
 };
+/// First version that has a frame with the key-value state after the head.
+const VERSION_KV: u32 = 3;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
 /// Differences up to which a state is written as such, whatever the size of the tree.
@@ -53,13 +58,30 @@ pub struct StateHead {
     pub patched: u64,
 }
 
+/// What came to the head with later versions, each in a frame of its own after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateMore {
+    /// The key-value state in the store; `None` for an empty one.
+    pub kv: Option<FileContent>,
+}
+
 /// A state as it was read.
 #[derive(Debug)]
 pub struct State {
     /// What is not in the tree.
     pub head: StateHead,
-    /// The live tree.
+    /// More of that.
+    pub more: StateMore,
+    /// The live tree, without its key-value state.
     pub tree: Tree,
+}
+
+impl State {
+    /// Loads the key-value state into the tree.
+    pub fn with_kv(mut self, store: &ObjectStore) -> Result<State> {
+        *self.tree.kv_mut() = stored::load(store, self.more.kv.as_ref())?;
+        Ok(self)
+    }
 }
 
 /// The state files of one branch.
@@ -106,7 +128,7 @@ impl StateFile<'_> {
         let path = self.path(number);
         let file = self.storage.open(&path).map_err(Error::io(&path))?;
         let head = read_state(file, &mut |_| Ok(()));
-        let head = head.map_err(|why| Error::Damaged { what: path, why })?;
+        let (head, _) = head.map_err(|why| Error::Damaged { what: path, why })?;
         Ok(head.next_seq)
     }
 
@@ -126,7 +148,7 @@ impl StateFile<'_> {
             what: path.clone(),
             why,
         };
-        let head = head.map_err(damaged)?;
+        let (head, more) = head.map_err(damaged)?;
         let mut tree = self.trees.read(head.tree_file, self.branch, dirs)?;
         for (nid, record) in patches {
             match record {
@@ -137,7 +159,7 @@ impl StateFile<'_> {
                 None => drop(tree.remove(Nid(nid))),
             }
         }
-        Ok(Some(State { head, tree }))
+        Ok(Some(State { head, more, tree }))
     }
 
     /// Writes the state of `tree`, durably, and removes the one before. `shared` is a tree file and its
@@ -145,6 +167,7 @@ impl StateFile<'_> {
     pub fn write(
         &self,
         mut head: StateHead,
+        more: &StateMore,
         tree: &Tree,
         shared: &(u32, Tree),
     ) -> Result<(u32, Tree)> {
@@ -162,7 +185,8 @@ impl StateFile<'_> {
         let file = self.storage.create(&path).map_err(Error::io(&path))?;
         head.tree_file = shared.0;
         head.patched = if whole { 0 } else { differing as u64 };
-        let written = write_state(&*file, &head, &shared.1, tree).and_then(|()| file.sync());
+        let written =
+            write_state(&*file, (&head, more), &shared.1, tree).and_then(|()| file.sync());
         written.map_err(Error::io(&path))?;
         self.storage
             .sync_dir(self.dir)
@@ -216,12 +240,13 @@ fn count_differing(a: &Tree, b: &Tree) -> usize {
 
 fn write_state(
     file: &dyn objstore::io::Segment,
-    head: &StateHead,
+    (head, more): (&StateHead, &StateMore),
     shared: &Tree,
     tree: &Tree,
 ) -> std::io::Result<()> {
     let writer = Writer::begin(file, &HEADER)?;
     writer.value(head)?;
+    writer.value(&more.kv)?;
     let mut batch = writer.entries::<Patched>();
     Tree::diff(shared, tree, &mut |nid, _, now| {
         batch.push((nid.0, now.map(|i| Box::new(record_of(i)))));
@@ -232,11 +257,15 @@ fn write_state(
 fn read_state<B: Bytes>(
     file: B,
     each: &mut dyn FnMut(Patched) -> Result<(), String>,
-) -> Result<StateHead, String> {
+) -> Result<(StateHead, StateMore), String> {
     let mut reader = Reader::begin(file, &HEADER)?;
     let head: StateHead = reader.value()?;
+    let mut more = StateMore::default();
+    if reader.version() >= VERSION_KV {
+        more.kv = reader.value()?;
+    }
     reader.entries(head.patched, each)?;
-    Ok(head)
+    Ok((head, more))
 }
 
 /// Decodes arbitrary bytes as a state file and as its pointer (for fuzzing): never panics, never
@@ -311,8 +340,10 @@ pub(crate) mod tests {
         let mut dirs = BaseDirs::default();
         assert!(file.read(&mut dirs).unwrap().is_none());
         let none = (0, Tree::default());
-        file.write(head(), &one_file_tree(), &none).unwrap();
-        file.write(head(), &one_file_tree(), &none).unwrap();
+        file.write(head(), &StateMore::default(), &one_file_tree(), &none)
+            .unwrap();
+        file.write(head(), &StateMore::default(), &one_file_tree(), &none)
+            .unwrap();
         assert_eq!(storage.list("b").unwrap(), ["state", "state-00000002"]);
         let read = file.read(&mut dirs).unwrap().unwrap();
         assert_eq!((read.head.next_seq, read.tree.len()), (7, 1));

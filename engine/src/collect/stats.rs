@@ -214,7 +214,7 @@ impl Engine {
         }
         let trees = self.look_at_trees(workspace);
         for (name, dir) in self.branch_dirs(workspace)? {
-            if let Some(found) = inspect(&*self.storage, &trees, &dir, self.boot)? {
+            if let Some(found) = inspect(&*self.storage, &self.store, &trees, &dir, self.boot)? {
                 each(&name, &found.inner, &dir)?;
             }
         }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::history::Turn;
 use crate::limits::INVALIDATE_NAMES_MAX;
 use crate::merge::Conflict;
-use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch, encode};
+use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch};
 use crate::transition::{Transition, transition};
 use crate::tree::Tree;
 use crate::types::Nid;
@@ -171,7 +171,7 @@ impl Branch {
         mut counters: Counters,
     ) -> Result<u64> {
         let before = inner.live.clone();
-        let patch = encode(&TreePatch::between(&before, &changes.tree));
+        let patch = TreePatch::between(&before, &changes.tree).to_bytes();
         let why = to.kind_of_replaced();
         let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
         let replaced = self.freeze(inner, info, false, None)?;

@@ -48,7 +48,13 @@ impl Check<'_> {
         let mut found = Vec::new();
         for (branch, dir) in dirs {
             self.report.branches += 1;
-            match inspect(&*self.engine.storage, &trees, dir, self.engine.boot) {
+            match inspect(
+                &*self.engine.storage,
+                &self.engine.store,
+                &trees,
+                dir,
+                self.engine.boot,
+            ) {
                 Ok(None) => {}
                 Ok(Some(one)) => found.push((branch, one)),
                 Err(e) => self.unreadable(name, branch, dir, &e),

@@ -230,7 +230,7 @@ impl Engine {
     pub(super) fn base_by_history(&self, workspace: &str) -> Option<PathBuf> {
         let dir = branch_refs::branch_dir(workspace, 0);
         let trees = self.look_at_trees(workspace);
-        let found = inspect(&*self.storage, &trees, &dir, self.boot).ok()??;
+        let found = inspect(&*self.storage, &self.store, &trees, &dir, self.boot).ok()??;
         let first = found.inner.history.states.values().next()?;
         let base = first.info.message.strip_prefix("start from ")?;
         Some(PathBuf::from(OsString::from_vec(base.as_bytes().to_vec())))

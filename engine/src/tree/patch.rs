@@ -3,9 +3,11 @@
 use super::dirmap::{DirMap, Entry};
 use super::file::{Body, FileData, Src};
 use super::inode::{Content, Dir, Inode, Links};
+use super::sane::check_entry;
 use super::{Broken, Tree};
 use crate::base::{BaseDir, BaseFile};
 use crate::journal::PayloadRef;
+use crate::kv::KvMap;
 use crate::record::{BodyRecord, ContentRecord, InodeRecord, SrcRecord, TreePatch};
 use crate::types::{Kind, Nid};
 use std::collections::HashMap;
@@ -18,7 +20,11 @@ impl TreePatch {
         Tree::diff(a, b, &mut |nid, _, new| {
             inodes.push((nid.0, new.map(|i| Box::new(record_of(i)))))
         });
-        TreePatch { inodes }
+        let mut kv = Vec::new();
+        KvMap::diff(a.kv(), b.kv(), &mut |(key, _, new)| {
+            kv.push((key.to_owned(), new.map(|e| Box::new((**e).clone()))))
+        });
+        TreePatch { inodes, kv }
     }
 
     /// Carries the patch out on `tree`.
@@ -30,6 +36,11 @@ impl TreePatch {
                     tree.remove(Nid(*nid));
                 }
             }
+        }
+        for (key, entry) in &self.kv {
+            check_entry(key, entry.as_deref())?;
+            let entry = entry.as_ref().map(|e| Arc::new((**e).clone()));
+            tree.kv_mut().set(key, entry);
         }
         Ok(())
     }
