@@ -516,28 +516,6 @@ pub struct TreePatch {
     pub kv: Vec<(String, Option<Box<KvEntry>>)>,
 }
 
-impl TreePatch {
-    /// The patch as a payload. Keys follow only where there are some: so patches of trees without keys
-    /// are what they were before there were any.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = encode(&self.inodes);
-        if !self.kv.is_empty() {
-            objstore::codec::encode_into(&self.kv, &mut bytes);
-        }
-        bytes
-    }
-
-    /// The patch of a payload; trailing bytes are an error.
-    pub fn from_bytes(bytes: &[u8]) -> Result<TreePatch, String> {
-        let (inodes, read) = objstore::codec::decode_prefix(bytes).map_err(|e| e.to_string())?;
-        let kv = match &bytes[read..] {
-            [] => Vec::new(),
-            rest => decode(rest)?,
-        };
-        Ok(TreePatch { inodes, kv })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

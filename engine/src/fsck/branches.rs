@@ -114,6 +114,9 @@ impl Check<'_> {
         if let Some(root) = inner.anchors.root {
             namer.tree(root, &who);
         }
+        if let Some(kv) = inner.anchors.kv {
+            namer.content(&kv, b".agentvfs/kv", &who);
+        }
         for conflict in &inner.history.conflicts {
             let sides = [&conflict.base, &conflict.ours, &conflict.theirs];
             for side in sides.into_iter().flatten() {

@@ -14,7 +14,7 @@ pub use map::{Differing, KvMap};
 
 use crate::branch::{Branch, Inner};
 use crate::clock;
-use crate::control::{Target, View};
+use crate::control::{RolledBack, Target, View};
 use crate::error::{Error, Result};
 use crate::limits::{KV_BYTES_MAX, KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
 use crate::record::Mutation;
@@ -230,6 +230,16 @@ impl Workspace {
         let _one = b.control.lock();
         let target = self.import_ref(&b, target)?;
         b.kv_of_state(b.resolve(&target)?)
+    }
+}
+
+impl Workspace {
+    /// As [`Workspace::rollback`], but the key-value state stays as it is.
+    pub fn rollback_keeping_kv(&self, branch: &str, target: &Target) -> Result<RolledBack> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let target = self.import_ref(&b, target)?;
+        b.rollback(self.author(), &target, true)
     }
 }
 

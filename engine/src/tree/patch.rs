@@ -8,12 +8,39 @@ use super::{Broken, Tree};
 use crate::base::{BaseDir, BaseFile};
 use crate::journal::PayloadRef;
 use crate::kv::KvMap;
-use crate::record::{BodyRecord, ContentRecord, InodeRecord, SrcRecord, TreePatch};
+use crate::record::{BodyRecord, ContentRecord, InodeRecord, SrcRecord, TreePatch, decode, encode};
 use crate::types::{Kind, Nid};
+use objstore::codec::{decode_prefix, encode_into};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 impl TreePatch {
+    /// The patch as a payload. Keys follow only where there are some: so patches of trees without keys
+    /// are what they were before there were any.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = encode(&self.inodes);
+        if !self.kv.is_empty() {
+            encode_into(&self.kv, &mut bytes);
+        }
+        bytes
+    }
+
+    /// The patch of a payload; trailing bytes are an error.
+    pub fn from_bytes(bytes: &[u8]) -> Result<TreePatch, String> {
+        let (inodes, read) = decode_prefix(bytes).map_err(|e| e.to_string())?;
+        let kv = match &bytes[read..] {
+            [] => Vec::new(),
+            rest => decode::<Vec<_>>(rest).and_then(|kv| {
+                if kv.is_empty() {
+                    Err("no keys".into())
+                } else {
+                    Ok(kv)
+                }
+            })?,
+        };
+        Ok(TreePatch { inodes, kv })
+    }
+
     /// What makes `b` of `a`.
     pub fn between(a: &Tree, b: &Tree) -> TreePatch {
         let mut inodes = Vec::new();
