@@ -21,6 +21,7 @@ pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: context.branch()?,
         target,
         paths: paths(&args.path, &workspace, context)?,
+        keep_kv: args.keep_kv,
     };
     let what = format!("cannot roll back {workspace}");
     let json = context.json();
@@ -145,6 +146,7 @@ mod tests {
             before: before.map(str::to_owned),
             meta: meta.map(str::to_owned),
             path: Vec::new(),
+            keep_kv: false,
             dry_run: false,
             nul: false,
         }

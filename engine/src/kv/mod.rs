@@ -11,12 +11,14 @@ mod map;
 pub(crate) mod stored;
 
 pub use map::{Differing, KvMap};
+pub use stored::{decode_map, encode as encode_map};
 
 use crate::branch::{Branch, Inner};
 use crate::clock;
-use crate::control::{RolledBack, Target, View};
+use crate::control::{DiffSide, RolledBack, Target, View};
 use crate::error::{Error, Result};
-use crate::limits::{KV_BYTES_MAX, KV_KEY_BYTES_MAX, KV_VALUE_BYTES_MAX};
+use crate::limits::KV_BYTES_MAX;
+pub use crate::limits::{KV_KEY_BYTES_MAX as KEY_BYTES_MAX, KV_VALUE_BYTES_MAX as VALUE_BYTES_MAX};
 use crate::record::Mutation;
 use crate::types::{Time, Wait};
 use crate::workspace::Workspace;
@@ -43,7 +45,7 @@ pub fn check_key(key: &str) -> Result<()> {
         let kind = "key";
         Err(Error::BadName { kind, name, rule })
     };
-    if key.is_empty() || key.len() > KV_KEY_BYTES_MAX {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return bad("1 to 1024 bytes");
     }
     if key.chars().any(char::is_control) {
@@ -55,7 +57,7 @@ pub fn check_key(key: &str) -> Result<()> {
 /// A value as it is kept: without white space between its parts, else as it was written. It must be JSON
 /// that any reader can take: numbers in the range of doubles, at most 128 levels deep, of at most 512 KiB.
 pub fn checked_value(json: &str) -> Result<String> {
-    if json.len() > KV_VALUE_BYTES_MAX {
+    if json.len() > VALUE_BYTES_MAX {
         let bytes = json.len();
         return Err(Error::ValueTooLong { bytes });
     }
@@ -216,6 +218,15 @@ impl Workspace {
         Ok(self.branch(branch)?.lock().live.kv().clone())
     }
 
+    /// All keys of a side: of the live tree, of a commit, or none of the base.
+    pub fn kv_of(&self, branch: &str, side: &DiffSide) -> Result<KvMap> {
+        match side {
+            DiffSide::Live => self.kv(branch),
+            DiffSide::Ref(text) => self.kv_at(branch, &Target::Ref(text.clone())),
+            DiffSide::Base => Ok(KvMap::default()),
+        }
+    }
+
     /// All keys of a commit.
     pub fn kv_at(&self, branch: &str, target: &Target) -> Result<KvMap> {
         let b = self.branch(branch)?;
@@ -292,8 +303,8 @@ mod tests {
         let deep = "[".repeat(200) + &"]".repeat(200);
         assert!(matches!(checked_value(&deep), Err(Error::NotJson { .. })));
         let long = |n: usize| format!("\"{}\"", "x".repeat(n - 2));
-        assert!(checked_value(&long(KV_VALUE_BYTES_MAX)).is_ok());
-        let refused = checked_value(&long(KV_VALUE_BYTES_MAX + 1));
+        assert!(checked_value(&long(VALUE_BYTES_MAX)).is_ok());
+        let refused = checked_value(&long(VALUE_BYTES_MAX + 1));
         assert!(matches!(refused, Err(Error::ValueTooLong { .. })));
     }
 
