@@ -152,10 +152,11 @@ fn three_way(base: &KvMap, ours: &KvMap, theirs: &KvMap) -> (KvMap, Vec<String>)
     let mut take: BTreeMap<String, Option<Arc<KvEntry>>> = BTreeMap::new();
     KvMap::diff(base, theirs, &mut |(key, was, now)| {
         let here = ours.get(key);
-        if alike(was, now) {
-            return;
-        }
-        if alike(here, was) {
+        if here == was {
+            take.insert(key.to_owned(), now.cloned());
+        } else if alike(was, now) {
+            // Set again to what it was: ours stands.
+        } else if alike(here, was) {
             take.insert(key.to_owned(), now.cloned());
         } else if !alike(here, now) {
             unsettled.push(key.to_owned());
