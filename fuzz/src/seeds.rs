@@ -141,7 +141,13 @@ fn objects() -> Vec<Vec<u8>> {
     let manifests = manifests();
     let nodes = tree_nodes();
     let all = manifests.iter().map(bytes).chain(nodes.iter().map(bytes));
-    all.chain(commits().iter().map(bytes)).collect()
+    let mut keys = KvMap::default();
+    keys.insert("key", Arc::new(value()));
+    keys.insert("other", Arc::new(value()));
+    let keys = engine::kv::encode_map(&keys);
+    all.chain(commits().iter().map(bytes))
+        .chain([keys])
+        .collect()
 }
 
 fn packs() -> Vec<Vec<u8>> {
@@ -483,18 +489,24 @@ fn states() -> Vec<Vec<u8>> {
     let inodes: Vec<_> = inodes.filter_map(|(nid, i)| Some((nid, i?))).collect();
     let files = (1u32, patched.len() as u64);
     let head = (7u64, counters(), history, root, lists, files);
-    let state = frames(&[
-        encode(&head),
-        encode(&Some(chunk(3))),
+    let head = encode(&head);
+    let (some, rest) = (
         encode(&patched[..1].to_vec()),
         encode(&patched[1..].to_vec()),
-    ]);
+    );
+    let old = frames(&[head.clone(), some.clone(), rest.clone()]);
+    let state = frames(&[head, encode(&Some(chunk(3))), some, rest]);
     let tree = frames(&[
         encode(&(inodes.len() as u64)),
         encode(&inodes[..1].to_vec()),
         encode(&inodes[1..].to_vec()),
     ]);
-    vec![seal::state(&state), seal::tree(&tree), seal::pointer(7)]
+    vec![
+        seal::state(&state),
+        seal::old_state(&old),
+        seal::tree(&tree),
+        seal::pointer(7),
+    ]
 }
 
 fn frames(bodies: &[Vec<u8>]) -> Vec<u8> {

@@ -357,4 +357,35 @@ pub(crate) mod tests {
             assert!(!whole(&bad), "byte {i}");
         }
     }
+
+    #[test]
+    fn a_file_of_version_2_is_read_and_has_no_keys() {
+        let storage: Arc<dyn Storage> = Arc::new(CrashStorage::without_log());
+        storage.create_dir_all("b").unwrap();
+        let trees = Trees::open(storage.clone(), "t".into()).unwrap();
+        let file = StateFile {
+            storage: &*storage,
+            dir: "b",
+            trees: &trees,
+            branch: 0,
+        };
+        let more = StateMore {
+            kv: Some(FileContent::Empty),
+        };
+        let none = (0, Tree::default());
+        file.write(head(), &more, &one_file_tree(), &none).unwrap();
+        let read = file.read(&mut BaseDirs::default()).unwrap().unwrap();
+        assert_eq!(read.more, more);
+        let bytes = storage.read("b/state-00000001").unwrap().unwrap();
+        let length = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let second = 12 + 8 + length(12) as usize;
+        let third = second + 8 + length(second) as usize;
+        let mut old = [&bytes[..second], &bytes[third..]].concat();
+        old[8] = 2;
+        let (head, more) = read_state(&old[..], &mut |_| Ok(())).unwrap();
+        assert_eq!((head.next_seq, head.patched), (7, 1));
+        assert_eq!(more, StateMore::default());
+        old[8] = 1;
+        assert!(read_state(&old[..], &mut |_| Ok(())).is_err());
+    }
 }
