@@ -86,14 +86,16 @@ fn what_cannot_be_is_refused_with_a_hint_and_nothing_changes() {
     project(&env);
     kv(&env, &["set", "key", "1"]).ok();
     let refused = kv(&env, &["set", "key", "green tests"]);
-    assert!(refused.stderr.contains("--string"), "{}", refused.stderr);
+    assert!(refused.err.contains("--string"), "{}", refused.err);
     refused.fails(2, "not valid JSON");
     kv(&env, &["set", "", "1"]).fails(2, "1 to 1024 bytes");
     kv(&env, &["set", "a\tb", "1"]).fails(2, "control characters");
     kv(&env, &["set", &"k".repeat(1025), "1"]).fails(2, "1 to 1024 bytes");
     kv_with_input(&env, &["set", "key", "-"], b"\"\xff\"").fails(2, "UTF-8");
-    let long = vec![b'x'; 600 << 10];
-    kv_with_input(&env, &["set", "key", "-", "--string"], &long).fails(2, "at most 524288");
+    for bytes in [600 << 10, 2000 << 10] {
+        let long = vec![b'x'; bytes];
+        kv_with_input(&env, &["set", "key", "-", "--string"], &long).fails(2, "at most 524288");
+    }
     kv(&env, &["get", "missing"]).fails(1, "no key \"missing\"");
     kv(&env, &["delete", "missing"]).fails(1, "no key \"missing\"");
     kv(&env, &["get", "key", "--ref", "nothing"]).fails(1, "nothing");
@@ -214,13 +216,13 @@ fn branches_have_their_own_keys_and_are_merged_by_key() {
     kv(&env, &["set", "a/../b", "3", "--branch", "fix"]).ok();
     let refused = branch(&env, &["merge", "fix"]);
     assert_eq!(refused.status, 1);
-    assert_eq!(refused.stdout, "content\t.agentvfs/kv/a/../b\n");
+    assert_eq!(refused.out, "content\t.agentvfs/kv/a/../b\n");
     let kept = branch(&env, &["merge", "fix", "--conflicts", "keep", "--json"]);
     assert_eq!(kept.status, 1);
-    let told: Value = serde_json::from_str(&kept.stdout).unwrap();
+    let told: Value = serde_json::from_str(&kept.out).unwrap();
     let row = json!([{ "path": ".agentvfs/kv/a/../b", "kind": "content" }]);
     assert_eq!(told["conflicts"], row);
-    assert_eq!(branch(&env, &["conflicts"]).ok(), refused.stdout);
+    assert_eq!(branch(&env, &["conflicts"]).ok(), refused.out);
     assert_eq!(kv(&env, &["get", "a/../b"]).ok(), "2\n");
     let settled = branch(&env, &["resolve", ".agentvfs/kv/a/../b", "--theirs"]);
     assert_eq!(settled.ok(), "left=0\n");
@@ -233,7 +235,7 @@ fn branches_have_their_own_keys_and_are_merged_by_key() {
 fn the_protocol_checks_keys_and_values_again() {
     let Some(env) = Env::new() else { return };
     project(&env);
-    let mut socket = UnixStream::connect(env.home().join("agentvfs.sock")).unwrap();
+    let mut socket = UnixStream::connect(env.home().join("daemon.sock")).unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(socket.try_clone().unwrap()));
     let mut ask = |method: &str, params: Value| {
         let line = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
@@ -250,7 +252,8 @@ fn the_protocol_checks_keys_and_values_again() {
     assert_eq!(set("", json!("1")), "bad-name");
     assert_eq!(set("a\nb", json!("1")), "bad-name");
     assert_eq!(set("a", json!("no json")), "not-json");
-    assert_eq!(set("a", json!("x".repeat(600 << 10))), "too-long");
+    let long = format!("\"{}\"", "x".repeat(600 << 10));
+    assert_eq!(set("a", json!(long)), "too-long");
     assert_eq!(set("a", json!({ "b64": "/w==" })), "protocol");
     assert_eq!(set("a", json!({ "b64": "IDEg" })), Value::Null);
     assert_eq!(kv(&env, &["list"]).ok(), "a\t1\n");

@@ -12,6 +12,9 @@ use engine::kv::{VALUE_BYTES_MAX, check_key, checked_value};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Read};
 
+/// What to do with a value that is too long.
+const LONG: &str = "keep what is longer in a file, and its path as the value";
+
 /// Runs a verb.
 pub fn run(verb: KvVerb, context: &mut Context) -> Result<u8, Failure> {
     match verb {
@@ -45,7 +48,7 @@ fn set(args: KvSetArgs, context: &mut Context) -> Result<(), Failure> {
         let failure = Failure::usage(format!("{key}: {e}"));
         match e {
             engine::Error::NotJson { .. } => failure.hint("--string keeps a text as a JSON string"),
-            _ => failure.hint("keep what is longer in a file, and its path as the value"),
+            _ => failure.hint(LONG),
         }
     };
     let value = Json(checked_value(&json).map_err(refused)?.into_bytes());
@@ -63,6 +66,9 @@ fn set(args: KvSetArgs, context: &mut Context) -> Result<(), Failure> {
     }
 }
 
+/// Longest input that is read, in bytes: that of a value with as much white space between its parts.
+const INPUT_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX;
+
 /// The value from standard input, no more of it than shows that it is too long.
 fn from_input() -> Result<String, Failure> {
     let input = std::io::stdin();
@@ -70,8 +76,12 @@ fn from_input() -> Result<String, Failure> {
         talk("reading standard input; end it with Ctrl-D");
     }
     let mut bytes = Vec::new();
-    let most = VALUE_BYTES_MAX as u64 + 1;
+    let most = INPUT_BYTES_MAX as u64 + 1;
     input.lock().take(most).read_to_end(&mut bytes)?;
+    if bytes.len() > INPUT_BYTES_MAX {
+        let why = format!("the value is too long; at most {VALUE_BYTES_MAX} bytes are taken");
+        return Err(Failure::usage(why).hint(LONG));
+    }
     String::from_utf8(bytes).map_err(|_| {
         Failure::usage("the value is not UTF-8").hint("keep bytes in a file, or as base64")
     })

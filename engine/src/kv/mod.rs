@@ -57,10 +57,6 @@ pub fn check_key(key: &str) -> Result<()> {
 /// A value as it is kept: without white space between its parts, else as it was written. It must be JSON
 /// that any reader can take: numbers in the range of doubles, at most 128 levels deep, of at most 512 KiB.
 pub fn checked_value(json: &str) -> Result<String> {
-    if json.len() > VALUE_BYTES_MAX {
-        let bytes = json.len();
-        return Err(Error::ValueTooLong { bytes });
-    }
     if let Err(e) = serde_json::from_str::<serde_json::Value>(json) {
         return Err(Error::NotJson { why: e.to_string() });
     }
@@ -74,6 +70,9 @@ pub fn checked_value(json: &str) -> Result<String> {
             in_text = !in_text;
         }
         escaped = in_text && c == '\\' && !escaped;
+    }
+    if out.len() > VALUE_BYTES_MAX {
+        return Err(Error::ValueTooLong { bytes: out.len() });
     }
     Ok(out)
 }
@@ -303,7 +302,7 @@ mod tests {
         let deep = "[".repeat(200) + &"]".repeat(200);
         assert!(matches!(checked_value(&deep), Err(Error::NotJson { .. })));
         let long = |n: usize| format!("\"{}\"", "x".repeat(n - 2));
-        assert!(checked_value(&long(VALUE_BYTES_MAX)).is_ok());
+        assert!(checked_value(&(long(VALUE_BYTES_MAX) + "\n")).is_ok());
         let refused = checked_value(&long(VALUE_BYTES_MAX + 1));
         assert!(matches!(refused, Err(Error::ValueTooLong { .. })));
     }
