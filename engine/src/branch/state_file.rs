@@ -4,7 +4,7 @@
 //! [`StateHead`] and what it has [more](StateMore), then the inodes that differ. The file `state` names the one that counts, by number;
 //! it is replaced atomically once that one is on stable storage.
 
-use super::frames::{Bytes, Header, Reader, Writer};
+use super::frames::{Bytes, Header, Reader, Writer, frames_from};
 use super::tree_file::Trees;
 use crate::error::{Error, Result};
 use crate::history::HistoryRecord;
@@ -197,6 +197,40 @@ impl StateFile<'_> {
         self.trees.settle(self.branch, shared.0)?;
         self.remove_others(Some(number))?;
         Ok(shared)
+    }
+
+    /// Path of the file that counts.
+    pub fn current_path(&self) -> Result<Option<String>> {
+        Ok(self.current()?.map(|number| self.path(number)))
+    }
+
+    /// Replaces the key-value state by what `choose` takes for it, durably; nothing else changes, and the
+    /// file before stays. For where that state cannot be read.
+    pub fn replace_kv(&self, choose: &dyn Fn(&StateHead) -> Option<FileContent>) -> Result<()> {
+        let Some(number) = self.current()? else {
+            return Ok(());
+        };
+        let path = self.path(number);
+        let bytes = self.storage.read(&path).map_err(Error::io(&path))?;
+        let bytes = bytes.unwrap_or_default();
+        let damaged = |why: String| Error::Damaged {
+            what: path.clone(),
+            why,
+        };
+        let (head, _) = read_state(&bytes[..], &mut |_| Ok(())).map_err(damaged)?;
+        let rest = frames_from(&bytes, 2).ok_or_else(|| damaged("it has no keys".into()))?;
+        let (to, pointer) = (self.path(number + 1), self.pointer());
+        let file = self.storage.create(&to).map_err(Error::io(&to))?;
+        let written = Writer::begin(&*file, &HEADER).and_then(|writer| {
+            writer.value(&head)?;
+            writer.value(&choose(&head))?;
+            file.append(&[rest])?;
+            file.sync()?;
+            self.storage.sync_dir(self.dir)
+        });
+        written.map_err(Error::io(&to))?;
+        let replaced = self.storage.replace(&pointer, &pointer_bytes(number + 1));
+        replaced.map_err(Error::io(&pointer))
     }
 
     fn remove_others(&self, keep: Option<u32>) -> Result<()> {

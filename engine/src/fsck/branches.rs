@@ -6,6 +6,7 @@ use crate::branch::Inner;
 use crate::branch::inspect::inspect;
 use crate::error::{Error, Result};
 use crate::journal::{JournalResult, PayloadRef, journal_of};
+use crate::kv::stored::WHAT;
 use crate::tree::Tree;
 use crate::tree::file::{Body, FileData, Src};
 use crate::types::Nid;
@@ -82,6 +83,11 @@ impl Check<'_> {
             format!("{error}; the branch cannot be opened"),
             vec![who],
         );
+        if matches!(error, Error::Damaged { what, .. } if what == WHAT) {
+            self.step(RepairStep::OlderKeys {
+                dir: dir.to_owned(),
+            });
+        }
         if in_journal {
             self.step(RepairStep::CutJournal {
                 dir: dir.to_owned(),

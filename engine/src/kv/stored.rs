@@ -11,6 +11,8 @@ use objstore::content::FileContent;
 use objstore::{Commit, CommitId, ObjectStore, read_content, store_content};
 use std::sync::Arc;
 
+/// What errors about it call it.
+pub const WHAT: &str = "key-value state";
 const MAGIC: &[u8; 8] = b"AVFSKEYS";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 12;
@@ -73,14 +75,14 @@ pub fn load(store: &ObjectStore, content: Option<&FileContent>) -> Result<KvMap>
         return Ok(KvMap::default());
     };
     let damaged = |why: String| Error::Damaged {
-        what: "key-value state".into(),
+        what: WHAT.into(),
         why,
     };
     if content.len() > KV_BYTES_MAX + HEADER_BYTES as u64 {
         return Err(damaged("it is too long".into()));
     }
     let mut bytes = vec![0; content.len() as usize];
-    read_content(store, content, 0, &mut bytes)?;
+    read_content(store, content, 0, &mut bytes).map_err(|e| damaged(e.to_string()))?;
     decode_map(&bytes).map_err(damaged)
 }
 
