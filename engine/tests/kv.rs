@@ -434,3 +434,46 @@ fn a_view_shows_the_keys_of_its_state_and_no_directory_shows_any() {
     assert_eq!(names, [b"file"]);
     assert_eq!(old.changes(&live, &[]).unwrap(), []);
 }
+
+/// Threads set keys of their own while others are set on a branch that is merged in, checkpoints are made
+/// and rolled back with the keys left alone: whatever was answered is there.
+#[test]
+fn keys_that_are_set_beside_merges_and_rollbacks_are_all_there() {
+    const EACH: usize = 60;
+    let (mut world, _base) = world();
+    set(world.w(), MAIN, "start", "0");
+    checkpoint(world.w(), MAIN, "start");
+    world.w().create_branch("b", MAIN, None).unwrap();
+    std::thread::scope(|scope| {
+        let w = world.w();
+        let writers: Vec<_> = (0..4)
+            .map(|t| {
+                scope.spawn(move || {
+                    let branch = [MAIN, "b"][t % 2];
+                    for n in 0..EACH {
+                        set(w, branch, &format!("{t}/{n}"), &n.to_string());
+                    }
+                })
+            })
+            .collect();
+        while writers.iter().any(|t| !t.is_finished()) {
+            let req = MergeRequest {
+                from: "b".into(),
+                into: MAIN.into(),
+                ..MergeRequest::default()
+            };
+            match w.merge_branch(&req, &|_, _| ()) {
+                Ok(report) => assert_eq!(report.conflicts, []),
+                Err(Error::KeepsChanging(_)) => {}
+                Err(e) => panic!("{e}"),
+            }
+            checkpoint(w, MAIN, "now");
+            w.rollback_keeping_kv(MAIN, &at("start")).unwrap();
+        }
+    });
+    merge(world.w(), "b", MAIN, false);
+    assert_eq!(world.w().kv(MAIN).unwrap().len(), 4 * EACH + 1);
+    world.kill().unwrap();
+    assert_eq!(world.w().kv(MAIN).unwrap().len(), 4 * EACH + 1);
+    assert_eq!(world.w().kv("b").unwrap().len(), 2 * EACH + 1);
+}

@@ -159,6 +159,11 @@ fn keys_go_with_checkpoints_rollback_and_undo_and_show_in_no_file() {
     assert_eq!(env.workspace(&["diff"]).ok(), "");
     assert_eq!(kv(&env, &["get", "step", "--ref", "one"]).ok(), "1\n");
     kv(&env, &["get", "step", "--ref", "none"]).fails(1, "no key");
+    let plan = env.workspace(&["rollback", "one", "--dry-run"]);
+    assert!(plan.err.contains("1 key would change"), "{plan:?}");
+    assert_eq!(plan.ok(), "");
+    let plan = env.workspace(&["rollback", "one", "--dry-run", "--keep-kv"]);
+    assert_eq!((plan.status, plan.err.as_str()), (0, ""));
     env.workspace(&["rollback", "one"]).id();
     assert_eq!(kv(&env, &["get", "step"]).ok(), "1\n");
     env.workspace(&["undo"]).id();

@@ -195,7 +195,17 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     let holders = place
         .map(|place| holders::of_changed(&place, &changes))
         .unwrap_or_default();
-    Ok(PlanAnswer { changes, holders })
+    let keys_changed = match ask.keep_kv || !ask.paths.is_empty() {
+        true => 0,
+        false => on(mounts, &ask.workspace, |w| {
+            w.rollback_keys(&ask.branch, &to)
+        })?,
+    };
+    Ok(PlanAnswer {
+        changes,
+        holders,
+        keys_changed,
+    })
 }
 
 pub(super) fn of_change(change: engine::Change) -> Changed {

@@ -323,6 +323,9 @@ wire! {
         pub changes: Vec<Changed>,
         /// Who holds those files open.
         pub holders: Vec<Holder>,
+        /// Keys of the key-value state that would change.
+        #[serde(default)]
+        pub keys_changed: u64,
     }
 
     /// One path that differs.

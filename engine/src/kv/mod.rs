@@ -251,6 +251,14 @@ impl Workspace {
         let target = self.import_ref(&b, target)?;
         b.rollback(self.author(), &target, true)
     }
+
+    /// How many keys a rollback would change.
+    pub fn rollback_keys(&self, branch: &str, target: &Target) -> Result<u64> {
+        let (live, then) = (self.kv(branch)?, self.kv_at(branch, target)?);
+        let mut differing = 0;
+        KvMap::diff(&live, &then, &mut |_| differing += 1);
+        Ok(differing)
+    }
 }
 
 impl View {
