@@ -17,6 +17,7 @@ mod fsck;
 mod gc;
 mod import;
 mod init;
+mod kv;
 mod list;
 mod log;
 mod patch;
@@ -62,6 +63,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Export(args) => export::run(&args, &mut Context::new(cli.global)?),
         Command::Import(args) => import::run(&args, &mut Context::new(cli.global)?),
+        Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),
         Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),

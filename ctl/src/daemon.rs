@@ -14,6 +14,7 @@ mod exchange;
 mod faults;
 mod files;
 mod holders;
+mod kv;
 mod lifecycle;
 pub mod log;
 mod mountpoint;

@@ -6,7 +6,6 @@ use crate::base::BaseFile;
 use crate::journal::JournalError;
 use crate::types::Nid;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Result of engine calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -131,7 +130,7 @@ pub enum Error {
     },
     /// A file of the base is not the version that was shown; it must be taken anew.
     #[error("base file {} changed", String::from_utf8_lossy(&.0.path()))]
-    BaseChanged(Arc<BaseFile>),
+    BaseChanged(BaseFile),
     /// A stored file of a workspace is not what was written.
     #[error("{what} is damaged: {why}")]
     Damaged {
@@ -185,6 +184,21 @@ pub enum Error {
     /// A merge of a branch into itself.
     #[error("branch {0} cannot be merged into itself")]
     MergeWithItself(String),
+    /// A value that is no JSON.
+    #[error("the value is not valid JSON: {why}")]
+    NotJson {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A value beyond the limit.
+    #[error("the value has {bytes} bytes; at most 524288 are taken")]
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The keys and values of a branch would count more than they may.
+    #[error("all keys and values of a branch may take 64 MiB at most")]
+    TooManyValues,
     /// No conflict at this path.
     #[error("{} is not in conflict", String::from_utf8_lossy(.0))]
     NoConflict(Vec<u8>),
@@ -310,6 +324,9 @@ impl Error {
             | Error::BadBase { .. }
             | Error::NoSuchBranch(_)
             | Error::BranchExists(_)
+            | Error::NotJson { .. }
+            | Error::ValueTooLong { .. }
+            | Error::TooManyValues
             | Error::MainBranch
             | Error::MergeWithItself(_)
             | Error::KeepsChanging(_)

@@ -6,10 +6,11 @@ use crate::content::store_files;
 use crate::error::{Error, Result};
 use crate::facts::{Facts, Origin};
 use crate::inodes::Inodes;
+use crate::keys;
 use crate::overlay::{Overlay, base_of};
 use crate::plan::{Groups, Reader};
 use crate::source::{Source, sweep_copies};
-use engine::{Engine, IMPORTED, Progress};
+use engine::{Engine, IMPORTED, Progress, Time};
 use objstore::{Commit, CommitId, CommitKind, TreeId};
 use std::collections::HashMap;
 use std::path::Path;
@@ -98,8 +99,8 @@ fn read(
         base_groups: HashMap::new(),
     };
     let (root_meta, root) = builder.build()?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.unwrap_or_default();
+    let now = now();
+    let kv = keys::read(source, &db, &shape, store, now)?;
     let origin = facts.origin.clone();
     let commit = Commit {
         root_meta,
@@ -109,13 +110,13 @@ fn read(
             .into_iter()
             .filter(|id| is_known(*id))
             .collect(),
-        time_sec: now.as_secs() as i64,
-        time_nsec: now.subsec_nanos(),
+        time_sec: now.sec,
+        time_nsec: now.nsec,
         author: engine.author().to_owned(),
         message: format!("{IMPORTED}{}", request.file.display()),
         meta: describe(origin),
         kind: request.kind,
-        kv: None,
+        kv,
         timeline: None,
     };
     let imported = Imported {
@@ -125,6 +126,15 @@ fn read(
         bytes: plan.bytes,
     };
     Ok((imported, commit))
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Time {
+        sec: since.as_secs() as i64,
+        nsec: since.subsec_nanos(),
+    }
 }
 
 fn open_overlay(

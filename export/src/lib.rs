@@ -18,6 +18,7 @@ mod facts;
 mod history;
 mod inodes;
 mod inward;
+mod keys;
 mod names;
 mod outward;
 mod overlay;

@@ -3,6 +3,7 @@
 use crate::commits;
 use crate::error::{Error, Result};
 use crate::history;
+use crate::keys;
 use crate::schema::{FORMAT, ROOT_INO};
 use crate::survey::Survey;
 use crate::target::Target;
@@ -78,6 +79,7 @@ pub fn export(
             (Ok(()), Ok(())) => Ok(()),
         }
     })?;
+    keys::write(&writer, store, &commit)?;
     commits::write_one(&writer, store, workspace, request.branch, id)?;
     let mut commits = 0;
     if request.history {

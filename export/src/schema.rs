@@ -140,6 +140,13 @@ CREATE TABLE agentvfs_target (
     shown TEXT NOT NULL,
     target BLOB NOT NULL
 );
+CREATE TABLE agentvfs_kv_time (
+    key TEXT PRIMARY KEY,
+    created_at INTEGER NOT NULL,
+    created_nsec INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    updated_nsec INTEGER NOT NULL
+);
 CREATE VIEW agentvfs_errors_last_hour AS
     SELECT name, count(*) AS errors, max(started_at) AS last
     FROM tool_calls WHERE status = 'error' AND started_at >= unixepoch() - 3600
