@@ -40,11 +40,16 @@ pub(crate) fn write(writer: &Writer, store: &ObjectStore, commit: &Commit) -> Re
 fn row(writer: &Writer, key: &str, entry: &KvEntry) -> Result<()> {
     let (created, updated) = (entry.created, entry.updated);
     let sql = "INSERT INTO kv_store VALUES (?, ?, ?, ?)";
-    writer.run(sql, params![key, entry.value, created.sec, updated.sec])?;
+    writer.run(
+        sql,
+        params![key, entry.value, { created.sec }, { updated.sec }],
+    )?;
     let sql = "INSERT INTO agentvfs_kv_time VALUES (?, ?, ?, ?, ?)";
     writer.run(
         sql,
-        params![key, created.sec, created.nsec, updated.sec, updated.nsec],
+        params![key, { created.sec }, { created.nsec }, { updated.sec }, {
+            updated.nsec
+        }],
     )
 }
 
@@ -119,7 +124,7 @@ fn fractions(source: &Source, db: &Connection, key: &str, entry: &mut KvEntry) -
         WHERE key = ? AND created_at = ? AND updated_at = ?";
     let read = || {
         let mut select = db.prepare_cached(sql)?;
-        let params = params![key, entry.created.sec, entry.updated.sec];
+        let params = params![key, { entry.created.sec }, { entry.updated.sec }];
         let pair = |row: &Row<'_>| Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?));
         select.query_row(params, pair).optional()
     };
