@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod acl;
+pub mod database;
 mod disk;
 pub mod index;
 pub mod journal;
@@ -26,8 +27,9 @@ pub mod state;
 pub type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
-pub const CHECKS: [Check; 9] = [
+pub const CHECKS: [Check; 10] = [
     ("acl", acl::check),
+    ("database", database::check),
     ("index", index::check),
     ("journal", journal::check),
     ("object", object::check),
