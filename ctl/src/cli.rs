@@ -5,11 +5,13 @@
 
 mod branch;
 mod files;
+mod kv;
 mod session;
 mod store;
 
 pub use branch::*;
 pub use files::*;
+pub use kv::*;
 pub use session::*;
 
 use clap::builder::styling::{AnsiColor, Style, Styles};
@@ -74,6 +76,9 @@ pub enum Command {
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),
+    /// Keep values beside the files: per branch, part of checkpoints, rollback and merges
+    #[command(subcommand)]
+    Kv(KvVerb),
     /// Look whether this machine has what agentvfs needs, and say how to get what is missing
     #[command(after_help = "Example:\n  agentvfs doctor")]
     Doctor(RowArgs),
@@ -347,6 +352,9 @@ pub struct RollbackArgs {
     /// Go back only with what lies at or below this path; may be given often
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
+    /// Leave the key-value state (`agentvfs kv`) as it is, as --path always does
+    #[arg(long)]
+    pub keep_kv: bool,
     /// Change nothing; list what would change, and who holds those files open
     #[arg(long)]
     pub dry_run: bool,

@@ -15,6 +15,7 @@ mod fs;
 mod fsck;
 mod gc;
 mod init;
+mod kv;
 mod list;
 mod log;
 mod patch;
@@ -58,6 +59,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
         Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
+        Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),
         Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),

@@ -7,6 +7,7 @@ mod apply;
 mod branch;
 mod bytes;
 mod files;
+mod kv;
 mod session;
 mod store;
 mod types;
@@ -15,6 +16,7 @@ pub use apply::*;
 pub use branch::*;
 pub use bytes::Bytes;
 pub use files::*;
+pub use kv::*;
 pub use session::*;
 pub use store::*;
 pub use types::*;
@@ -272,6 +274,14 @@ methods! {
     SessionList = "session.list" (SessionList);
     /// Forgets a cgroup.
     SessionUnregister = "session.unregister" (SessionUnregister);
+    /// Sets a key.
+    KvSet = "kv.set" (KvSet);
+    /// What a key has.
+    KvGet = "kv.get" (KvGet);
+    /// Keys with their values.
+    KvList = "kv.list" (KvList);
+    /// Removes a key.
+    KvDelete = "kv.delete" (KvDelete);
 }
 
 /// A call for a log, cut where it is long.
