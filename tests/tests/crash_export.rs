@@ -59,7 +59,10 @@ fn killed_export_leaves_no_file_or_a_whole_one() {
     run(&env, &["export", "project", "to/x.db"]).ok();
     database::check(&file);
     let left = fs::read_dir(env.path("to")).unwrap().count();
-    assert_eq!(left, 1, "what killed exports left is taken away by the next one");
+    assert_eq!(
+        left, 1,
+        "what killed exports left is taken away by the next one"
+    );
 }
 
 #[test]
@@ -80,7 +83,10 @@ fn killed_import_leaves_no_workspace_or_a_whole_one() {
             env.workspace(&["stop", &name]).ok();
             env.workspace(&["delete", &name, "--yes"]).ok();
         }
-        assert!(!env.home().join("workspaces").join(&name).exists(), "{name} is left");
+        assert!(
+            !env.home().join("workspaces").join(&name).exists(),
+            "{name} is left"
+        );
     }
     run(&env, &["import", "x.db", "--workspace", "whole"]).ok();
     assert_eq!(run(&env, &["fsck"]).status, 0);
