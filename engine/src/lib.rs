@@ -39,6 +39,7 @@ pub mod record;
 mod retention;
 pub mod settings;
 mod store_tree;
+mod timeline;
 mod transition;
 pub mod tree;
 pub mod types;
@@ -63,6 +64,10 @@ pub use error::{Error, Result, errno};
 pub use fsck::{Affected, Finding, FsckReport, RepairStep};
 pub use objstore::CommitId;
 pub use settings::Settings;
+pub use timeline::{
+    CALL_TEXT_BYTES_MAX, CallOutcome, CallRecord, CallStart, CallStatus, ImportedCall, StateRef,
+    SwitchWord, TOOL_NAME_BYTES_MAX, TimelineItem, TimelinePage, TimelineQuery, check_log_bytes,
+};
 pub use types::*;
 pub use views::names_last;
 pub use workspace::{CloseMode, Closed, Workspace};

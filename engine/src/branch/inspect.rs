@@ -31,7 +31,7 @@ pub(crate) fn inspect(
     boot: u64,
 ) -> Result<Option<Inspected>> {
     let mut dirs = BaseDirs::default();
-    let Some(State { head, tree }) = state_file(storage, trees, dir).read(&mut dirs)? else {
+    let Some(State { head, more, tree }) = state_file(storage, trees, dir).read(&mut dirs)? else {
         return Ok(None);
     };
     let states = head.history.states.iter();
@@ -39,6 +39,8 @@ pub(crate) fn inspect(
     let history = History::from_record(head.history);
     let mut inner = new_inner(tree.clone(), head.counters, history);
     inner.anchors.root = head.root.flatten();
+    inner.anchors.timeline = more.timeline.stored;
+    inner.timeline = more.timeline;
     inner.reference = head.root.map(|root| Reference { tree, root });
     let mut replay = Replay::new(&mut inner, dirs);
     let journal_dir = format!("{dir}/journal");

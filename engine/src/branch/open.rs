@@ -3,7 +3,7 @@
 use super::anchors::Anchors;
 use super::auto::{Automatic, Expiring};
 use super::replay::Replay;
-use super::state_file::{State, StateFile, StateHead};
+use super::state_file::{State, StateFile, StateHead, StateMore};
 use super::tree_file::Trees;
 use super::{Branch, CacheRef, Inner, Rest, drop_orphans};
 use crate::base::{Base, BaseDir};
@@ -150,17 +150,23 @@ fn create(o: OpenBranch) -> Result<Branch> {
         patched: 0,
     };
     let none = (0, Tree::default());
-    inner.tree_file = state_file(&o).write(head, &tree, &none)?;
+    inner.tree_file = state_file(&o).write(head, &StateMore::default(), &tree, &none)?;
     Ok(assemble(o, Arc::new(journal), inner, None, 1))
 }
 
 fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
-    let State { head: state, tree } = state;
+    let State {
+        head: state,
+        more,
+        tree,
+    } = state;
     let history = History::from_record(state.history);
     let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.base_changed = state.base_changed.into_iter().collect();
     inner.unreadable = state.unreadable.into_iter().collect();
     inner.anchors.root = state.root.flatten();
+    inner.anchors.timeline = more.timeline.stored;
+    inner.timeline = more.timeline;
     inner.reference = state.root.map(|root| Reference { tree, root });
     let shared = o
         .trees
@@ -221,6 +227,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         tree_file: (0, Tree::default()),
         pins: Default::default(),
         storing: None,
+        timeline: Default::default(),
     }
 }
 
@@ -309,6 +316,7 @@ impl Parts {
             sealed_seq: AtomicU64::new(sealed),
             wake: self.wake,
             auto: self.auto,
+            flushing: Mutex::new(()),
             rest: Mutex::new(Rest {
                 last_seq: 0,
                 since: Instant::now(),

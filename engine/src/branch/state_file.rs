@@ -1,7 +1,7 @@
 //! The state file: a branch's whole live tree, and from which journal record on to replay over it.
 //!
 //! The tree is a [tree file](super::tree_file) with what differs from it. First comes a
-//! [`StateHead`], then the inodes that differ. The file `state` names the one that counts, by number;
+//! [`StateHead`] and what it has [more](StateMore), then the inodes that differ. The file `state` names the one that counts, by number;
 //! it is replaced atomically once that one is on stable storage.
 
 use super::frames::{Bytes, Header, Reader, Writer};
@@ -9,6 +9,7 @@ use super::tree_file::Trees;
 use crate::error::{Error, Result};
 use crate::history::HistoryRecord;
 use crate::record::{Counters, InodeRecord};
+use crate::timeline::Timeline;
 use crate::tree::Tree;
 use crate::tree::patch::{self, BaseDirs, record_of};
 use crate::types::Nid;
@@ -18,9 +19,12 @@ use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    version: 2,
+    version: 4,
+    oldest: 2,
     what: "state file",
 };
+/// First version that has a frame with the timeline after the head.
+const VERSION_TIMELINE: u32 = 4;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
 /// Differences up to which a state is written as such, whatever the size of the tree.
@@ -53,11 +57,20 @@ pub struct StateHead {
     pub patched: u64,
 }
 
+/// What came to the head with later versions, each in a frame of its own after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateMore {
+    /// The timeline.
+    pub timeline: Timeline,
+}
+
 /// A state as it was read.
 #[derive(Debug)]
 pub struct State {
     /// What is not in the tree.
     pub head: StateHead,
+    /// More of that.
+    pub more: StateMore,
     /// The live tree.
     pub tree: Tree,
 }
@@ -106,7 +119,7 @@ impl StateFile<'_> {
         let path = self.path(number);
         let file = self.storage.open(&path).map_err(Error::io(&path))?;
         let head = read_state(file, &mut |_| Ok(()));
-        let head = head.map_err(|why| Error::Damaged { what: path, why })?;
+        let (head, _) = head.map_err(|why| Error::Damaged { what: path, why })?;
         Ok(head.next_seq)
     }
 
@@ -126,7 +139,7 @@ impl StateFile<'_> {
             what: path.clone(),
             why,
         };
-        let head = head.map_err(damaged)?;
+        let (head, more) = head.map_err(damaged)?;
         let mut tree = self.trees.read(head.tree_file, self.branch, dirs)?;
         for (nid, record) in patches {
             match record {
@@ -137,7 +150,7 @@ impl StateFile<'_> {
                 None => drop(tree.remove(Nid(nid))),
             }
         }
-        Ok(Some(State { head, tree }))
+        Ok(Some(State { head, more, tree }))
     }
 
     /// Writes the state of `tree`, durably, and removes the one before. `shared` is a tree file and its
@@ -145,6 +158,7 @@ impl StateFile<'_> {
     pub fn write(
         &self,
         mut head: StateHead,
+        more: &StateMore,
         tree: &Tree,
         shared: &(u32, Tree),
     ) -> Result<(u32, Tree)> {
@@ -162,7 +176,8 @@ impl StateFile<'_> {
         let file = self.storage.create(&path).map_err(Error::io(&path))?;
         head.tree_file = shared.0;
         head.patched = if whole { 0 } else { differing as u64 };
-        let written = write_state(&*file, &head, &shared.1, tree).and_then(|()| file.sync());
+        let written =
+            write_state(&*file, (&head, more), &shared.1, tree).and_then(|()| file.sync());
         written.map_err(Error::io(&path))?;
         self.storage
             .sync_dir(self.dir)
@@ -216,12 +231,13 @@ fn count_differing(a: &Tree, b: &Tree) -> usize {
 
 fn write_state(
     file: &dyn objstore::io::Segment,
-    head: &StateHead,
+    (head, more): (&StateHead, &StateMore),
     shared: &Tree,
     tree: &Tree,
 ) -> std::io::Result<()> {
     let writer = Writer::begin(file, &HEADER)?;
     writer.value(head)?;
+    writer.value(&more.timeline)?;
     let mut batch = writer.entries::<Patched>();
     Tree::diff(shared, tree, &mut |nid, _, now| {
         batch.push((nid.0, now.map(|i| Box::new(record_of(i)))));
@@ -232,11 +248,15 @@ fn write_state(
 fn read_state<B: Bytes>(
     file: B,
     each: &mut dyn FnMut(Patched) -> Result<(), String>,
-) -> Result<StateHead, String> {
+) -> Result<(StateHead, StateMore), String> {
     let mut reader = Reader::begin(file, &HEADER)?;
     let head: StateHead = reader.value()?;
+    let mut more = StateMore::default();
+    if reader.version() >= VERSION_TIMELINE {
+        more.timeline = reader.value()?;
+    }
     reader.entries(head.patched, each)?;
-    Ok(head)
+    Ok((head, more))
 }
 
 /// Decodes arbitrary bytes as a state file and as its pointer (for fuzzing): never panics, never
@@ -311,8 +331,9 @@ pub(crate) mod tests {
         let mut dirs = BaseDirs::default();
         assert!(file.read(&mut dirs).unwrap().is_none());
         let none = (0, Tree::default());
-        file.write(head(), &one_file_tree(), &none).unwrap();
-        file.write(head(), &one_file_tree(), &none).unwrap();
+        let more = StateMore::default();
+        file.write(head(), &more, &one_file_tree(), &none).unwrap();
+        file.write(head(), &more, &one_file_tree(), &none).unwrap();
         assert_eq!(storage.list("b").unwrap(), ["state", "state-00000002"]);
         let read = file.read(&mut dirs).unwrap().unwrap();
         assert_eq!((read.head.next_seq, read.tree.len()), (7, 1));

@@ -201,7 +201,7 @@ impl Workspace {
             meta: meta.clone(),
             kind: CommitKind::Asked,
             kv: None,
-            timeline: None,
+            timeline: sides.ours.lock().timeline.head(),
         };
         let id = sides.ours.places.store.put_object(&commit)?;
         sides.ours.mark_unsynced();
@@ -285,7 +285,7 @@ impl Branch {
     ) -> Result<Option<RolledBack>> {
         let state = match &to {
             To::State(_, turn) => Some(turn.state),
-            To::Merge(_) => None,
+            To::Merge(_) | To::Undone(_) => None,
         };
         let (shown, replaced, changes, before, state) = {
             let mut inner = self.lock_synced()?;
