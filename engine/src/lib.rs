@@ -55,9 +55,9 @@ pub use collect::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
 };
 pub use control::{
-    Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
-    MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch, Target,
-    View, WriteFile,
+    CallUndone, Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus,
+    LogEntry, MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch,
+    Target, View, WriteFile,
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
@@ -65,8 +65,9 @@ pub use fsck::{Affected, Finding, FsckReport, RepairStep};
 pub use objstore::CommitId;
 pub use settings::Settings;
 pub use timeline::{
-    CALL_TEXT_BYTES_MAX, CallOutcome, CallRecord, CallStart, CallStatus, ImportedCall, StateRef,
-    SwitchWord, TOOL_NAME_BYTES_MAX, TimelineItem, TimelinePage, TimelineQuery, check_log_bytes,
+    Blame, BlameItem, CALL_TEXT_BYTES_MAX, CallOutcome, CallRecord, CallStart, CallStatus,
+    ImportedCall, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX, TimelineFault, TimelineItem,
+    TimelinePage, TimelineQuery, Verified, check_log_bytes,
 };
 pub use types::*;
 pub use views::names_last;

@@ -276,13 +276,14 @@ impl Branch {
 
     /// Does to the live tree what makes `merged` of `frozen`; `None`, with nothing done, where what that
     /// touches is not as it was frozen.
-    fn show_merged(
+    pub(super) fn show_merged(
         &self,
         author: &str,
         frozen: &Tree,
         merged: &Tree,
         mut to: To,
     ) -> Result<Option<RolledBack>> {
+        let undoes = matches!(to, To::Undone(_));
         let state = match &to {
             To::State(_, turn) => Some(turn.state),
             To::Merge(_) | To::Undone(_) => None,
@@ -303,13 +304,9 @@ impl Branch {
             let changes = in_place(&inner.live, &target, &|nid| inner.lookups.get(nid) > 0);
             let before = inner.live.clone();
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-            (
-                shown,
-                replaced,
-                changes,
-                before,
-                state.unwrap_or(inner.history.head),
-            )
+            let head = inner.history.head;
+            let made = if undoes { replaced + 1 } else { head };
+            (shown, replaced, changes, before, state.unwrap_or(made))
         };
         self.after_swap(&before, &changes, replaced, shown, state)
             .map(Some)

@@ -284,6 +284,7 @@ impl Branch {
             &[],
         )?;
         inner.history.merge(replaced, kept);
+        inner.note_same(replaced, kept);
         Ok(kept)
     }
 

@@ -211,6 +211,11 @@ impl Branch {
         self.sync()
     }
 
+    /// The live tree as a state.
+    pub(crate) fn state_of_now(&self, author: &str) -> Result<u64> {
+        Ok(self.state_now(author)?.1.state)
+    }
+
     /// The live tree as a state, with the lock under which it is so: one that is at hand, or a new one.
     fn state_now(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, StateRef)> {
         self.check_journal()?;

@@ -12,14 +12,18 @@
 //!
 //! Tests: beside the parts; `engine/tests/timeline.rs` (power cuts, kills, altered entries).
 
+mod blame;
 mod branch;
 mod calls;
 pub mod entry;
 mod log;
 mod read;
+mod verify;
 
 use crate::history::History;
 use crate::types::Time;
+pub(crate) use blame::differ_in_content;
+pub use blame::{Blame, BlameItem};
 pub use calls::{CallRecord, CallStart, ImportedCall};
 pub use entry::{CALL_TEXT_BYTES_MAX, CallOutcome, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX};
 use entry::{Entry, OVERLAPS_MAX, What, framed};
@@ -29,6 +33,7 @@ use objstore::{CommitId, TimelineHead};
 pub use read::{CallStatus, TimelineItem, TimelinePage, TimelineQuery};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub use verify::{TimelineFault, Verified};
 
 /// Ended calls of which it is remembered when they ran, to see which ran at the same time as one that is
 /// recorded later.
