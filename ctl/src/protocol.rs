@@ -9,6 +9,7 @@ mod bytes;
 mod files;
 mod session;
 mod store;
+mod timeline;
 mod types;
 
 pub use apply::*;
@@ -17,6 +18,7 @@ pub use bytes::Bytes;
 pub use files::*;
 pub use session::*;
 pub use store::*;
+pub use timeline::*;
 pub use types::*;
 
 use serde::de::DeserializeOwned;
@@ -272,6 +274,22 @@ methods! {
     SessionList = "session.list" (SessionList);
     /// Forgets a cgroup.
     SessionUnregister = "session.unregister" (SessionUnregister);
+    /// Notes that a tool call begins.
+    ToolStart = "tool.start" (ToolStart);
+    /// Notes that one has ended.
+    ToolFinish = "tool.finish" (ToolFinish);
+    /// Notes one that is over.
+    ToolRecord = "tool.record" (ToolRecord);
+    /// One call.
+    ToolShow = "tool.show" (OneCall);
+    /// Takes back what one changed.
+    ToolUndo = "tool.undo" (ToolUndo);
+    /// Calls and switches, the newest first.
+    Timeline = "timeline.list" (TimelineList);
+    /// Whether the timeline is what was recorded.
+    TimelineVerify = "timeline.verify" (OnBranch);
+    /// Who changed a path.
+    Blame = "timeline.blame" (BlamePath);
 }
 
 /// A call for a log, cut where it is long.

@@ -35,7 +35,9 @@ impl Workspace {
     pub fn undo_call(&self, branch: &str, id: u64, dry_run: bool) -> Result<CallUndone> {
         let b = self.branch(branch)?;
         let _one = b.control.lock();
-        let item = self.call(branch, id)?;
+        // What the call mentions may not be this branch's own.
+        let _pin = b.places.store.pin();
+        let item = b.call(id)?;
         let (before, after) = b.certain(id, &item)?;
         for _ in 0..TRIES {
             if let Some(done) = b.undo_once(self.author(), (id, before, after), dry_run)? {
@@ -69,7 +71,7 @@ impl Branch {
     }
 
     /// The commit of a state that a call mentions.
-    fn kept_commit(&self, call: u64, state: StateRef) -> Result<CommitId> {
+    pub(crate) fn kept_commit(&self, call: u64, state: StateRef) -> Result<CommitId> {
         let id = match state.commit {
             Some(id) => id,
             None => self.wait_for_id(state.state, &|_, _| {})?,
@@ -93,7 +95,6 @@ impl Branch {
     ) -> Result<Option<CallUndone>> {
         let now = self.state_of_now(author)?;
         let ours = self.wait_for_id(now, &|_, _| {})?;
-        let _pin = self.places.store.pin();
         let result = self.without(call, &after, &ours, &before)?;
         self.mark_unsynced();
         let nothing = |conflicts, changes| CallUndone {

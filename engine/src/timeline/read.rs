@@ -6,6 +6,7 @@
 use super::entry::{CallOutcome, OVERLAPS_MAX, StateRef, SwitchWord, What};
 use super::log::{Log, newest_first};
 use crate::branch::Branch;
+use crate::control::Target;
 use crate::error::{Error, Result};
 use crate::types::Time;
 use crate::workspace::Workspace;
@@ -164,8 +165,26 @@ impl Workspace {
     }
 }
 
+impl Workspace {
+    /// One call with the commits before and after it, which are waited for, and which the branch knows
+    /// from then on. [`Error::NoSuchCall`], [`Error::CallUnknown`] where they are not kept.
+    pub fn call_with_commits(&self, branch: &str, id: u64) -> Result<TimelineItem> {
+        let b = self.branch(branch)?;
+        let _pin = b.places.store.pin();
+        let mut item = b.call(id)?;
+        for state in [&mut item.before, &mut item.after].into_iter().flatten() {
+            let commit = b.kept_commit(id, *state)?;
+            state.commit = Some(commit);
+            if b.resolve(&Target::Ref(commit.to_string())).is_err() {
+                b.know(commit)?;
+            }
+        }
+        Ok(item)
+    }
+}
+
 impl Branch {
-    pub(super) fn call(&self, id: u64) -> Result<TimelineItem> {
+    pub(crate) fn call(&self, id: u64) -> Result<TimelineItem> {
         let mut found = None;
         self.timeline_each(&mut |item| {
             if item.switch.is_none() && item.call == Some(id) {
