@@ -40,6 +40,10 @@ pub fn all() -> Vec<Seed> {
         ("reference", vec![b"a value".to_vec(), vec![]]),
         ("request", requests()),
         ("state", states()),
+        (
+            "timeline",
+            vec![crate::timeline::log(), crate::timeline::frame()],
+        ),
     ];
     let named = |(check, seeds): (&'static str, Vec<Vec<u8>>)| {
         let seeds = seeds.into_iter().enumerate();
@@ -295,7 +299,7 @@ fn stamp() -> Stamp {
     }
 }
 
-fn counters() -> Counters {
+pub(crate) fn counters() -> Counters {
     Counters {
         nid: 3,
         ino: 1 << 39,
@@ -387,6 +391,7 @@ fn later_events() -> Vec<Event> {
 fn records() -> Vec<Vec<u8>> {
     let mutations = mutations().into_iter().map(Record::Mutation);
     let events = events().into_iter().chain(later_events());
+    let events = events.chain(crate::timeline::events());
     let events = events.map(Record::Event);
     let records = mutations.chain(events).map(|r| encode(&r));
     records.chain([encode(&patch())]).collect()
@@ -465,6 +470,7 @@ fn states() -> Vec<Vec<u8>> {
     let head = (7u64, counters(), history, root, lists, files);
     let state = frames(&[
         encode(&head),
+        crate::timeline::frame(),
         encode(&patched[..1].to_vec()),
         encode(&patched[1..].to_vec()),
     ]);
