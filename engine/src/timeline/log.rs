@@ -99,8 +99,8 @@ pub(crate) fn append(
     }
     let (old, len) = (stored.len(), stored.len() + tail.len() as u64);
     let source = Joined(store, stored, tail);
-    let all = [old..len];
-    let data = std::iter::once(0..len).collect::<Vec<_>>();
+    let changed: Vec<_> = std::iter::once(old..len).collect();
+    let data: Vec<_> = std::iter::once(0..len).collect();
     Ok(store_content(
         store,
         Some(stored),
