@@ -189,6 +189,34 @@ impl Branch {
         let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
         let replaced = self.freeze(inner, info, false, None)?;
         counters.state = replaced + 1 + to.freezes_after();
+        self.record_to(inner, to, replaced, &patch, counters)?;
+        inner.live = changes.tree.clone();
+        let seq = self.places.journal.last_seq();
+        inner.anchors.switched(seq, changes.tree.clone());
+        if freezes && let Err(e) = self.freeze_restored(inner, author, replaced + 1) {
+            // It is shown already; only the timeline cannot say what that was.
+            tracing::warn!("{}: what is shown now was not kept: {e}", self.name());
+        }
+        let read = changes.inodes.iter();
+        read.for_each(|n| inner.accessed.forget(*n));
+        self.auto.note_change();
+        let files = changes
+            .inodes
+            .iter()
+            .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
+        inner.fence = Some(Fence::new(replaced, files.copied()));
+        Ok(replaced)
+    }
+
+    /// Journals a switch, and notes it in history and timeline; what is shown is still the same.
+    fn record_to(
+        &self,
+        inner: &mut Inner,
+        to: To,
+        replaced: u64,
+        patch: &[u8],
+        mut counters: Counters,
+    ) -> Result<()> {
         match to {
             To::State(kind, turn) => {
                 let event = Event::Switch {
@@ -198,7 +226,7 @@ impl Branch {
                     head: turn.head,
                     counters,
                 };
-                self.record_switch(event, &patch)?;
+                self.record_switch(event, patch)?;
                 inner.history.switch(kind, replaced, turn.state, turn.head);
                 inner.counters = counters;
                 inner.note_switch(kind, replaced, turn.state);
@@ -219,10 +247,11 @@ impl Branch {
                     conflicts: conflicts.clone(),
                     counters,
                 };
-                self.record_switch(event, &patch)?;
+                self.record_switch(event, patch)?;
                 let number = info.number;
                 let history = &mut inner.history;
                 history.merged(replaced, info, Some(tree), label, conflicts);
+                inner.counters = counters;
                 inner.note_switch(SwitchKind::Merge, replaced, number);
             }
             To::Undone(call) => {
@@ -233,27 +262,12 @@ impl Branch {
                     after,
                     counters,
                 };
-                self.record_switch(event, &patch)?;
+                self.record_switch(event, patch)?;
+                inner.counters = counters;
                 inner.note_call_undone(call, replaced, after);
             }
         }
-        inner.counters = counters;
-        inner.live = changes.tree.clone();
-        let seq = self.places.journal.last_seq();
-        inner.anchors.switched(seq, changes.tree.clone());
-        if freezes && let Err(e) = self.freeze_restored(inner, author, replaced + 1) {
-            // It is shown already; only the timeline cannot say what that was.
-            tracing::warn!("{}: what is shown now was not kept: {e}", self.name());
-        }
-        let read = changes.inodes.iter();
-        read.for_each(|n| inner.accessed.forget(*n));
-        self.auto.note_change();
-        let files = changes
-            .inodes
-            .iter()
-            .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
-        inner.fence = Some(Fence::new(replaced, files.copied()));
-        Ok(replaced)
+        Ok(())
     }
 
     /// Freezes what a restore shows as the state that was set aside for it.

@@ -104,7 +104,7 @@ pub(crate) fn append(
     Ok(store_content(
         store,
         Some(stored),
-        &all,
+        &changed,
         &data,
         len,
         &source,

@@ -278,7 +278,8 @@ impl Timeline {
         if bytes > self.tail.len() {
             return Err("more of the timeline was stored than there is");
         }
-        Arc::make_mut(&mut self.tail).drain(..bytes);
+        // A new one, so that the room goes back.
+        self.tail = Arc::new(self.tail[bytes..].to_vec());
         self.stored = stored;
         Ok(())
     }
