@@ -5,12 +5,14 @@
 
 mod branch;
 mod files;
+mod kv;
 mod session;
 mod store;
 mod timeline;
 
 pub use branch::*;
 pub use files::*;
+pub use kv::*;
 pub use session::*;
 
 use clap::builder::styling::{AnsiColor, Style, Styles};
@@ -88,6 +90,9 @@ pub enum Command {
     /// List the calls, checkpoints, rollbacks and merges that changed a file or directory; newest first
     #[command(after_help = "Example:\n  agentvfs blame src/main.rs")]
     Blame(BlameArgs),
+    /// Keep values beside the files: per branch, part of checkpoints, rollback and merges
+    #[command(subcommand)]
+    Kv(KvVerb),
     /// Look whether this machine has what agentvfs needs, and say how to get what is missing
     #[command(after_help = "Example:\n  agentvfs doctor")]
     Doctor(RowArgs),
@@ -361,6 +366,9 @@ pub struct RollbackArgs {
     /// Go back only with what lies at or below this path; may be given often
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
+    /// Leave the key-value state (`agentvfs kv`) as it is, as --path always does
+    #[arg(long)]
+    pub keep_kv: bool,
     /// Change nothing; list what would change, and who holds those files open
     #[arg(long)]
     pub dry_run: bool,

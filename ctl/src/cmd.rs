@@ -15,6 +15,7 @@ mod fs;
 mod fsck;
 mod gc;
 mod init;
+mod kv;
 mod list;
 mod log;
 mod patch;
@@ -64,6 +65,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Tool(verb) => tool::run(verb, &mut Context::new(cli.global)?),
         Command::Timeline(args) => timeline::run(&args, &mut Context::new(cli.global)?),
         Command::Blame(args) => timeline::blame(&args, &mut Context::new(cli.global)?),
+        Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),
         Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),

@@ -13,6 +13,7 @@ mod dispatch;
 mod faults;
 mod files;
 mod holders;
+mod kv;
 mod lifecycle;
 pub mod log;
 mod mountpoint;

@@ -7,6 +7,7 @@ mod apply;
 mod branch;
 mod bytes;
 mod files;
+mod kv;
 mod session;
 mod store;
 mod timeline;
@@ -16,6 +17,7 @@ pub use apply::*;
 pub use branch::*;
 pub use bytes::Bytes;
 pub use files::*;
+pub use kv::*;
 pub use session::*;
 pub use store::*;
 pub use timeline::*;
@@ -274,6 +276,14 @@ methods! {
     SessionList = "session.list" (SessionList);
     /// Forgets a cgroup.
     SessionUnregister = "session.unregister" (SessionUnregister);
+    /// Sets a key.
+    KvSet = "kv.set" (KvSet);
+    /// What a key has.
+    KvGet = "kv.get" (KvGet);
+    /// Keys with their values.
+    KvList = "kv.list" (KvList);
+    /// Removes a key.
+    KvDelete = "kv.delete" (KvDelete);
     /// Notes that a tool call begins.
     ToolStart = "tool.start" (ToolStart);
     /// Notes that one has ended.

@@ -370,7 +370,9 @@ impl Workspace {
                 parent.origin_at(parent.resolve(&target)?)?
             }
         };
-        // The new branch refers to data in its parent's journal, and must not be durable before that is.
+        // The new branch refers to objects, and to data in its parent's journal, and must not be durable
+        // before those are.
+        parent.places.store.sync()?;
         parent.sync()?;
         self.add_branch(name, origin)
     }

@@ -28,6 +28,7 @@ mod import;
 pub mod journal;
 mod journals;
 mod keeper;
+pub mod kv;
 mod limits;
 mod load_tree;
 mod lookups;
@@ -62,6 +63,7 @@ pub use control::{
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
 pub use fsck::{Affected, Finding, FsckReport, RepairStep};
+pub use kv::{KvEntry, KvMap};
 pub use objstore::CommitId;
 pub use settings::Settings;
 pub use timeline::{

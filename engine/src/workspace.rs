@@ -405,7 +405,7 @@ impl Workspace {
         let b = self.branch(branch)?;
         let _one = b.control.lock();
         let target = self.import_ref(&b, target)?;
-        b.rollback(&self.author, &target)
+        b.rollback(&self.author, &target, false)
     }
 
     /// What [`Workspace::rollback`] would change.

@@ -220,6 +220,34 @@ fn one_call_is_taken_back_and_nothing_else() {
 }
 
 #[test]
+fn keys_that_a_call_set_are_taken_back_with_its_files() {
+    let dir = base();
+    let (_, engine, w) = start(dir.path());
+    w.kv_set(MAIN, "kept", "1").unwrap();
+    let id = begin(&w, "set");
+    w.kv_set(MAIN, "turn", "2").unwrap();
+    write(&w, "new", "new\n");
+    finish(&w, id);
+    w.kv_set(MAIN, "later", "3").unwrap();
+    let plan = w.undo_call(MAIN, id, true).unwrap();
+    assert_eq!(plan.changes.len(), 1);
+    w.undo_call(MAIN, id, false).unwrap();
+    let has = |key| w.kv_get(MAIN, key).unwrap().map(|e| e.value.clone());
+    assert_eq!(
+        (has("turn"), has("kept"), has("later")),
+        (None, Some("1".into()), Some("3".into()))
+    );
+    w.undo(MAIN).unwrap();
+    assert_eq!(has("turn"), Some("2".into()));
+    w.kv_set(MAIN, "turn", "4").unwrap();
+    let refused = w.undo_call(MAIN, id, false).unwrap();
+    assert_eq!(refused.conflicts[0].path, b".agentvfs/kv/turn");
+    assert_eq!(has("turn"), Some("4".into()));
+    verified(&w);
+    end(&engine);
+}
+
+#[test]
 fn what_was_changed_since_is_a_conflict_and_nothing_changes() {
     let dir = base();
     let (disk, engine, w) = start(dir.path());

@@ -76,6 +76,11 @@ pub(crate) fn state(bytes: &[u8]) -> Vec<u8> {
     framed(bytes, b"AVFSTAT\0\x04\0\0\0")
 }
 
+/// A state file of the oldest version that is read.
+pub(crate) fn old_state(bytes: &[u8]) -> Vec<u8> {
+    framed(bytes, b"AVFSTAT\0\x02\0\0\0")
+}
+
 /// A tree file: the same.
 pub(crate) fn tree(bytes: &[u8]) -> Vec<u8> {
     framed(bytes, b"AVFSTREE\x01\0\0\0")

@@ -31,7 +31,7 @@ pub enum ToolVerb {
     /// Tell what a call changed in the files
     #[command(after_help = "Example:\n  agentvfs tool diff 7 --patch")]
     Diff(ToolDiffArgs),
-    /// Take back what a call changed, and nothing else; print the commit now shown
+    /// Take back what a call changed in files and keys, and nothing else; print the commit now shown
     #[command(after_help = "Example:\n  agentvfs tool undo 7\n\n\
         What was changed there since is kept where it fits; else it is a conflict, and nothing changes.\n\
         `agentvfs workspace undo` takes it back.")]

@@ -56,6 +56,8 @@ fn kind(error: &Error) -> &'static str {
         Error::NoCommonHistory { .. } => "no-common-history",
         Error::KeepsChanging(_) => "keeps-changing",
         Error::NoConflict(_) => "no-conflict",
+        Error::NotJson { .. } => "not-json",
+        Error::ValueTooLong { .. } | Error::TooManyValues => "too-long",
         Error::NoSuchRef(_) => "no-such-ref",
         Error::AmbiguousRef { .. } => "ambiguous-ref",
         Error::NotFound | Error::NoSuchPath(_) => "no-such-path",
@@ -113,6 +115,13 @@ fn hint(error: &Error, name: &str) -> String {
         Error::NoConflict(_) => {
             format!("agentvfs branch conflicts --workspace {name} lists what is")
         }
+        Error::NotJson { .. } => "values are JSON; a text is kept as a JSON string".to_owned(),
+        Error::ValueTooLong { .. } => {
+            "keep what is longer in a file, and its path as the value".to_owned()
+        }
+        Error::TooManyValues => format!(
+            "agentvfs kv delete -w {name} KEY removes one; what is long is better kept in files"
+        ),
         Error::NoSuchRef(_) | Error::NoCommit(_) => {
             format!("agentvfs workspace log {name} --all lists the commits")
         }

@@ -24,8 +24,8 @@ use crate::clock;
 use crate::control::{Change, MergeReport, MergeRequest, Progress};
 use crate::error::{Error, Result};
 use crate::merge::{
-    Conflict, ConflictKind, ConflictSide, Labels, MergeOptions, OnConflict, Outcome, Root,
-    merge_bases, merge_commits,
+    BASE_LINE, Conflict, ConflictKind, ConflictSide, Labels, MergeOptions, OnConflict, Outcome,
+    Root, merge_bases, merge_commits,
 };
 use crate::workspace::Workspace;
 pub use carry::{Fault, Faults};
@@ -262,7 +262,7 @@ impl Workspace {
             label: None,
             message: String::new(),
         };
-        self.merge_commit(&merge, &branch, now.commit, progress)
+        self.merge_commit(&merge, &branch, now.commit, false, progress)
     }
 
     fn apply_options(&self, branch: &str) -> MergeOptions {
@@ -343,7 +343,7 @@ impl Workspace {
             time_nsec: time.nsec,
             author: self.author().to_owned(),
             message: message.to_owned(),
-            meta: Vec::new(),
+            meta: vec![(BASE_LINE.to_owned(), message.to_owned())],
             kind: CommitKind::Automatic,
             kv: None,
             timeline: None,

@@ -17,6 +17,8 @@ pub(crate) struct Anchors {
     sealed: Tree,
     /// Its root directory, where it is stored as a whole.
     pub root: Option<TreeId>,
+    /// Its key-value state in the store.
+    pub kv: Option<FileContent>,
     /// Trees that were switched to since, with the record that says so.
     trees: Vec<(u64, Tree)>,
     /// Content that records since refer to.
@@ -31,6 +33,7 @@ impl Anchors {
         Anchors {
             sealed,
             root,
+            kv: None,
             trees: Vec::new(),
             contents: Vec::new(),
             timeline: FileContent::Empty,
@@ -59,7 +62,7 @@ impl Anchors {
     pub fn seal(&mut self, sealed: &Reference, timeline: FileContent, next_seq: u64) {
         self.timeline = timeline;
         self.sealed = sealed.tree.clone();
-        self.root = sealed.root;
+        (self.root, self.kv) = (sealed.root, sealed.kv);
         self.trees.retain(|(seq, _)| *seq >= next_seq);
         self.contents.retain(|(seq, _)| *seq >= next_seq);
     }
@@ -71,7 +74,7 @@ impl Anchors {
 
     /// All content beside what the trees have.
     pub fn contents(&self) -> impl Iterator<Item = &FileContent> {
-        let since = self.contents.iter().map(|(_, c)| c);
+        let since = self.contents.iter().map(|(_, c)| c).chain(&self.kv);
         since.chain(std::iter::once(&self.timeline))
     }
 }

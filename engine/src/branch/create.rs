@@ -15,6 +15,7 @@ use super::{Branch, Inner};
 use crate::error::{Error, Result};
 use crate::history::{History, State};
 use crate::journal::Journal;
+use crate::kv::KvMap;
 use crate::record::{Event, OpKind};
 use crate::tree::Tree;
 use crate::types::Nid;
@@ -82,11 +83,15 @@ impl Branch {
         let dir = journal_dir(&o);
         let journal = Journal::create(o.storage.clone(), &dir, journal_config(&o)?)?;
         let pending = inner.history.pending();
-        let (first, root) = match (&inner.reference, pending.first()) {
-            (Some(r), _) => (r.tree.clone(), Some(r.root)),
-            (None, Some((_, tree))) => (tree.clone(), None),
-            (None, None) => (inner.live.clone(), None),
+        let (mut first, root, kv) = match (&inner.reference, pending.first()) {
+            (Some(r), _) => (r.tree.clone(), Some(r.root), r.kv),
+            (None, Some((_, tree))) => (tree.clone(), None, None),
+            (None, None) => (inner.live.clone(), None, None),
         };
+        if kv.is_none() {
+            // What is not in the store is told by the journal.
+            *first.kv_mut() = KvMap::default();
+        }
         let head = StateHead {
             next_seq: 1,
             counters: inner.counters,
@@ -98,10 +103,12 @@ impl Branch {
             patched: 0,
         };
         let more = StateMore {
+            kv,
             timeline: inner.timeline.clone(),
         };
         inner.anchors = Anchors::new(first.clone(), root.flatten());
         inner.anchors.timeline = inner.timeline.stored;
+        inner.anchors.kv = kv;
         inner.tree_file = state_file(&o).write(head, &more, &first, &inner.tree_file)?;
         let stored = inner.reference.as_ref().map(|r| r.tree.clone());
         let branch = assemble(o, Arc::new(journal), inner, None, 1);
@@ -163,7 +170,7 @@ impl Branch {
         }
         let patch = crate::record::TreePatch::between(from, to);
         let counters = inner.counters;
-        self.record_switch(Event::Patched { counters }, &crate::record::encode(&patch))?;
+        self.record_switch(Event::Patched { counters }, &patch.to_bytes())?;
         let seq = self.places.journal.last_seq();
         inner.anchors.switched(seq, to.clone());
         Ok(())

@@ -94,6 +94,17 @@ impl<T: bincode::Encode> Batch<'_, T> {
     }
 }
 
+/// The frames of a file behind its first `count`, of a file that was read before.
+pub fn frames_from(bytes: &[u8], count: usize) -> Option<&[u8]> {
+    let mut rest = bytes.get(HEADER_BYTES..)?;
+    for _ in 0..count {
+        let (header, after) = rest.split_at_checked(FRAME_HEADER_BYTES)?;
+        let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        rest = after.get(len as usize..)?;
+    }
+    Some(rest)
+}
+
 /// Bytes that frames are read from.
 pub trait Bytes {
     /// How many there are.

@@ -150,24 +150,25 @@ fn create(o: OpenBranch) -> Result<Branch> {
         patched: 0,
     };
     let none = (0, Tree::default());
-    inner.tree_file = state_file(&o).write(head, &StateMore::default(), &tree, &none)?;
+    let more = StateMore::default();
+    inner.tree_file = state_file(&o).write(head, &more, &tree, &none)?;
     Ok(assemble(o, Arc::new(journal), inner, None, 1))
 }
 
 fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
     let State {
         head: state,
-        more,
+        more: StateMore { kv, timeline },
         tree,
-    } = state;
+    } = state.with_kv(&o.store)?;
     let history = History::from_record(state.history);
     let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.base_changed = state.base_changed.into_iter().collect();
     inner.unreadable = state.unreadable.into_iter().collect();
-    inner.anchors.root = state.root.flatten();
-    inner.anchors.timeline = more.timeline.stored;
-    inner.timeline = more.timeline;
-    inner.reference = state.root.map(|root| Reference { tree, root });
+    (inner.anchors.root, inner.anchors.kv) = (state.root.flatten(), kv);
+    inner.anchors.timeline = timeline.stored;
+    inner.timeline = timeline;
+    inner.reference = state.root.map(|root| Reference { tree, root, kv });
     let shared = o
         .trees
         .read(state.tree_file, o.number, &mut BaseDirs::default())?;

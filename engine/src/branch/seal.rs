@@ -160,7 +160,7 @@ impl Branch {
                 k if k.is_automatic() => CommitKind::Automatic,
                 _ => CommitKind::Asked,
             },
-            kv: None,
+            kv: reference.kv,
             timeline: self.timeline_head_of(info.number),
         };
         Ok(self.places.store.put_object(&commit)?)
@@ -238,7 +238,7 @@ impl Branch {
                 self.wait_progress(&mut self.lock());
                 continue;
             };
-            let (mut head, more, tree, reference) = frozen;
+            let (mut head, mut more, tree, reference) = frozen;
             let stored = match store_tree(&self.places, &self.importer, reference.as_ref(), &tree) {
                 Err(Error::BaseChanged(f)) => {
                     self.take_anew(&f)?;
@@ -252,6 +252,7 @@ impl Branch {
             head.root = Some(stored.root);
             let next_seq = head.next_seq;
             let shared = self.lock().tree_file.clone();
+            more.kv = stored.kv;
             let shared = self
                 .state_file()
                 .write(head, &more, &stored.tree, &shared)?;
@@ -279,6 +280,8 @@ impl Branch {
             patched: 0,
         };
         let more = StateMore {
+            // Known once the tree is stored.
+            kv: None,
             timeline: inner.timeline.clone(),
         };
         Some((head, more, inner.live.clone(), inner.reference.clone()))

@@ -4,17 +4,19 @@
 //! [`StateHead`] and what it has [more](StateMore), then the inodes that differ. The file `state` names the one that counts, by number;
 //! it is replaced atomically once that one is on stable storage.
 
-use super::frames::{Bytes, Header, Reader, Writer};
+use super::frames::{Bytes, Header, Reader, Writer, frames_from};
 use super::tree_file::Trees;
 use crate::error::{Error, Result};
 use crate::history::HistoryRecord;
+use crate::kv::stored;
 use crate::record::{Counters, InodeRecord};
 use crate::timeline::Timeline;
 use crate::tree::Tree;
 use crate::tree::patch::{self, BaseDirs, record_of};
 use crate::types::Nid;
-use objstore::TreeId;
+use objstore::content::FileContent;
 use objstore::io::Storage;
+use objstore::{ObjectStore, TreeId};
 use std::sync::Arc;
 
 const HEADER: Header = Header {
@@ -23,7 +25,9 @@ const HEADER: Header = Header {
     oldest: 2,
     what: "state file",
 };
-/// First version that has a frame with the timeline after the head.
+/// First version that has a frame with the key-value state after the head.
+const VERSION_KV: u32 = 3;
+/// First version that has a frame with the timeline after that.
 const VERSION_TIMELINE: u32 = 4;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
@@ -60,6 +64,8 @@ pub struct StateHead {
 /// What came to the head with later versions, each in a frame of its own after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateMore {
+    /// The key-value state in the store; `None` for an empty one.
+    pub kv: Option<FileContent>,
     /// The timeline.
     pub timeline: Timeline,
 }
@@ -71,8 +77,16 @@ pub struct State {
     pub head: StateHead,
     /// More of that.
     pub more: StateMore,
-    /// The live tree.
+    /// The live tree, without its key-value state.
     pub tree: Tree,
+}
+
+impl State {
+    /// Loads the key-value state into the tree.
+    pub fn with_kv(mut self, store: &ObjectStore) -> Result<State> {
+        *self.tree.kv_mut() = stored::load(store, self.more.kv.as_ref())?;
+        Ok(self)
+    }
 }
 
 /// The state files of one branch.
@@ -190,6 +204,40 @@ impl StateFile<'_> {
         Ok(shared)
     }
 
+    /// Path of the file that counts.
+    pub fn current_path(&self) -> Result<Option<String>> {
+        Ok(self.current()?.map(|number| self.path(number)))
+    }
+
+    /// Replaces the key-value state by what `choose` takes for it, durably; nothing else changes, and the
+    /// file before stays. For where that state cannot be read.
+    pub fn replace_kv(&self, choose: &dyn Fn(&StateHead) -> Option<FileContent>) -> Result<()> {
+        let Some(number) = self.current()? else {
+            return Ok(());
+        };
+        let path = self.path(number);
+        let bytes = self.storage.read(&path).map_err(Error::io(&path))?;
+        let bytes = bytes.unwrap_or_default();
+        let damaged = |why: String| Error::Damaged {
+            what: path.clone(),
+            why,
+        };
+        let (head, _) = read_state(&bytes[..], &mut |_| Ok(())).map_err(damaged)?;
+        let rest = frames_from(&bytes, 2).ok_or_else(|| damaged("it has no keys".into()))?;
+        let (to, pointer) = (self.path(number + 1), self.pointer());
+        let file = self.storage.create(&to).map_err(Error::io(&to))?;
+        let written = Writer::begin(&*file, &HEADER).and_then(|writer| {
+            writer.value(&head)?;
+            writer.value(&choose(&head))?;
+            file.append(&[rest])?;
+            file.sync()?;
+            self.storage.sync_dir(self.dir)
+        });
+        written.map_err(Error::io(&to))?;
+        let replaced = self.storage.replace(&pointer, &pointer_bytes(number + 1));
+        replaced.map_err(Error::io(&pointer))
+    }
+
     fn remove_others(&self, keep: Option<u32>) -> Result<()> {
         let keep = keep.map(|n| format!("state-{n:08}"));
         for name in self.storage.list(self.dir).map_err(Error::io(self.dir))? {
@@ -237,6 +285,7 @@ fn write_state(
 ) -> std::io::Result<()> {
     let writer = Writer::begin(file, &HEADER)?;
     writer.value(head)?;
+    writer.value(&more.kv)?;
     writer.value(&more.timeline)?;
     let mut batch = writer.entries::<Patched>();
     Tree::diff(shared, tree, &mut |nid, _, now| {
@@ -252,6 +301,9 @@ fn read_state<B: Bytes>(
     let mut reader = Reader::begin(file, &HEADER)?;
     let head: StateHead = reader.value()?;
     let mut more = StateMore::default();
+    if reader.version() >= VERSION_KV {
+        more.kv = reader.value()?;
+    }
     if reader.version() >= VERSION_TIMELINE {
         more.timeline = reader.value()?;
     }
@@ -346,5 +398,36 @@ pub(crate) mod tests {
             bad[i] ^= 4;
             assert!(!whole(&bad), "byte {i}");
         }
+    }
+
+    #[test]
+    fn a_file_of_version_2_is_read_and_has_no_keys() {
+        let storage: Arc<dyn Storage> = Arc::new(CrashStorage::without_log());
+        storage.create_dir_all("b").unwrap();
+        let trees = Trees::open(storage.clone(), "t".into()).unwrap();
+        let file = StateFile {
+            storage: &*storage,
+            dir: "b",
+            trees: &trees,
+            branch: 0,
+        };
+        let more = StateMore {
+            kv: Some(FileContent::Empty),
+        };
+        let none = (0, Tree::default());
+        file.write(head(), &more, &one_file_tree(), &none).unwrap();
+        let read = file.read(&mut BaseDirs::default()).unwrap().unwrap();
+        assert_eq!(read.more, more);
+        let bytes = storage.read("b/state-00000001").unwrap().unwrap();
+        let length = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let second = 12 + 8 + length(12) as usize;
+        let third = second + 8 + length(second) as usize;
+        let mut old = [&bytes[..second], &bytes[third..]].concat();
+        old[8] = 2;
+        let (head, more) = read_state(&old[..], &mut |_| Ok(())).unwrap();
+        assert_eq!((head.next_seq, head.patched), (7, 1));
+        assert_eq!(more, StateMore::default());
+        old[8] = 1;
+        assert!(read_state(&old[..], &mut |_| Ok(())).is_err());
     }
 }

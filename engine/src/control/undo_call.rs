@@ -1,4 +1,4 @@
-//! Taking back what one tool call changed, and nothing else.
+//! Taking back what one tool call changed, in files and keys, and nothing else.
 //!
 //! A three-way merge in the store: from what the call left to what it found, on what is there now. What
 //! does not fit is a conflict, and then nothing changes. The result is a switch like a restore: the head
@@ -9,7 +9,10 @@ use super::{Change, RolledBack};
 use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::merge::{Conflict, Labels, MergeOptions, MergeResult, OnConflict, Root, merge_roots};
+use crate::kv::stored::of_commit;
+use crate::merge::{
+    Conflict, Labels, MergeOptions, MergeResult, OnConflict, Root, merge_maps, merge_roots,
+};
 use crate::timeline::{StateRef, TimelineItem, differ_in_content};
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, ObjectStore};
@@ -106,15 +109,20 @@ impl Branch {
             conflicts,
             changes,
         };
-        let Some(root) = result.root else {
-            return Ok(Some(nothing(result.conflicts, Vec::new())));
-        };
         let store = &self.places.store;
-        if !differ_in_content(store, &root_of(store, &ours)?, &root)? {
+        let frozen = self.tree_of(now)?;
+        let (found, left) = (of_commit(store, &before)?, of_commit(store, &after)?);
+        let (keys, unsettled) = merge_maps(&left, frozen.kv(), &found)?;
+        let Some(root) = result.root.filter(|_| unsettled.is_empty()) else {
+            let conflicts = result.conflicts.into_iter().chain(unsettled);
+            return Ok(Some(nothing(conflicts.collect(), Vec::new())));
+        };
+        let same_keys = keys.equals(frozen.kv());
+        if same_keys && !differ_in_content(store, &root_of(store, &ours)?, &root)? {
             return Ok(Some(nothing(Vec::new(), Vec::new())));
         }
-        let frozen = self.tree_of(now)?;
-        let merged = self.load_root(&root)?;
+        let mut merged = self.load_root(&root)?;
+        *merged.kv_mut() = keys;
         if dry_run {
             let changes = self.changes(&frozen, &merged, &[])?;
             return Ok(Some(nothing(Vec::new(), changes)));
