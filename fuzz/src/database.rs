@@ -48,8 +48,8 @@ fn imported(engine: &Engine, file: &Path, name: &str) -> Option<Option<TreeId>> 
         sparse: false,
         kind: CommitKind::Start,
     };
-    let make = |id| {
-        let made = engine.create_from_commit(name, id);
+    let make = |id, calls: engine::Calls<'_>| {
+        let made = engine.create_from_commit(name, id, calls);
         assert!(
             made.is_ok(),
             "what was taken cannot be made a workspace: {made:?}"

@@ -22,12 +22,13 @@ pub mod request;
 mod seal;
 pub mod seeds;
 pub mod state;
+pub mod timeline;
 
 /// A check by the name of its target and corpus.
 pub type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
-pub const CHECKS: [Check; 10] = [
+pub const CHECKS: [Check; 11] = [
     ("acl", acl::check),
     ("database", database::check),
     ("index", index::check),
@@ -38,4 +39,5 @@ pub const CHECKS: [Check; 10] = [
     ("reference", reference::check),
     ("request", request::check),
     ("state", state::check),
+    ("timeline", timeline::check),
 ];
