@@ -26,6 +26,9 @@ mod start;
 mod stats;
 mod status;
 mod stop;
+mod timeline;
+mod tool;
+mod tool_exec;
 mod undo;
 
 pub use files::State;
@@ -59,6 +62,9 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
         Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
+        Command::Tool(verb) => tool::run(verb, &mut Context::new(cli.global)?),
+        Command::Timeline(args) => timeline::run(&args, &mut Context::new(cli.global)?),
+        Command::Blame(args) => timeline::blame(&args, &mut Context::new(cli.global)?),
         Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),
@@ -255,6 +261,11 @@ impl Context {
             let _: StartAnswer = self.ask(&format!("cannot start {workspace} again"), &call)?;
         }
         Ok(())
+    }
+
+    /// Connects anew for what is asked next.
+    pub fn forget_client(&mut self) {
+        self.client = None;
     }
 
     fn client(&mut self) -> Result<&mut Client, Failure> {
