@@ -5,11 +5,13 @@
 
 mod branch;
 mod files;
+mod serve;
 mod session;
 mod store;
 
 pub use branch::*;
 pub use files::*;
+pub use serve::*;
 pub use session::*;
 
 use clap::builder::styling::{AnsiColor, Style, Styles};
@@ -36,7 +38,7 @@ pub struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Global {
     /// Keep everything below DIR instead of $AGENTVFS_HOME, $XDG_DATA_HOME/agentvfs or
     /// ~/.local/share/agentvfs
@@ -74,6 +76,9 @@ pub enum Command {
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),
+    /// Offer a workspace to programs that speak other protocols
+    #[command(subcommand)]
+    Serve(ServeVerb),
     /// Look whether this machine has what agentvfs needs, and say how to get what is missing
     #[command(after_help = "Example:\n  agentvfs doctor")]
     Doctor(RowArgs),

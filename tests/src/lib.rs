@@ -9,6 +9,7 @@
 pub mod binary;
 pub mod differential;
 pub mod env;
+pub mod mcp;
 pub mod model;
 pub mod mount;
 pub mod pages;

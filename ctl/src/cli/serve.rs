@@ -1,0 +1,15 @@
+//! Arguments of `serve`.
+
+use clap::Subcommand;
+
+/// What a workspace is offered by.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum ServeVerb {
+    /// Speak the Model Context Protocol on standard input and output, for agents to start
+    #[command(
+        after_help = "Examples:\n  agentvfs serve mcp --workspace my-task --branch fix\n  \
+        claude mcp add files -- agentvfs serve mcp -w my-task\n\n\
+        It serves one client, and ends when that closes its input. docs/mcp.md describes the tools."
+    )]
+    Mcp,
+}
