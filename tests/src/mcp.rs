@@ -3,9 +3,29 @@
 use crate::env::Env;
 use crate::wait;
 use serde_json::{Value, json};
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+/// A small project with symbolic links, two of which lead out of it; started.
+pub fn project(env: &Env) -> PathBuf {
+    let project = env.project();
+    fs::create_dir_all(project.join("src/deep")).unwrap();
+    fs::write(project.join("README"), "a project\n").unwrap();
+    fs::write(project.join("src/main.rs"), "fn main() {}\n").unwrap();
+    fs::write(project.join("src/deep/lib.rs"), "pub fn x() {}\n").unwrap();
+    symlink("src", project.join("current")).unwrap();
+    symlink("/etc/passwd", project.join("out")).unwrap();
+    symlink("../..", project.join("src/up")).unwrap();
+    env.start()
+}
+
+/// A server of that project, with its session open.
+pub fn serve(env: &Env) -> Mcp {
+    Mcp::start(env, &env.path(""), &["-w", "project"])
+}
 
 /// A running server and both ends of its pipes.
 pub struct Mcp {

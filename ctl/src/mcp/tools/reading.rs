@@ -222,7 +222,7 @@ fn name(node: &FileNode) -> String {
 fn details(node: &FileNode) -> Value {
     let mut object = Map::new();
     insert_bytes(&mut object, "name", &node.name.0);
-    object.insert("type".into(), kind_word(node.kind).into());
+    object.insert("type".into(), kind_word(node.kind));
     object.insert("size".into(), node.size.into());
     object.insert("modified".into(), rfc3339(node.mtime.into()).into());
     if let Some(target) = &node.target {
