@@ -4,9 +4,12 @@
 //! path) without following a symbolic link. Bytes of a file count only while its [`Stamp`] is the one
 //! that was shown; otherwise [`Base`] says [`ReadOutcome::Changed`] and the caller takes the file anew.
 
+mod file;
+
+pub use file::{BaseDir, BaseFile};
+
 use crate::error::{Error, Result};
 use crate::types::{Kind, Time};
-use objstore::content::FileContent;
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
@@ -14,7 +17,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Open files that are kept for the next read.
 const OPEN_FILES_MAX: usize = 32;
@@ -34,116 +37,6 @@ pub struct Stamp {
     pub mtime: Time,
     /// Last change.
     pub ctime: Time,
-}
-
-/// A directory of the base.
-#[derive(Debug)]
-pub struct BaseDir {
-    parent: Option<Arc<BaseDir>>,
-    name: Box<[u8]>,
-}
-
-impl BaseDir {
-    /// The base itself.
-    pub fn root() -> Arc<BaseDir> {
-        Arc::new(BaseDir {
-            parent: None,
-            name: Box::default(),
-        })
-    }
-
-    /// The directory `name` in `parent`.
-    pub fn child(parent: &Arc<BaseDir>, name: &[u8]) -> Arc<BaseDir> {
-        Arc::new(BaseDir {
-            parent: Some(parent.clone()),
-            name: name.into(),
-        })
-    }
-
-    /// Path below the base; empty for the base itself.
-    pub fn path(&self) -> Vec<u8> {
-        let mut parts: Vec<&[u8]> = Vec::new();
-        let mut dir = self;
-        while let Some(parent) = &dir.parent {
-            parts.push(&dir.name);
-            dir = parent;
-        }
-        parts.reverse();
-        parts.join(&b'/')
-    }
-}
-
-impl Drop for BaseDir {
-    /// Frees a long chain of parents without recursion.
-    fn drop(&mut self) {
-        let mut next = self.parent.take();
-        while let Some(dir) = next {
-            next = Arc::into_inner(dir).and_then(|mut d| d.parent.take());
-        }
-    }
-}
-
-/// One version of a regular file of the base.
-#[derive(Debug)]
-pub struct BaseFile {
-    dir: Arc<BaseDir>,
-    name: Box<[u8]>,
-    /// Which version.
-    pub stamp: Stamp,
-    /// Allocated bytes.
-    pub alloc: u64,
-    /// Boxed, so that this struct is not of the same allocation class as a node of the inode tree: files
-    /// go as they are imported, nodes stay, and what they share would stay half empty.
-    stored: OnceLock<Box<FileContent>>,
-}
-
-impl BaseFile {
-    /// The version `stamp` of `name` in `dir`.
-    pub fn new(dir: Arc<BaseDir>, name: &[u8], stamp: Stamp, alloc: u64) -> BaseFile {
-        BaseFile {
-            dir,
-            name: name.into(),
-            stamp,
-            alloc,
-            stored: OnceLock::new(),
-        }
-    }
-
-    /// Path below the base.
-    pub fn path(&self) -> Vec<u8> {
-        let mut path = self.dir.path();
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(&self.name);
-        path
-    }
-
-    /// Directory of the base that holds it.
-    pub fn dir(&self) -> &Arc<BaseDir> {
-        &self.dir
-    }
-
-    /// Name in that directory.
-    pub fn name(&self) -> &[u8] {
-        &self.name
-    }
-
-    /// Its content in the store, once imported.
-    pub fn stored(&self) -> Option<FileContent> {
-        self.stored.get().map(|c| **c)
-    }
-
-    /// Records that the content was imported.
-    pub fn set_stored(&self, content: FileContent) {
-        // A second import of the same version found the same bytes.
-        let _ = self.stored.set(Box::new(content));
-    }
-
-    /// True where both are the same version of the same file.
-    pub fn same_version(&self, other: &BaseFile) -> bool {
-        self.stamp == other.stamp && self.name == other.name && self.dir.path() == other.dir.path()
-    }
 }
 
 /// One entry of a base directory.
@@ -359,11 +252,11 @@ impl Base {
 
     /// Opens a base file if it still is the version asked for; `None` where it is not.
     pub fn open_file(&self, file: &BaseFile) -> Result<Option<Arc<OwnedFd>>> {
-        if let Some(fd) = self.kept(&file.stamp) {
+        if let Some(fd) = self.kept(file.stamp()) {
             return Ok(Some(fd));
         }
-        let opened = self.open_dir(&file.dir).and_then(|d| {
-            self.open_below(d.as_fd(), &file.name, OFlags::RDONLY | OFlags::NONBLOCK)
+        let opened = self.open_dir(file.dir()).and_then(|d| {
+            self.open_below(d.as_fd(), file.name(), OFlags::RDONLY | OFlags::NONBLOCK)
         });
         let fd = match opened {
             Ok(fd) => fd,
@@ -373,12 +266,12 @@ impl Base {
             Err(Errno::ACCESS | Errno::PERM) => return Err(Error::Access),
             Err(e) => return Err(self.error(&file.path(), e)),
         };
-        if stat_fd(fd.as_fd()) != Ok(file.stamp) {
+        if stat_fd(fd.as_fd()) != Ok(*file.stamp()) {
             return Ok(None);
         }
         let fd = Arc::new(fd);
         let mut open = self.open.lock();
-        open.push_back((file.stamp, fd.clone()));
+        open.push_back((*file.stamp(), fd.clone()));
         if open.len() > OPEN_FILES_MAX {
             open.pop_front();
         }
@@ -418,8 +311,8 @@ impl Base {
                 Err(e) => return Err(self.error(&file.path(), e)),
             }
         }
-        if done < buf.len() || stat_fd(fd.as_fd()) != Ok(file.stamp) {
-            self.forget(&file.stamp);
+        if done < buf.len() || stat_fd(fd.as_fd()) != Ok(*file.stamp()) {
+            self.forget(file.stamp());
             return Ok(ReadOutcome::Changed);
         }
         Ok(ReadOutcome::Done)
@@ -427,10 +320,10 @@ impl Base {
 
     /// The file as it is now, by name; `None` where it is gone or not a regular file.
     pub fn current(&self, file: &BaseFile) -> Result<Option<BaseEntry>> {
-        self.forget(&file.stamp);
+        self.forget(file.stamp());
         let found = self
-            .open_dir(&file.dir)
-            .and_then(|d| self.entry(d.as_fd(), &file.name));
+            .open_dir(file.dir())
+            .and_then(|d| self.entry(d.as_fd(), file.name()));
         match found {
             Ok(e) if e.mode & crate::types::mode::FMT == crate::types::mode::REG => Ok(Some(e)),
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
@@ -440,8 +333,8 @@ impl Base {
 
     /// Ranges of a base file that are not holes.
     pub fn data_ranges(&self, file: &BaseFile) -> Result<Vec<std::ops::Range<u64>>> {
-        let size = file.stamp.size;
-        if file.alloc >= size {
+        let size = file.stamp().size;
+        if file.alloc() >= size {
             return Ok(whole(size));
         }
         let Some(fd) = self.open_file(file)? else {

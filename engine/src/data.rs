@@ -103,7 +103,7 @@ impl Places {
         }
     }
 
-    fn read_base(&self, file: &Arc<BaseFile>, at: u64, buf: &mut [u8], wait: Wait) -> Result<()> {
+    fn read_base(&self, file: &BaseFile, at: u64, buf: &mut [u8], wait: Wait) -> Result<()> {
         match self.base.read(file, at, buf, wait == Wait::Allowed)? {
             ReadOutcome::Done => Ok(()),
             ReadOutcome::WouldBlock => Err(Error::WouldBlock),

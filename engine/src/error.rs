@@ -6,7 +6,6 @@ use crate::base::BaseFile;
 use crate::journal::JournalError;
 use crate::types::Nid;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Result of engine calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -131,7 +130,7 @@ pub enum Error {
     },
     /// A file of the base is not the version that was shown; it must be taken anew.
     #[error("base file {} changed", String::from_utf8_lossy(&.0.path()))]
-    BaseChanged(Arc<BaseFile>),
+    BaseChanged(BaseFile),
     /// A stored file of a workspace is not what was written.
     #[error("{what} is damaged: {why}")]
     Damaged {

@@ -63,7 +63,7 @@ impl Importer {
 
     /// Imports the base files that these inodes refer to, on all cores.
     pub fn import_bodies(&self, places: &Places, inodes: &[(Nid, Arc<Inode>)]) -> Result<()> {
-        let mut files: Vec<Arc<BaseFile>> = Vec::new();
+        let mut files: Vec<BaseFile> = Vec::new();
         for file in inodes.iter().filter_map(|(_, i)| i.file()) {
             files.extend(
                 base_files(file)
@@ -115,13 +115,13 @@ impl Importer {
         file.set_stored(content);
         self.files_done.fetch_add(1, Ordering::Relaxed);
         self.bytes_done
-            .fetch_add(file.stamp.size, Ordering::Relaxed);
+            .fetch_add(file.stamp().size, Ordering::Relaxed);
         Ok(content)
     }
 
     fn known(&self, places: &Places, file: &BaseFile) -> Option<FileContent> {
-        let e = self.table.get(file.stamp.dev, file.stamp.ino).ok()??;
-        let s = &file.stamp;
+        let e = self.table.get(file.stamp().dev, file.stamp().ino).ok()??;
+        let s = file.stamp();
         let same = e.size == s.size
             && (e.mtime_sec, e.mtime_nsec) == (s.mtime.sec, s.mtime.nsec)
             && (e.ctime_sec, e.ctime_nsec) == (s.ctime.sec, s.ctime.nsec);
@@ -131,11 +131,11 @@ impl Importer {
     }
 
     fn read_in(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
-        if !is_older(file.stamp.ctime, SETTLED) {
+        if !is_older(file.stamp().ctime, SETTLED) {
             return self.read_fresh(places, file);
         }
         let content = self.store(places, file)?;
-        let s = &file.stamp;
+        let s = file.stamp();
         let entry = ImportEntry {
             size: s.size,
             mtime_sec: s.mtime.sec,
@@ -155,7 +155,7 @@ impl Importer {
         let reader = FileReader { places, file };
         let data = places.base.data_ranges(file)?;
         self.unsynced.store(true, Ordering::Relaxed);
-        let size = file.stamp.size;
+        let size = file.stamp().size;
         let stored = objstore::store_content(&places.store, None, &[], &data, size, &reader);
         stored.map_err(|e| reader.why(e))
     }
@@ -164,7 +164,7 @@ impl Importer {
     /// twice. Where both readings agree nothing was written in between, so it is a state that the file
     /// had at one moment. Not for the table: on file systems with coarse times they say too little.
     fn read_fresh(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
-        while !is_older(file.stamp.ctime, TICK) {
+        while !is_older(file.stamp().ctime, TICK) {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Closing);
             }
@@ -174,7 +174,7 @@ impl Importer {
         if self.store(places, file)? == first {
             return Ok(first);
         }
-        Err(Error::BaseChanged(Arc::new(same_version(file))))
+        Err(Error::BaseChanged(file.clone()))
     }
 }
 
@@ -185,13 +185,8 @@ fn is_older(ctime: Time, age: Duration) -> bool {
     now < ctime || since(now) - since(ctime) >= age.as_nanos() as i128
 }
 
-/// The same version once more, as an error has it.
-fn same_version(file: &BaseFile) -> BaseFile {
-    BaseFile::new(file.dir().clone(), file.name(), file.stamp, file.alloc)
-}
-
 /// Base files that a file's content refers to.
-fn base_files(file: &FileData) -> Vec<Arc<BaseFile>> {
+fn base_files(file: &FileData) -> Vec<BaseFile> {
     let mut out = Vec::new();
     if let (Body::Base(f), 1..) = file.body() {
         out.push(f.clone());
@@ -216,9 +211,7 @@ impl FileReader<'_> {
     fn why(&self, e: objstore::Error) -> Error {
         let mut probe = [];
         match self.places.base.read(self.file, 0, &mut probe, true) {
-            Ok(crate::base::ReadOutcome::Changed) => {
-                Error::BaseChanged(Arc::new(same_version(self.file)))
-            }
+            Ok(crate::base::ReadOutcome::Changed) => Error::BaseChanged(self.file.clone()),
             Ok(_) => Error::Store(e),
             Err(why) => why,
         }

@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Files for each further thread that stores them.
-const FILES_PER_THREAD_MIN: usize = 32;
+/// Files or directories for each further thread that stores them.
+const ITEMS_PER_THREAD_MIN: usize = 16;
 
 /// Extended attribute by which a commit marks what could not be read in the base.
 pub const UNREADABLE: &[u8] = b"trusted.agentvfs.unreadable";
@@ -63,6 +63,39 @@ pub fn store_tree(
     })
 }
 
+/// `each` of all items, in their order, by several threads where there are many.
+fn on_all_cores<T: Sync, R: Send>(
+    items: &[T],
+    each: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else {
+                return Ok(done);
+            };
+            done.push((at, each(item)?));
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let helpers = (cores - 1).min(items.len() / ITEMS_PER_THREAD_MIN);
+    let parts: Vec<Result<Vec<(usize, R)>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
+        let mut all = vec![work()];
+        let joined = threads.into_iter().map(|t| t.join());
+        all.extend(joined.map(|r| r.unwrap_or(Err(Error::Closing))));
+        all
+    });
+    let mut done = Vec::with_capacity(items.len());
+    for part in parts {
+        done.extend(part?);
+    }
+    done.sort_unstable_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
+}
+
 struct Job<'a> {
     places: &'a Places,
     old: &'a Tree,
@@ -83,29 +116,11 @@ impl Job<'_> {
         changed
     }
 
-    /// Stores what changed of files, on all cores where they are many.
     fn store_files(&mut self, changed: &[(Nid, Arc<Inode>)]) -> Result<()> {
-        let places = self.places;
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<Vec<(Nid, Arc<Inode>)>> {
-            let mut done = Vec::new();
-            while let Some((nid, inode)) = changed.get(next.fetch_add(1, Ordering::Relaxed)) {
-                done.extend(stored_file(places, inode)?.map(|after| (*nid, after)));
-            }
-            Ok(done)
-        };
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let helpers = (cores - 1).min(changed.len() / FILES_PER_THREAD_MIN);
-        let done = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
-            let mut all = vec![work()];
-            let joined = threads.into_iter().map(|t| t.join());
-            all.extend(joined.map(|r| r.unwrap_or(Err(Error::Closing))));
-            all
-        });
-        for files in done {
-            for (nid, inode) in files? {
-                self.stored.set(nid, inode);
+        let stored = on_all_cores(changed, |(_, inode)| stored_file(self.places, inode))?;
+        for ((nid, _), after) in changed.iter().zip(stored) {
+            if let Some(inode) = after {
+                self.stored.set(*nid, inode);
             }
         }
         Ok(())
@@ -138,13 +153,17 @@ impl Job<'_> {
         }
         dirs.sort_unstable_by(|a, b| b.cmp(a));
         let children = self.dirty_children();
-        for (_, nid) in &dirs {
-            let id = self.store_dir(*nid, children.get(nid).map_or(&[], |c| c))?;
-            self.stored.update(*nid, |i| {
-                if let Some(d) = i.dir_mut() {
-                    d.stored = id;
-                }
-            });
+        for level in dirs.chunk_by(|a, b| a.0 == b.0) {
+            let stored = on_all_cores(level, |(_, nid)| {
+                self.store_dir(*nid, children.get(nid).map_or(&[], |c| c))
+            })?;
+            for ((_, nid), id) in level.iter().zip(stored) {
+                self.stored.update(*nid, |i| {
+                    if let Some(d) = i.dir_mut() {
+                        d.stored = id;
+                    }
+                });
+            }
         }
         match self.stored.get(Nid::ROOT).and_then(|r| r.dir()) {
             Some(root) if self.dirty.contains(&Nid::ROOT) => Ok(root.stored),

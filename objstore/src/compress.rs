@@ -8,8 +8,9 @@ use zstd::bulk::{Compressor, Decompressor};
 /// Level while sealing: near the speed of the disk, most of the gain.
 const LEVEL: i32 = 1;
 
-/// Below this a frame's own header eats the gain.
-const RAW_BYTES_MIN: usize = 64;
+/// Below this there is little to gain (a record's header and its entry in the index alone take 96 bytes), and
+/// building a frame's tables costs more than hashing and writing the object.
+const RAW_BYTES_MIN: usize = 512;
 
 thread_local! {
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };

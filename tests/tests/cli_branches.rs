@@ -84,6 +84,13 @@ fn work_of_two_agents_comes_together_in_main() {
     assert!(!main.join("src/glob.rs").exists() && main.join("notes/a").exists());
     let quote = fs::read_to_string(main.join("src/quote.rs")).unwrap();
     assert!(quote.ends_with("// The end.\n"));
+    env.workspace(&["apply"]).ok();
+    let project = env.project();
+    for path in ["src/when.rs", "src/shell_glob.rs", "src/quote.rs", "notes/a"] {
+        let (there, here) = (fs::read(main.join(path)), fs::read(project.join(path)));
+        assert_eq!(there.unwrap(), here.unwrap(), "{path} was applied");
+    }
+    assert!(!project.join("src/glob.rs").exists());
     env.workspace(&["undo"]).id();
     env.workspace(&["undo"]).id();
     tree::same("the merge taken back", &before, &tree::of(&main));

@@ -132,6 +132,8 @@ impl Workspace {
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
+        // Nothing refers to what is stored here until the base's line does.
+        let _pin = branch.places.store.pin();
         let record = record_path(self.name());
         let store = &*branch.places.store;
         let site = Site {
@@ -184,6 +186,8 @@ impl Workspace {
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
+        // Nothing refers to what is stored here until the base's line does.
+        let _pin = branch.places.store.pin();
         let (base, store) = (&branch.places.base, &branch.places.store);
         finish_interrupted(self.name(), base, store, &*branch.storage)?;
         let (now, ready, mut report) = self.merged_with_base(req, &branch, progress)?;
@@ -231,6 +235,8 @@ impl Workspace {
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
+        // Nothing refers to what is stored here until the base's line does.
+        let _pin = branch.places.store.pin();
         let base = &branch.places.base;
         let store = &*branch.places.store;
         finish_interrupted(self.name(), base, store, &*branch.storage)?;

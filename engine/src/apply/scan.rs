@@ -67,7 +67,7 @@ impl Branch {
     }
 
     fn base_inode(&self, entry: &BaseEntry) -> crate::tree::inode::Inode {
-        inode_of(entry, &BaseDir::root(), Nid::ROOT, 1)
+        inode_of(entry, None, &BaseDir::root(), Nid::ROOT, 1)
     }
 
     fn list_base(&self) -> Result<Listing> {

@@ -181,10 +181,10 @@ impl Branch {
         let path = old.path();
         if let Some(content) = self.stored_before(old) {
             let version = NewVersion {
-                size: old.stamp.size,
-                alloc: old.alloc,
-                mtime: old.stamp.mtime,
-                ctime: old.stamp.ctime,
+                size: old.stamp().size,
+                alloc: old.alloc(),
+                mtime: old.stamp().mtime,
+                ctime: old.stamp().ctime,
             };
             return self.put_version(old, Some(content), version).map(|_| ());
         }
@@ -213,10 +213,10 @@ impl Branch {
 
     fn replace_version(&self, old: &BaseFile, new: Option<(&BaseFile, &BaseEntry)>) -> Result<()> {
         let content = new.and_then(|(f, _)| f.stored());
-        let (mtime, ctime) = new.map_or((old.stamp.mtime, old.stamp.ctime), |(_, e)| {
+        let (mtime, ctime) = new.map_or((old.stamp().mtime, old.stamp().ctime), |(_, e)| {
             (e.stamp.mtime, e.stamp.ctime)
         });
-        let size = new.map_or(old.stamp.size, |(_, e)| e.stamp.size);
+        let size = new.map_or(old.stamp().size, |(_, e)| e.stamp.size);
         let alloc = new.map_or(0, |(_, e)| e.alloc);
         let version = NewVersion {
             size,
@@ -246,7 +246,7 @@ impl Branch {
             self.record(
                 Event::TakeAnew {
                     nid: nid.0,
-                    old: old.stamp,
+                    old: *old.stamp(),
                     content,
                     size: new.size,
                     alloc: new.alloc,
@@ -258,7 +258,7 @@ impl Branch {
             let seq = self.places.journal.last_seq();
             inner.anchors.refers(seq, content);
             for tree in inner.trees_mut() {
-                tree.take_anew(*nid, &old.stamp, body.clone(), new);
+                tree.take_anew(*nid, old.stamp(), body.clone(), new);
             }
         }
         Ok(nids)
@@ -283,7 +283,7 @@ impl Branch {
                 (StoredBody::Dir(below), Some(_)) => dir = below,
                 (StoredBody::File(c), None) => {
                     let mtime = (entry.meta.mtime_sec, entry.meta.mtime_nsec);
-                    let stamp = &file.stamp;
+                    let stamp = file.stamp();
                     let same =
                         c.len() == stamp.size && mtime == (stamp.mtime.sec, stamp.mtime.nsec);
                     return same.then_some(c);
@@ -301,7 +301,7 @@ fn holders(inner: &mut Inner, file: &BaseFile) -> Vec<Nid> {
     for tree in inner.trees_mut() {
         tree.for_each(&mut |nid, i| {
             if i.file()
-                .is_some_and(|f| matches!(f.body().0, Body::Base(b) if b.stamp == file.stamp))
+                .is_some_and(|f| matches!(f.body().0, Body::Base(b) if b.stamp() == file.stamp()))
             {
                 out.push(nid);
             }

@@ -100,7 +100,7 @@ pub(super) fn journal_config(o: &OpenBranch) -> Result<JournalConfig> {
 fn create(o: OpenBranch) -> Result<Branch> {
     let dir = journal_dir(&o);
     o.storage.remove_dir_all(&dir).map_err(Error::io(&dir))?;
-    let root = inode_of(&o.base.root_entry()?, &BaseDir::root(), Nid::ROOT, 1);
+    let root = inode_of(&o.base.root_entry()?, None, &BaseDir::root(), Nid::ROOT, 1);
     let tree = Tree::with_root(root);
     let journal = Journal::create(o.storage.clone(), &dir, journal_config(&o)?)?;
     let counters = Counters {
@@ -326,7 +326,7 @@ fn count_files(tree: &Tree, importer: &Importer) {
             && let crate::tree::file::Body::Base(b) = f.body().0
         {
             importer.files_total.fetch_add(1, Relaxed);
-            importer.bytes_total.fetch_add(b.stamp.size, Relaxed);
+            importer.bytes_total.fetch_add(b.stamp().size, Relaxed);
         }
     });
 }

@@ -65,6 +65,7 @@ impl Engine {
             return Ok(());
         }
         branch_refs::forget_refs(&self.refs, name)?;
+        self.refs.delete(&crate::apply::ref_name(name))?;
         let left = format!("workspaces/{name}");
         self.storage.remove_dir_all(&left).map_err(Error::io(left))
     }

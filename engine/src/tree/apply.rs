@@ -129,7 +129,7 @@ impl Tree {
     /// Replaces the body of a file where it is the base version `old`: by `body`, `size` bytes long.
     /// True where it was.
     pub fn take_anew(&mut self, nid: Nid, old: &Stamp, body: Body, new: NewVersion) -> bool {
-        let is_old = |f: &FileData| matches!(f.body().0, Body::Base(b) if b.stamp == *old);
+        let is_old = |f: &FileData| matches!(f.body().0, Body::Base(b) if b.stamp() == old);
         if !self.get(nid).and_then(|i| i.file()).is_some_and(is_old) {
             return false;
         }

@@ -23,7 +23,7 @@ pub enum Body {
     /// In the store.
     Stored(FileContent),
     /// In the base, not imported yet (or imported meanwhile, see [`BaseFile::stored`]).
-    Base(Arc<BaseFile>),
+    Base(BaseFile),
     /// In a base file that this process may not read.
     Unreadable,
 }
@@ -33,7 +33,7 @@ impl PartialEq for Body {
         match (self, other) {
             (Body::None, Body::None) | (Body::Unreadable, Body::Unreadable) => true,
             (Body::Stored(a), Body::Stored(b)) => a == b,
-            (Body::Base(a), Body::Base(b)) => Arc::ptr_eq(a, b) || a.same_version(b),
+            (Body::Base(a), Body::Base(b)) => a.same_version(b),
             (Body::Base(f), Body::Stored(c)) | (Body::Stored(c), Body::Base(f)) => {
                 f.stored().as_ref() == Some(c)
             }

@@ -10,23 +10,25 @@ use crate::types::{Kind, Nid};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Makes the inode of a base entry named in `parent` of the base directory `dir`.
-pub fn inode_of(e: &BaseEntry, dir: &Arc<BaseDir>, parent: Nid, ino: u64) -> Inode {
+/// Makes the inode of a base entry named in `parent` of the base directory `dir`. `file` is that entry,
+/// where it is a file with data that can be read ([`has_data`]).
+pub fn inode_of(
+    e: &BaseEntry,
+    file: Option<BaseFile>,
+    dir: &Arc<BaseDir>,
+    parent: Nid,
+    ino: u64,
+) -> Inode {
     let kind = Kind::of_mode(e.mode).unwrap_or(Kind::Fifo);
     let xattrs: Xattrs = e.xattrs.iter().cloned().collect();
     let content = match kind {
         Kind::File if e.unreadable => {
             Content::File(FileData::new(Body::Unreadable, e.stamp.size, e.alloc))
         }
-        Kind::File if e.stamp.size == 0 => Content::File(FileData::default()),
-        Kind::File => {
-            let file = BaseFile::new(dir.clone(), &e.name, e.stamp, e.alloc);
-            Content::File(FileData::new(
-                Body::Base(Arc::new(file)),
-                e.stamp.size,
-                e.alloc,
-            ))
-        }
+        Kind::File => match file {
+            Some(file) => Content::File(FileData::new(Body::Base(file), e.stamp.size, e.alloc)),
+            None => Content::File(FileData::default()),
+        },
         Kind::Dir => {
             let mut d = Dir::new(DirMap::default(), 0);
             d.lazy = Some(if e.name.is_empty() {
@@ -64,6 +66,11 @@ pub fn inode_of(e: &BaseEntry, dir: &Arc<BaseDir>, parent: Nid, ino: u64) -> Ino
     }
 }
 
+/// True for a regular file that is not empty and can be read.
+fn has_data(e: &BaseEntry) -> bool {
+    Kind::of_mode(e.mode) == Some(Kind::File) && !e.unreadable && e.stamp.size > 0
+}
+
 /// Gives the lazy directory `dir` its entries in all `trees` in which it is lazy. Inodes that are the
 /// same in several trees stay the same. Returns the inodes that got a further name.
 pub fn load_dir(
@@ -90,8 +97,15 @@ pub fn load_dir(
             },
         )
     }));
+    let with_data = entries.iter().map(|l| &l.entry).filter(|e| has_data(e));
+    let versions = with_data.map(|e| (e.name.as_slice(), e.stamp, e.alloc));
+    let mut found = BaseFile::all(&base, versions).into_iter();
+    let files = entries
+        .iter()
+        .map(|l| has_data(&l.entry).then(|| found.next()).flatten());
     let mut loader = Loader {
         dir,
+        files: files.collect(),
         base,
         unreadable,
         map,
@@ -109,6 +123,8 @@ pub fn load_dir(
 struct Loader {
     dir: Nid,
     base: Arc<BaseDir>,
+    /// The entries that are files with data.
+    files: Vec<Option<BaseFile>>,
     unreadable: bool,
     map: DirMap,
     relinked: Vec<Nid>,
@@ -120,7 +136,7 @@ struct Loader {
 
 impl Loader {
     fn load(&mut self, tree: &mut Tree, entries: &[Loaded]) {
-        for l in entries {
+        for (at, l) in entries.iter().enumerate() {
             let nid = Nid(l.nid);
             let before = tree.get(nid).cloned();
             let key = (
@@ -130,7 +146,7 @@ impl Loader {
             let after = match self.made.get(&key) {
                 Some(made) => made.clone(),
                 None => {
-                    let made = Arc::new(self.named(l, before.as_deref()));
+                    let made = Arc::new(self.named(l, at, before.as_deref()));
                     self.made.insert(key, made.clone());
                     made
                 }
@@ -141,7 +157,7 @@ impl Loader {
         self.fill_dir(tree, entries);
     }
 
-    fn named(&mut self, l: &Loaded, before: Option<&Inode>) -> Inode {
+    fn named(&mut self, l: &Loaded, at: usize, before: Option<&Inode>) -> Inode {
         match before {
             Some(b) => {
                 self.relinked.push(Nid(l.nid));
@@ -149,7 +165,10 @@ impl Loader {
                 inode.add_name(self.dir, name_hash(&l.entry.name), l.entry.stamp.ino);
                 inode
             }
-            None => inode_of(&l.entry, &self.base, self.dir, l.ino),
+            None => {
+                let file = self.files[at].clone();
+                inode_of(&l.entry, file, &self.base, self.dir, l.ino)
+            }
         }
     }
 

@@ -67,7 +67,7 @@ fn body_record(body: &Body) -> BodyRecord {
     match body {
         Body::None => BodyRecord::None,
         Body::Stored(c) => BodyRecord::Stored(*c),
-        Body::Base(f) => BodyRecord::Base(f.dir().path(), f.name().to_vec(), f.stamp, f.alloc),
+        Body::Base(f) => BodyRecord::Base(f.dir().path(), f.name().to_vec(), *f.stamp(), f.alloc()),
         Body::Unreadable => BodyRecord::Unreadable,
     }
 }
@@ -77,7 +77,7 @@ fn body_of(record: &BodyRecord, dirs: &mut BaseDirs) -> Body {
         BodyRecord::None => Body::None,
         BodyRecord::Stored(c) => Body::Stored(*c),
         BodyRecord::Base(dir, name, stamp, alloc) => {
-            Body::Base(Arc::new(BaseFile::new(dirs.get(dir), name, *stamp, *alloc)))
+            Body::Base(BaseFile::new(dirs.get(dir), name, *stamp, *alloc))
         }
         BodyRecord::Unreadable => Body::Unreadable,
     }
