@@ -16,6 +16,7 @@ use crate::stats::Stats;
 use crate::{device, session, stale, table};
 use engine::Workspace;
 use engine::types::NoKernelCache;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{File, OpenOptions};
@@ -121,6 +122,7 @@ pub struct Mounted {
     announcer: Arc<Announcer>,
     /// The connection's abort file, opened early: later it may not be reachable.
     abort: Option<File>,
+    watch: Mutex<table::Watch>,
 }
 
 impl std::fmt::Debug for Mounted {
@@ -195,6 +197,7 @@ fn start(
     run(session, shared.clone(), end.clone())?;
     let stats = shared.stats.clone();
     let mounted = Mounted {
+        watch: Mutex::new(table::Watch::new(mountpoint.clone(), dev)),
         mountpoint,
         dev,
         stats,
@@ -253,7 +256,7 @@ impl Mounted {
 
     /// False once it was unmounted, by whomever.
     pub fn is_alive(&self) -> bool {
-        !self.end.is_reached() && table::is_mounted(&self.mountpoint, self.dev)
+        !self.end.is_reached() && self.watch.lock().is_mounted()
     }
 
     /// Has `callback` called, on a thread of the mount's, when the mount has ended; at once, if it

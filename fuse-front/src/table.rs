@@ -1,9 +1,13 @@
 //! The kernel's table of mounts, `/proc/self/mountinfo` (proc(5)): reading it never touches a mount,
 //! so it works also where a mount is dead or hangs.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+const TABLE: &str = "/proc/self/mountinfo";
 
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,9 +42,54 @@ pub(crate) fn is_mounted(mountpoint: &Path, dev: (u32, u32)) -> bool {
         .any(|entry| entry.dev == dev && entry.mountpoint == mountpoint)
 }
 
+/// Whether a device is mounted at a place, looked up only when the kernel says that its table changed:
+/// writing and reading the table takes longer than a small checkpoint.
+pub(crate) struct Watch {
+    mountpoint: PathBuf,
+    dev: (u32, u32),
+    /// The table; polling it tells of a change once. `None` where it cannot be opened.
+    table: Option<File>,
+    mounted: bool,
+}
+
+impl Watch {
+    /// Watches device `dev` at `mountpoint`.
+    pub(crate) fn new(mountpoint: PathBuf, dev: (u32, u32)) -> Watch {
+        let table = File::open(TABLE).ok();
+        let mounted = is_mounted(&mountpoint, dev);
+        Watch {
+            mountpoint,
+            dev,
+            table,
+            mounted,
+        }
+    }
+
+    /// As [`is_mounted`].
+    pub(crate) fn is_mounted(&mut self) -> bool {
+        // Polled before it is read: a change meanwhile is told at the next call.
+        if self.has_changed() {
+            self.mounted = is_mounted(&self.mountpoint, self.dev);
+        }
+        self.mounted
+    }
+
+    fn has_changed(&self) -> bool {
+        let Some(table) = &self.table else {
+            return true;
+        };
+        let mut polled = [PollFd::new(table, PollFlags::PRI)];
+        let at_once = Timespec::default();
+        poll(&mut polled, Some(&at_once)).is_err()
+            || polled[0]
+                .revents()
+                .intersects(PollFlags::PRI | PollFlags::ERR)
+    }
+}
+
 /// All mounts of this process's namespace.
 fn read() -> std::io::Result<Vec<Entry>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    let table = std::fs::read(TABLE)?;
     Ok(table
         .split(|byte| *byte == b'\n')
         .filter_map(parse)
@@ -129,6 +178,10 @@ mod tests {
     fn the_root_is_mounted() {
         let root = top_at(Path::new("/")).unwrap().unwrap();
         assert!(is_mounted(Path::new("/"), root.dev));
+        let mut watch = Watch::new(PathBuf::from("/"), root.dev);
+        assert!(watch.is_mounted() && watch.is_mounted());
+        let mut other = Watch::new(PathBuf::from("/nowhere"), root.dev);
+        assert!(!other.is_mounted() && !other.is_mounted());
         assert_eq!(parse_dev(b"fe:01", 16), Some((0xfe, 1)));
     }
 }

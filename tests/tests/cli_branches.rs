@@ -86,7 +86,12 @@ fn work_of_two_agents_comes_together_in_main() {
     assert!(quote.ends_with("// The end.\n"));
     env.workspace(&["apply"]).ok();
     let project = env.project();
-    for path in ["src/when.rs", "src/shell_glob.rs", "src/quote.rs", "notes/a"] {
+    for path in [
+        "src/when.rs",
+        "src/shell_glob.rs",
+        "src/quote.rs",
+        "notes/a",
+    ] {
         let (there, here) = (fs::read(main.join(path)), fs::read(project.join(path)));
         assert_eq!(there.unwrap(), here.unwrap(), "{path} was applied");
     }

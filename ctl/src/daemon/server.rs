@@ -1,8 +1,10 @@
-//! Accepting connections: a thread for each, up to a bound; the peer's user is checked.
+//! Accepting connections: a thread for each, up to a bound, which waits a while for the next one; the
+//! peer's user is checked.
 
 use super::connection;
 use super::lifecycle::Gate;
 use super::mounts::Mounts;
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,6 +19,10 @@ const CONNECTIONS_MAX: usize = 256;
 /// Pause after a failed accept, which may be for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a thread without a connection waits for one: commands of a script come shortly after each
+/// other, and making a thread takes longer than answering.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// What a connection works with.
 #[derive(Clone)]
 pub struct Daemon {
@@ -30,6 +36,14 @@ pub struct Daemon {
 pub struct Server {
     daemon: Daemon,
     connections: Arc<AtomicUsize>,
+    /// Hands a connection to a thread that waits for one.
+    waiting: (Sender<Client>, Receiver<Client>),
+}
+
+/// A connection that was accepted.
+struct Client {
+    stream: UnixStream,
+    _share: Share,
 }
 
 /// One connection's share of [`CONNECTIONS_MAX`].
@@ -47,6 +61,7 @@ impl Server {
         Server {
             daemon,
             connections: Arc::default(),
+            waiting: bounded(0),
         }
     }
 
@@ -80,11 +95,24 @@ impl Server {
             let _ = connection::refuse(&stream, connection::ending());
             return;
         }
-        let daemon = self.daemon.clone();
+        let client = Client {
+            stream,
+            _share: share,
+        };
+        let Err(TrySendError::Full(client) | TrySendError::Disconnected(client)) =
+            self.waiting.0.try_send(client)
+        else {
+            return;
+        };
+        let (daemon, more) = (self.daemon.clone(), self.waiting.1.clone());
         let spawned = thread::Builder::new().name("client".into()).spawn(move || {
-            let _share = share;
-            if let Err(error) = connection::serve(&daemon, &stream) {
-                tracing::debug!(%error, "a connection broke");
+            let mut next = Ok(client);
+            while let Ok(client) = next {
+                if let Err(error) = connection::serve(&daemon, &client.stream) {
+                    tracing::debug!(%error, "a connection broke");
+                }
+                drop(client);
+                next = more.recv_timeout(IDLE);
             }
         });
         if let Err(error) = spawned {
