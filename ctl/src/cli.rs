@@ -4,13 +4,17 @@
 //! on the verb; that is decided by the commands.
 
 mod branch;
+mod exchange;
 mod files;
+mod kv;
 mod serve;
 mod session;
 mod store;
 
 pub use branch::*;
+pub use exchange::*;
 pub use files::*;
+pub use kv::*;
 pub use serve::*;
 pub use session::*;
 
@@ -76,6 +80,21 @@ pub enum Command {
     /// Look into commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),
+    /// Write a branch or a commit as one SQLite file, which AgentFS's tools open too
+    #[command(override_usage = "agentvfs export [OPTIONS] [WORKSPACE] FILE")]
+    #[command(after_help = "Examples:\n  agentvfs export my-task state.db\n  \
+        agentvfs export --ref before-refactor --history state.db")]
+    Export(ExportArgs),
+    /// Make a workspace, or with --branch a branch of one, of an export or a database of AgentFS
+    #[command(override_usage = "agentvfs import [OPTIONS] --workspace <NAME> FILE")]
+    #[command(
+        after_help = "Examples:\n  agentvfs import state.db --workspace copy\n  \
+        agentvfs import state.db --workspace my-task --branch theirs"
+    )]
+    Import(ImportArgs),
+    /// Keep values beside the files: per branch, part of checkpoints, rollback and merges
+    #[command(subcommand)]
+    Kv(KvVerb),
     /// Offer a workspace to programs that speak other protocols
     #[command(subcommand)]
     Serve(ServeVerb),
@@ -352,6 +371,9 @@ pub struct RollbackArgs {
     /// Go back only with what lies at or below this path; may be given often
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
+    /// Leave the key-value state (`agentvfs kv`) as it is, as --path always does
+    #[arg(long)]
+    pub keep_kv: bool,
     /// Change nothing; list what would change, and who holds those files open
     #[arg(long)]
     pub dry_run: bool,

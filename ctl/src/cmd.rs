@@ -10,11 +10,14 @@ mod config;
 mod delete;
 mod diff;
 mod doctor;
+mod export;
 mod files;
 mod fs;
 mod fsck;
 mod gc;
+mod import;
 mod init;
+mod kv;
 mod list;
 mod log;
 mod patch;
@@ -61,6 +64,9 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
         Command::Serve(verb) => serve::run(verb, Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
+        Command::Export(args) => export::run(&args, &mut Context::new(cli.global)?),
+        Command::Import(args) => import::run(&args, &mut Context::new(cli.global)?),
+        Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),
         Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),
@@ -212,12 +218,13 @@ impl Context {
     /// The same, for who wants to know which fault the daemon finds.
     pub fn try_ask<R: DeserializeOwned>(
         &mut self,
+        what: &str,
         call: &Call,
     ) -> Result<Result<R, Fault>, Failure> {
         match self.client()?.call(call) {
             Ok(answer) => Ok(Ok(answer)),
             Err(ClientError::Fault(fault)) => Ok(Err(fault)),
-            Err(error) => Err(failed("cannot ask the daemon", error)),
+            Err(error) => Err(failed(what, error)),
         }
     }
 

@@ -105,6 +105,8 @@ pub fn insert_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
 pub struct Rows {
     header: &'static [&'static str],
     rows: Vec<Vec<Vec<u8>>>,
+    /// Column that is never quoted.
+    plain: Option<usize>,
 }
 
 impl Rows {
@@ -113,6 +115,15 @@ impl Rows {
         Rows {
             header,
             rows: Vec::new(),
+            plain: None,
+        }
+    }
+
+    /// With a column that needs no quoting, as nothing in it can end a row.
+    pub fn plain(self, column: usize) -> Rows {
+        Rows {
+            plain: Some(column),
+            ..self
         }
     }
 
@@ -139,8 +150,9 @@ impl Rows {
         for row in &self.rows {
             let cells: Vec<Vec<u8>> = row
                 .iter()
-                .map(|cell| {
-                    if quote {
+                .enumerate()
+                .map(|(i, cell)| {
+                    if quote && Some(i) != self.plain {
                         quoted(cell).into_owned()
                     } else {
                         cell.clone()
@@ -153,6 +165,15 @@ impl Rows {
         text
     }
 
+    /// A cell as it is shown to a person: on one line, whatever is in it.
+    fn shown(&self, column: usize, cell: &[u8]) -> String {
+        let quoted = match Some(column) == self.plain {
+            true => cell.into(),
+            false => quoted(cell),
+        };
+        String::from_utf8_lossy(&quoted).into_owned()
+    }
+
     fn table(&self, colour: bool) -> Vec<u8> {
         if self.rows.is_empty() {
             return Vec::new();
@@ -161,7 +182,12 @@ impl Rows {
         let body: Vec<Vec<String>> = self
             .rows
             .iter()
-            .map(|row| row.iter().map(|c| shown(c)).collect())
+            .map(|row| {
+                row.iter()
+                    .enumerate()
+                    .map(|(i, c)| self.shown(i, c))
+                    .collect()
+            })
             .collect();
         let widths = widths(std::iter::once(&header).chain(&body), self.header.len());
         let mut text = String::new();
@@ -177,11 +203,6 @@ impl Rows {
         }
         text.into_bytes()
     }
-}
-
-/// A cell as it is shown to a person: on one line, whatever is in it.
-fn shown(cell: &[u8]) -> String {
-    String::from_utf8_lossy(&quoted(cell)).into_owned()
 }
 
 fn widths<'a>(rows: impl Iterator<Item = &'a Vec<String>>, columns: usize) -> Vec<usize> {

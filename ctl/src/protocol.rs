@@ -6,7 +6,9 @@
 mod apply;
 mod branch;
 mod bytes;
+mod exchange;
 mod files;
+mod kv;
 mod session;
 mod store;
 mod types;
@@ -14,7 +16,9 @@ mod types;
 pub use apply::*;
 pub use branch::*;
 pub use bytes::Bytes;
+pub use exchange::*;
 pub use files::*;
+pub use kv::*;
 pub use session::*;
 pub use store::*;
 pub use types::*;
@@ -278,6 +282,18 @@ methods! {
     SessionList = "session.list" (SessionList);
     /// Forgets a cgroup.
     SessionUnregister = "session.unregister" (SessionUnregister);
+    /// Writes a commit as a database.
+    Export = "workspace.export" (ExportFile);
+    /// Makes a workspace, or a branch, of a database.
+    Import = "workspace.import" (ImportFile);
+    /// Sets a key.
+    KvSet = "kv.set" (KvSet);
+    /// What a key has.
+    KvGet = "kv.get" (KvGet);
+    /// Keys with their values.
+    KvList = "kv.list" (KvList);
+    /// Removes a key.
+    KvDelete = "kv.delete" (KvDelete);
 }
 
 /// A call for a log, cut where it is long.

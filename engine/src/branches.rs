@@ -132,8 +132,20 @@ impl Views {
 
     /// Opens all branches of a workspace, making `main` where it does not exist.
     pub fn open(workspace: String, author: String, shared: SharedParts) -> Result<Views> {
+        let views = Views::new(workspace, author, shared)?;
+        views.open_branch(MAIN, 0, Time::default())?;
+        for (name, record) in views.recorded()? {
+            views.open_branch(&name, record.number, record.created)?;
+        }
+        views.trees.sweep()?;
+        views.sweep_dirs()?;
+        Ok(views)
+    }
+
+    /// The views of a workspace none of whose branches is open.
+    pub fn new(workspace: String, author: String, shared: SharedParts) -> Result<Views> {
         let trees = Trees::open(shared.storage.clone(), trees_dir(&workspace))?;
-        let views = Views {
+        Ok(Views {
             trees: Arc::new(trees),
             workspace,
             author,
@@ -143,14 +155,12 @@ impl Views {
             changing: Mutex::new(()),
             table: RwLock::default(),
             seen_by: RwLock::new(None),
-        };
-        views.open_branch(MAIN, 0, Time::default())?;
-        for (name, record) in views.recorded()? {
-            views.open_branch(&name, record.number, record.created)?;
-        }
-        views.trees.sweep()?;
-        views.sweep_dirs()?;
-        Ok(views)
+        })
+    }
+
+    /// Held while branches are made, renamed or deleted.
+    pub fn changing(&self) -> parking_lot::MutexGuard<'_, ()> {
+        self.changing.lock()
     }
 
     /// The refs of all branches but `main`; that of one that was being renamed goes.
@@ -168,7 +178,8 @@ impl Views {
         Ok(())
     }
 
-    fn open_parts(&self, name: &str, number: u16) -> OpenBranch {
+    /// What a branch is opened with.
+    pub fn open_parts(&self, name: &str, number: u16) -> OpenBranch {
         let s = &self.shared;
         OpenBranch {
             name: name.to_owned(),
@@ -370,12 +381,14 @@ impl Workspace {
                 parent.origin_at(parent.resolve(&target)?)?
             }
         };
-        // The new branch refers to data in its parent's journal, and must not be durable before that is.
+        // The new branch refers to objects, and to data in its parent's journal, and must not be durable
+        // before those are.
+        parent.places.store.sync()?;
         parent.sync()?;
         self.add_branch(name, origin)
     }
 
-    fn add_branch(&self, name: &str, origin: Origin) -> Result<Created> {
+    pub(crate) fn add_branch(&self, name: &str, origin: Origin) -> Result<Created> {
         let views = &self.views;
         let number = views.free_number()?;
         let head = origin.head();

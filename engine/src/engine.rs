@@ -7,6 +7,7 @@ use crate::branches::SharedParts;
 use crate::clock;
 use crate::control::Progress;
 use crate::error::{Error, Result};
+use crate::exchange::no_base;
 use crate::journal::this_boot;
 use crate::limits::RESERVED_NAME;
 use crate::names::check_workspace_name;
@@ -134,7 +135,7 @@ impl Engine {
         };
         let settings = settings::load(&refs, default);
         let table = Arc::new(ImportTable::open(&cfg.root.join("import")));
-        Ok(Arc::new(Engine {
+        let engine = Engine {
             cfg,
             storage,
             store,
@@ -148,7 +149,9 @@ impl Engine {
             garbage: Arc::default(),
             expiry: Arc::default(),
             _lock: lock,
-        }))
+        };
+        engine.sweep_unfinished()?;
+        Ok(Arc::new(engine))
     }
 
     /// The settings of the store.
@@ -191,9 +194,14 @@ impl Engine {
             return Err(damaged(format!("its version is {}", r.version)));
         }
         let path = |b: Vec<u8>| PathBuf::from(std::ffi::OsString::from_vec(b));
+        // Without a base nothing is recorded: a home that was moved has another path.
+        let base = match r.base.is_empty() {
+            true => no_base(&self.cfg.root),
+            false => path(r.base),
+        };
         Ok(WorkspaceConfig {
             name: name.to_owned(),
-            base: path(r.base),
+            base,
             mount: r.mount.map(path),
             created: r.created,
             running: r.running.map(path),
@@ -202,9 +210,10 @@ impl Engine {
 
     pub(crate) fn put(&self, c: &WorkspaceConfig) -> Result<()> {
         let bytes = |p: &PathBuf| p.as_os_str().as_bytes().to_vec();
+        let has_base = c.base != no_base(&self.cfg.root);
         let record = ConfigRecord {
             version: CONFIG_VERSION,
-            base: bytes(&c.base),
+            base: has_base.then(|| bytes(&c.base)).unwrap_or_default(),
             mount: c.mount.as_ref().map(bytes),
             created: c.created,
             running: c.running.as_ref().map(bytes),
@@ -217,16 +226,7 @@ impl Engine {
     /// Makes a workspace on the directory `base` (absolute, without symbolic links).
     pub fn create(&self, name: &str, base: &Path, mount: Option<&Path>) -> Result<WorkspaceConfig> {
         check_workspace_name(name)?;
-        match self.get(name) {
-            Ok(there) => {
-                return Err(Error::WorkspaceExists {
-                    name: name.to_owned(),
-                    base: there.base,
-                });
-            }
-            Err(Error::NoSuchWorkspace(_)) => {}
-            Err(e) => return Err(e),
-        }
+        self.check_is_new(name)?;
         self.check_base(base)?;
         self.clear_deleted(name)?;
         let c = WorkspaceConfig {
@@ -238,6 +238,18 @@ impl Engine {
         };
         self.put(&c)?;
         Ok(c)
+    }
+
+    /// An error where there is a workspace of that name.
+    pub(crate) fn check_is_new(&self, name: &str) -> Result<()> {
+        match self.get(name) {
+            Ok(there) => Err(Error::WorkspaceExists {
+                name: name.to_owned(),
+                base: there.base,
+            }),
+            Err(Error::NoSuchWorkspace(_)) => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 
     fn check_base(&self, base: &Path) -> Result<()> {
@@ -293,24 +305,38 @@ impl Engine {
             return Ok(w.clone());
         }
         let c = self.get(name)?;
-        let base = Arc::new(Base::open(&c.base)?);
-        crate::apply::finish_interrupted(name, &base, &self.store, &*self.storage)?;
-        let shared = SharedParts {
-            storage: self.storage.clone(),
-            store: self.store.clone(),
-            refs: self.refs.clone(),
-            base,
-            table: self.table.clone(),
-            boot: self.boot,
-            settings: self.settings.clone(),
-            expiry: self.expiry.clone(),
-            garbage: self.garbage.clone(),
-        };
+        let shared = self.shared_parts(&c.base)?;
+        crate::apply::finish_interrupted(name, &shared.base, &self.store, &*self.storage)?;
         let (root, author) = (self.cfg.root.clone(), self.cfg.author.clone());
         let w = Workspace::start(&c, root, author, shared)?;
         let w = Arc::new(w);
         open.insert(c.name, w.clone());
         Ok(w)
+    }
+
+    /// What the branches of a workspace on `base` share.
+    pub(crate) fn shared_parts(&self, base: &Path) -> Result<SharedParts> {
+        Ok(SharedParts {
+            storage: self.storage.clone(),
+            store: self.store.clone(),
+            refs: self.refs.clone(),
+            base: Arc::new(Base::open(base)?),
+            table: self.table.clone(),
+            boot: self.boot,
+            settings: self.settings.clone(),
+            expiry: self.expiry.clone(),
+            garbage: self.garbage.clone(),
+        })
+    }
+
+    /// The agentvfs home.
+    pub fn root(&self) -> &Path {
+        &self.cfg.root
+    }
+
+    /// Who makes commits.
+    pub fn author(&self) -> &str {
+        &self.cfg.author
     }
 
     /// The workspace, where it is open.

@@ -151,6 +151,9 @@ pub enum Error {
         /// Its base.
         base: PathBuf,
     },
+    /// The workspace was imported.
+    #[error("workspace {0} was imported and has no base directory")]
+    NoBase(String),
     /// The workspace is in use.
     #[error("workspace {0} is running")]
     WorkspaceBusy(String),
@@ -181,6 +184,21 @@ pub enum Error {
     /// A merge of a branch into itself.
     #[error("branch {0} cannot be merged into itself")]
     MergeWithItself(String),
+    /// A value that is no JSON.
+    #[error("the value is not valid JSON: {why}")]
+    NotJson {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A value beyond the limit.
+    #[error("the value has {bytes} bytes; at most 524288 are taken")]
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The keys and values of a branch would count more than they may.
+    #[error("all keys and values of a branch may take 64 MiB at most")]
+    TooManyValues,
     /// No conflict at this path.
     #[error("{} is not in conflict", String::from_utf8_lossy(.0))]
     NoConflict(Vec<u8>),
@@ -301,10 +319,14 @@ impl Error {
             | Error::NoSuchWorkspace(_)
             | Error::WorkspaceExists { .. }
             | Error::WorkspaceBusy(_)
+            | Error::NoBase(_)
             | Error::BadName { .. }
             | Error::BadBase { .. }
             | Error::NoSuchBranch(_)
             | Error::BranchExists(_)
+            | Error::NotJson { .. }
+            | Error::ValueTooLong { .. }
+            | Error::TooManyValues
             | Error::MainBranch
             | Error::MergeWithItself(_)
             | Error::KeepsChanging(_)

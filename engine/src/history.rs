@@ -263,7 +263,8 @@ impl History {
                 self.redo.clear();
             }
         }
-        if kind != SwitchKind::Merge {
+        // Paths that are taken from elsewhere, or settled, leave the conflicts of others.
+        if !matches!(kind, SwitchKind::Merge | SwitchKind::Restore) {
             self.conflicts.clear();
         }
         self.branched.clear();

@@ -32,5 +32,11 @@ pub const ACCESSED_MAX: usize = 200_000;
 pub const RESERVED_NAME: &[u8] = b".agentvfs";
 /// Symbolic links that are followed on the way to one path (path_resolution(7)).
 pub const SYMLINKS_MAX: usize = 40;
+/// Longest key of the key-value state, in bytes.
+pub const KV_KEY_BYTES_MAX: usize = 1024;
+/// Longest value, in bytes: a request of the control protocol holds it with all escapes of a usual one.
+pub const KV_VALUE_BYTES_MAX: usize = 512 << 10;
+/// What all keys and values of a branch count, in bytes, 64 for each beside its text: it is in memory.
+pub const KV_BYTES_MAX: u64 = 64 << 20;
 /// Longest file that is compared by lines, in bytes; longer ones are binary.
 pub const TEXT_BYTES_MAX: u64 = 8 << 20;

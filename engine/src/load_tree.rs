@@ -30,7 +30,8 @@ impl Numbers for Counters {
     }
 }
 
-/// Builds the tree whose root directory is `root` with attributes `meta` out of `reference`.
+/// Builds the tree whose root directory is `root` with attributes `meta` out of `reference`, whose
+/// key-value state it keeps.
 pub fn load_tree(
     store: &ObjectStore,
     reference: &Reference,
@@ -59,6 +60,7 @@ pub fn load_tree(
     Ok(Reference {
         tree: loader.tree,
         root,
+        kv: reference.kv,
     })
 }
 

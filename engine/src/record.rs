@@ -4,6 +4,7 @@
 //! the same tree. Encoded by bincode's own derive in the one configuration of [`encode`].
 
 use crate::base::{BaseEntry, Stamp};
+use crate::kv::KvEntry;
 use crate::merge::Conflict;
 use crate::types::Time;
 use objstore::content::FileContent;
@@ -149,6 +150,13 @@ pub enum Mutation {
         perm: Option<u32>,
         /// Time.
         now: Time,
+    },
+    /// A key of the key-value state.
+    Kv {
+        /// The key.
+        key: String,
+        /// What it has from now on; without one it goes.
+        entry: Option<Box<KvEntry>>,
     },
 }
 
@@ -496,14 +504,16 @@ pub struct InodeRecord {
     pub content: ContentRecord,
 }
 
-/// A difference between two trees: inodes to set, or to remove.
-#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
+/// A difference between two trees: inodes and keys to set, or to remove.
+#[derive(Clone, Debug, Default)]
 pub struct TreePatch {
     /// (number, inode or gone), ascending.
     ///
     /// Boxed, as what is removed takes nine bytes: decoding refuses a list whose entries would take far
     /// more in memory than they have bytes.
     pub inodes: Vec<(u64, Option<Box<InodeRecord>>)>,
+    /// (key, entry or gone), ascending.
+    pub kv: Vec<(String, Option<Box<KvEntry>>)>,
 }
 
 #[cfg(test)]
@@ -515,9 +525,11 @@ mod tests {
         for n in 0..5000 {
             let patch = TreePatch {
                 inodes: (0..n).map(|i| (i, None)).collect(),
+                kv: (0..n % 700).map(|i| (format!("{i}"), None)).collect(),
             };
-            let back = decode::<TreePatch>(&encode(&patch));
-            assert_eq!(back.map(|p| p.inodes.len() as u64), Ok(n));
+            let back = TreePatch::from_bytes(&patch.to_bytes()).unwrap();
+            assert_eq!(back.inodes.len() as u64, n);
+            assert_eq!(back.kv.len() as u64, n % 700);
         }
     }
 

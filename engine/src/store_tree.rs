@@ -7,13 +7,14 @@
 use crate::data::{FileSource, Places};
 use crate::error::{Error, Result};
 use crate::import::Importer;
+use crate::kv::{KvMap, stored};
 use crate::tree::Tree;
 use crate::tree::dirmap::{DirMap, Entry};
 use crate::tree::file::{Body, FileData};
 use crate::tree::inode::{Content, Inode};
 use crate::types::Nid;
 use objstore::content::FileContent;
-use objstore::{Body as StoredBody, Edit, Meta, TreeEntry, TreeId};
+use objstore::{Body as StoredBody, Edit, Meta, ObjectStore, TreeEntry, TreeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +32,25 @@ pub struct Reference {
     pub tree: Tree,
     /// Object of its root directory; `None` where that is empty.
     pub root: Option<TreeId>,
+    /// Its key-value state; `None` where that is empty.
+    pub kv: Option<FileContent>,
+}
+
+impl Reference {
+    /// The key-value state `kv` of the store, taken from this tree where it is its own.
+    pub fn kv_map(&self, store: &ObjectStore, kv: Option<&FileContent>) -> Result<KvMap> {
+        match self.kv.as_ref() == kv {
+            true => Ok(self.tree.kv().clone()),
+            false => stored::load(store, kv),
+        }
+    }
+
+    /// With the key-value state `kv` of the store.
+    pub fn with_kv(mut self, store: &ObjectStore, kv: Option<FileContent>) -> Result<Reference> {
+        *self.tree.kv_mut() = self.kv_map(store, kv.as_ref())?;
+        self.kv = kv;
+        Ok(self)
+    }
 }
 
 /// Stores `tree`, of which `reference` was stored before.
@@ -57,9 +77,14 @@ pub fn store_tree(
     job.store_files(&changed)?;
     job.mark_dirty(&changed);
     let root = job.store_dirs(reference)?;
+    let kv = match reference.filter(|r| r.tree.kv().same(tree.kv())) {
+        Some(reference) => reference.kv,
+        None => stored::store(&places.store, tree.kv())?,
+    };
     Ok(Reference {
         tree: job.stored,
         root,
+        kv,
     })
 }
 

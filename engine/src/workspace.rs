@@ -82,6 +82,11 @@ impl Workspace {
         &self.base
     }
 
+    /// The agentvfs home.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Who makes commits.
     pub(crate) fn author(&self) -> &str {
         &self.author
@@ -405,7 +410,7 @@ impl Workspace {
         let b = self.branch(branch)?;
         let _one = b.control.lock();
         let target = self.import_ref(&b, target)?;
-        b.rollback(&self.author, &target)
+        b.rollback(&self.author, &target, false)
     }
 
     /// What [`Workspace::rollback`] would change.

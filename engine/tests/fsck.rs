@@ -49,14 +49,18 @@ fn store() -> Store {
     let mut world = World::on_disk(disk.clone(), base.path());
     world.engine.set_settings(Settings::quiet()).unwrap();
     put(&world, "own", &bytes(20, 9000));
+    let value = |n| format!("\"{}\"", "v".repeat(n));
+    world.w().kv_set(MAIN, "kept", &value(3000)).unwrap();
     let request = CheckpointRequest {
         label: Some("kept".into()),
         wait: true,
         ..Default::default()
     };
     world.w().checkpoint(MAIN, request, &|_, _| ()).unwrap();
+    world.w().kv_set(MAIN, "sealed", &value(4000)).unwrap();
     world.w().seal().unwrap();
     put(&world, "late", &bytes(21, 9000));
+    world.w().kv_set(MAIN, "late", &value(5)).unwrap();
     let files = read_all(&world).into_iter();
     let files = files.map(|(path, data)| (path, data.unwrap())).collect();
     world.close(CloseMode::NoCheckpoint).unwrap();
@@ -131,6 +135,13 @@ fn readable(store: &Store, disk: CrashStorage, report: &FsckReport, at: &str) ->
         );
         return false;
     };
+    let keys = world.w().kv_list(MAIN, "").unwrap();
+    for (key, entry) in &keys {
+        let len = [("kept", 3002), ("late", 7), ("sealed", 4002)];
+        assert!(len.contains(&(key, entry.value.len())), "{at}: wrong keys");
+    }
+    let told = !report.findings.is_empty();
+    assert!(keys.len() == 3 || told, "{at}: keys are missing");
     let found = read_all(&world);
     assert_eq!(found.len(), store.files.len(), "{at}");
     for (path, data) in found {
@@ -187,6 +198,31 @@ fn a_flipped_bit_is_found_and_named_and_the_rest_stays_readable() {
         }
     }
     assert_eq!(tried.len(), 6, "{tried:?}");
+}
+
+#[test]
+fn keys_that_cannot_be_read_are_those_of_an_older_commit_after_a_repair() {
+    let store = store();
+    let pack = "packs/00000001.pack";
+    let len = store.disk.read(pack).unwrap().unwrap().len() as u64;
+    let without = (0..len).step_by(100).find_map(|at| {
+        let disk = copy(&store.disk);
+        disk.flip_bit(pack, at, 1);
+        let report = check(&disk);
+        let step = |s: &engine::RepairStep| matches!(s, engine::RepairStep::OlderKeys { .. });
+        report.steps.iter().any(step).then_some((disk, report))
+    });
+    let (disk, report) = without.unwrap();
+    assert!(World::try_open(copy(&disk), store.base.path()).is_err());
+    let (engine, _home) = engine(&disk);
+    engine.repair(&report, &mut |_, r| r.unwrap()).unwrap();
+    assert_eq!(engine.fsck(&|_, _| ()).unwrap().findings, []);
+    drop(engine);
+    let world = World::try_open(disk, store.base.path()).unwrap();
+    let keys = world.w().kv_list(MAIN, "").unwrap();
+    let keys: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, ["kept", "late"]);
+    assert_eq!(read_all(&world).len(), store.files.len());
 }
 
 /// A repair leaves no less readable than there was, and its second check finds no more.

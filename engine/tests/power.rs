@@ -64,15 +64,17 @@ fn run(ops: Vec<Op>) -> Result<Workload, String> {
     for (i, op) in ops.iter().enumerate() {
         let began = disk.op_count();
         r.step(*op).map_err(|e| format!("step {i}, {op:?}: {e}"))?;
+        let syncs_all = matches!(op, Op::Fsync | Op::KvSet { .. } | Op::KvDelete { .. });
         let synced = matches!(
             op,
-            Op::Fsync | Op::Checkpoint { .. } | Op::Rollback { .. } | Op::Undo | Op::Redo
+            Op::Checkpoint { .. } | Op::Rollback { .. } | Op::Undo | Op::Redo
         );
         // An undo of nothing and the like say nothing of the disk.
         let said = |h: &History| (h.commits.len(), h.head, h.undo.len(), h.redo.len());
         let before = moments.last().map(|m| said(&m.history));
-        let did = *op == Op::Fsync || before != Some(said(&r.history));
-        moments.push(moment(&r, began, disk.op_count(), synced && did));
+        let did = before != Some(said(&r.history));
+        let acknowledged = syncs_all || (synced && did);
+        moments.push(moment(&r, began, disk.op_count(), acknowledged));
     }
     Ok(Workload {
         disk,
@@ -278,9 +280,16 @@ fn every_cut_of_a_short_script_keeps_what_was_acknowledged() {
         meta: 0,
         wait: true,
     };
+    let set = |key, value| Op::KvSet {
+        key,
+        value,
+        import: false,
+    };
     let ops = vec![
         write(0, 1),
+        set(0, 8),
         checkpoint(0),
+        set(0, 9),
         Op::Create {
             dir: 2,
             name: 3,
@@ -289,7 +298,9 @@ fn every_cut_of_a_short_script_keeps_what_was_acknowledged() {
         },
         write(2000, 2),
         Op::Fsync,
+        set(1, 15),
         Op::Seal,
+        Op::KvDelete { key: 0 },
         write(9000, 4),
         Op::Rollback {
             how: 1,
@@ -297,6 +308,7 @@ fn every_cut_of_a_short_script_keeps_what_was_acknowledged() {
             page: None,
         },
         write(100, 5),
+        set(2, 7),
         Op::Undo,
         checkpoint(1),
     ];

@@ -1,5 +1,6 @@
-//! Stored objects: manifests, trees, commits.
+//! Stored objects: manifests, trees, commits; key-value state, which is the content of a file.
 
+use engine::kv::{decode_map, encode_map};
 use objstore::object::manifest::Manifest;
 use objstore::object::tree::TreeNode;
 use objstore::{Commit, Object};
@@ -9,6 +10,12 @@ pub fn check(bytes: &[u8]) {
     round_trip::<Manifest>(bytes);
     round_trip::<TreeNode>(bytes);
     round_trip::<Commit>(bytes);
+    if let Ok(keys) = decode_map(bytes) {
+        assert!(
+            encode_map(&keys) == bytes,
+            "key-value state has two encodings"
+        );
+    }
 }
 
 fn round_trip<T: Object>(bytes: &[u8]) {

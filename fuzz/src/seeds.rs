@@ -5,7 +5,7 @@
 
 use crate::{index, seal};
 use ctl::protocol::{
-    Call, Diff, METHODS, Moment, Nothing, Rollback, Side, Target, WriteFile, encode_request,
+    Call, Diff, KvSet, METHODS, Moment, Nothing, Rollback, Side, Target, WriteFile, encode_request,
 };
 use engine::journal::{Journal, JournalConfig};
 use engine::record::{
@@ -14,7 +14,7 @@ use engine::record::{
 };
 use engine::tree::Tree;
 use engine::tree::patch::BaseDirs;
-use engine::{Nid, Stamp, Time, mode};
+use engine::{KvEntry, KvMap, Nid, Stamp, Time, mode};
 use objstore::crash_storage::CrashStorage;
 use objstore::io::Storage;
 use objstore::object::manifest::{Child, Manifest, Part};
@@ -141,7 +141,13 @@ fn objects() -> Vec<Vec<u8>> {
     let manifests = manifests();
     let nodes = tree_nodes();
     let all = manifests.iter().map(bytes).chain(nodes.iter().map(bytes));
-    all.chain(commits().iter().map(bytes)).collect()
+    let mut keys = KvMap::default();
+    keys.insert("key", Arc::new(value()));
+    keys.insert("other", Arc::new(value()));
+    let keys = engine::kv::encode_map(&keys);
+    all.chain(commits().iter().map(bytes))
+        .chain([keys])
+        .collect()
 }
 
 fn packs() -> Vec<Vec<u8>> {
@@ -237,6 +243,14 @@ fn mutations() -> Vec<Mutation> {
             len: 3,
             perm: None,
             now: NOW,
+        },
+        Mutation::Kv {
+            key: "key".to_owned(),
+            entry: Some(Box::new(value())),
+        },
+        Mutation::Kv {
+            key: "key".to_owned(),
+            entry: None,
         },
     ]
 }
@@ -389,7 +403,7 @@ fn records() -> Vec<Vec<u8>> {
     let events = events().into_iter().chain(later_events());
     let events = events.map(Record::Event);
     let records = mutations.chain(events).map(|r| encode(&r));
-    records.chain([encode(&patch())]).collect()
+    records.chain([patch().to_bytes()]).collect()
 }
 
 fn inode(mode: u32, parent: u64, content: ContentRecord) -> InodeRecord {
@@ -409,6 +423,14 @@ fn inode(mode: u32, parent: u64, content: ContentRecord) -> InodeRecord {
         links: None,
         xattrs: vec![],
         content,
+    }
+}
+
+fn value() -> KvEntry {
+    KvEntry {
+        value: "{\"a\":1}".to_owned(),
+        created: NOW,
+        updated: NOW,
     }
 }
 
@@ -432,6 +454,10 @@ fn patch() -> TreePatch {
             (2, Some(Box::new(inode(mode::REG | 0o644, 1, file)))),
             (3, Some(Box::new(inode(mode::DIR | 0o755, 1, lazy)))),
             (4, None),
+        ],
+        kv: vec![
+            ("gone".to_owned(), None),
+            ("key".to_owned(), Some(Box::new(value()))),
         ],
     }
 }
@@ -463,17 +489,24 @@ fn states() -> Vec<Vec<u8>> {
     let inodes: Vec<_> = inodes.filter_map(|(nid, i)| Some((nid, i?))).collect();
     let files = (1u32, patched.len() as u64);
     let head = (7u64, counters(), history, root, lists, files);
-    let state = frames(&[
-        encode(&head),
+    let head = encode(&head);
+    let (some, rest) = (
         encode(&patched[..1].to_vec()),
         encode(&patched[1..].to_vec()),
-    ]);
+    );
+    let old = frames(&[head.clone(), some.clone(), rest.clone()]);
+    let state = frames(&[head, encode(&Some(chunk(3))), some, rest]);
     let tree = frames(&[
         encode(&(inodes.len() as u64)),
         encode(&inodes[..1].to_vec()),
         encode(&inodes[1..].to_vec()),
     ]);
-    vec![seal::state(&state), seal::tree(&tree), seal::pointer(7)]
+    vec![
+        seal::state(&state),
+        seal::old_state(&old),
+        seal::tree(&tree),
+        seal::pointer(7),
+    ]
 }
 
 fn frames(bodies: &[Vec<u8>]) -> Vec<u8> {
@@ -493,6 +526,13 @@ fn requests() -> Vec<Vec<u8>> {
         branch: branch.clone(),
         target: Target::Before(Moment { sec: -5, nsec: 7 }),
         paths: vec![ctl::protocol::Bytes(b"src".to_vec())],
+        keep_kv: true,
+    });
+    let set = Call::KvSet(KvSet {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        key: "key".into(),
+        value: "{\"a\":1}".into(),
     });
     let write = Call::FsWrite(WriteFile {
         workspace: workspace.clone(),
@@ -512,7 +552,7 @@ fn requests() -> Vec<Vec<u8>> {
         paths: vec![ctl::protocol::Bytes(b"\xff".to_vec())],
         stat: true,
     });
-    let calls = [Call::List(Nothing {}), rollback, write, diff];
+    let calls = [Call::List(Nothing {}), rollback, set, write, diff];
     let lines = calls.iter().map(|call| encode_request(7, call));
     let bare = METHODS.iter().map(|method| bare(method));
     lines.chain(bare).collect()

@@ -30,7 +30,7 @@ pub mod refs;
 mod store;
 
 pub use content::{
-    FileContent, Source, data_ranges, next_data, next_hole, read_content, store_content,
+    FileContent, Source, data_ranges, each_part, next_data, next_hole, read_content, store_content,
     try_read_content,
 };
 pub use error::{Error, Result};

@@ -2,11 +2,11 @@
 # Suites that were not written for agentvfs, on a mount of its own; about two minutes once their
 # programs are built.
 #
-#   tests/conformance/run.sh [SUITE...]     pjdfstest, fsx, sqlite, git; all without arguments
+#   tests/conformance/run.sh [SUITE...]     pjdfstest, fsx, sqlite, git, agentfs; all without arguments
 #
 # The binary is $AGENTVFS_BIN, else target/debug/agentvfs, which is built. Programs of the suites are
-# installed by name and version: Debian packages, and crates into target/conformance. pjdfstest
-# needs root, for it acts as several users; the others run as whoever starts this.
+# installed by name and version: Debian packages; crates and Python packages into target/conformance.
+# pjdfstest needs root, for it acts as several users; the others run as whoever starts this.
 #
 # A case may fail only if docs/semantics.md lists it under "Exceptions"; each other failure fails this.
 set -euo pipefail
@@ -91,7 +91,7 @@ work=$scratch/m
 "$agentvfs" workspace start conformance --from "$scratch/project" --mount "$work" \
     --suid --dev >/dev/null
 
-[ $# -gt 0 ] || set -- pjdfstest fsx sqlite git
+[ $# -gt 0 ] || set -- pjdfstest fsx sqlite git agentfs
 for suite in "$@"; do
     start=$SECONDS before=$passed
     # shellcheck source=/dev/null

@@ -5,8 +5,10 @@ mount. Fails with an AssertionError.
 """
 
 import base64
+import contextlib
 import json
 import os
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -15,11 +17,12 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
 AGENTVFS, MOUNT = sys.argv[1], Path(sys.argv[2])
 AGENTFS_TOOLS = {
-    "read_file", "write_file", "readdir", "mkdir", "remove", "rename", "stat", "access",
+    "read_file", "write_file", "readdir", "mkdir", "remove", "rename", "stat", "access", "kv_get",
+    "kv_set", "kv_delete", "kv_list",
 }
 OWN_TOOLS = {
     "checkpoint", "rollback", "undo", "log", "diff", "branch_create", "branch_merge", "conflicts",
-    "resolve",
+    "resolve", "export",
 }
 
 
@@ -59,6 +62,16 @@ async def files(client):
     await refused(client, "no such file", "read_file", path="none")
     for path in ["../x", "/etc/passwd"]:
         await refused(client, "is not inside the workspace", "read_file", path=path)
+
+
+async def keys(client):
+    value = {"n": 1.5, "list": [None, "ä", {}], "text": "x" * 5000}
+    await call(client, "kv_set", key="plan/1", value=value)
+    assert json.loads(await call(client, "kv_get", key="plan/1")) == value
+    assert json.loads(await call(client, "kv_get", key="plan/2")) is None
+    assert json.loads(await call(client, "kv_list", prefix="plan/")) == ["plan/1"]
+    await call(client, "kv_delete", key="plan/1")
+    assert json.loads(await call(client, "kv_list")) == []
 
 
 async def states(client):
@@ -108,6 +121,7 @@ async def day(mode):
         assert AGENTFS_TOOLS | OWN_TOOLS <= names, names
         assert all(tool.description and tool.input_schema["type"] == "object" for tool in tools)
         await files(client)
+        await keys(client)
         await states(client)
         await branches(client, f"fix-{mode}")
         await many_at_once(client)
@@ -118,7 +132,12 @@ async def day(mode):
         else:
             raise AssertionError("an unknown tool was called")
         await call(client, "remove", path="notes", recursive=True)
-        print(f"mcp: {mode}: {len(names)} tools")
+        made = json.loads(await call(client, "export", name=f"state-{mode}"))
+        with contextlib.closing(sqlite3.connect(made["file"])) as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            names = {name for (name,) in database.execute("SELECT name FROM fs_dentry")}
+            assert {"README", "src", "main.rs"} <= names, names
+        print(f"mcp: {mode}: {len(tools)} tools")
 
 
 for mode in ["legacy", "auto"]:

@@ -7,8 +7,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod binary;
+pub mod database;
 pub mod differential;
 pub mod env;
+pub mod everything;
 pub mod mcp;
 pub mod model;
 pub mod mount;

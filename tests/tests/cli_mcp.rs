@@ -19,7 +19,8 @@ fn tools_are_offered_by_their_names() {
     let mut mcp = serve(&env);
     let offered: BTreeSet<String> = mcp.tools().into_iter().collect();
     let wanted = "read_file write_file readdir mkdir remove rename stat access checkpoint rollback undo \
-                  log diff branch_create branch_merge conflicts resolve";
+                  log diff branch_create branch_merge conflicts resolve kv_get kv_set kv_delete \
+                  kv_list export";
     let wanted: BTreeSet<String> = wanted.split_whitespace().map(str::to_owned).collect();
     assert_eq!(offered, wanted);
     let answer = mcp.request("tools/list", json!({}));
@@ -360,6 +361,86 @@ fn branches_are_made_worked_on_and_merged() {
         .call("write_file", json!({"path": "only-here", "content": "x"}))
         .ok();
     assert!(there.join("only-here").exists() && !root.join("only-here").exists());
+}
+
+#[test]
+fn keys_have_values_that_go_with_the_files() {
+    let Some(env) = Env::new() else { return };
+    project(&env);
+    let mut mcp = serve(&env);
+    let value = json!({"n": 1, "list": [null, "ä", {"deep": true}]});
+    let set = mcp.call("kv_set", json!({"key": "plan", "value": value}));
+    assert_eq!(set.ok(), "Set key: plan");
+    assert_eq!(mcp.call("kv_get", json!({"key": "plan"})).json(), value);
+    let printed = env.told(env.command(&env.path(""), &["kv", "get", "plan", "-w", "project"]));
+    let printed: serde_json::Value = serde_json::from_str(&printed.ok()).unwrap();
+    assert_eq!(printed, value);
+    let none = mcp.call("kv_get", json!({"key": "none"}));
+    assert_eq!((none.ok(), none.note()), ("null", "[there is no such key]"));
+    mcp.call("checkpoint", json!({"label": "one"})).ok();
+    for i in 0..250 {
+        let pair = json!({"key": format!("many/{i:03}"), "value": i});
+        mcp.call("kv_set", pair).ok();
+    }
+    let page = mcp.call("kv_list", json!({"prefix": "many/"}));
+    assert_eq!(page.json().as_array().unwrap().len(), 100);
+    assert_eq!(page.meta["agentvfs/next_after"], "many/099");
+    let rest = json!({"prefix": "many/", "after": "many/099", "limit": 1000, "values": true});
+    let rest = mcp.call("kv_list", rest);
+    assert_eq!(rest.json()[149], json!({"key": "many/249", "value": 249}));
+    assert_eq!(rest.note(), "");
+    assert_eq!(
+        mcp.call("kv_delete", json!({"key": "plan"})).meta["agentvfs/deleted"],
+        true
+    );
+    assert_eq!(
+        mcp.call("kv_delete", json!({"key": "plan"})).meta["agentvfs/deleted"],
+        false
+    );
+    assert_eq!(mcp.call("kv_get", json!({"key": "plan"})).ok(), "null");
+    let old = mcp.call("kv_get", json!({"key": "plan", "ref": "one"}));
+    assert_eq!(old.json(), value);
+    mcp.call("rollback", json!({"keep_kv": true})).ok();
+    assert_eq!(mcp.call("kv_get", json!({"key": "many/007"})).ok(), "7");
+    mcp.call("rollback", json!({"ref": "one"})).ok();
+    assert_eq!(mcp.call("kv_list", json!({})).json(), json!(["plan"]));
+    mcp.call("kv_set", json!({"key": "", "value": 1}))
+        .fails("key");
+    let long = "x".repeat(600 << 10);
+    mcp.call("kv_set", json!({"key": "long", "value": long}))
+        .fails("cannot set long");
+    mcp.call("kv_set", json!({"key": "x"}))
+        .fails("missing field `value`");
+}
+
+#[test]
+fn everything_goes_into_one_file_where_the_user_wants_it() {
+    let Some(env) = Env::new() else { return };
+    project(&env);
+    let mut mcp = serve(&env);
+    mcp.call("kv_set", json!({"key": "k", "value": 1})).ok();
+    let made = mcp.call("export", json!({})).json();
+    let file = PathBuf::from(made["file"].as_str().unwrap());
+    assert_eq!(file, env.home().join("exports/project-main.db"));
+    let bytes = fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"SQLite format 3\0"));
+    assert_eq!(made["file_bytes"], bytes.len());
+    mcp.call("export", json!({})).fails("exists");
+    mcp.call("export", json!({"replace": true})).ok();
+    for name in ["../x", "/tmp/x", "a/b", "..", ""] {
+        mcp.call("export", json!({"name": name}))
+            .fails("is no name of a file");
+    }
+    let there = env.path("exported");
+    let args = ["-w", "project", "--exports", there.to_str().unwrap()];
+    let mut other = Mcp::start(&env, &env.path(""), &args);
+    other
+        .call(
+            "export",
+            json!({"name": "state", "history": true, "ref": "@"}),
+        )
+        .ok();
+    assert!(there.join("state.db").exists());
 }
 
 #[test]

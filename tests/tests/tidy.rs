@@ -6,9 +6,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "objstore",
     "engine",
+    "export",
     "fuse-front",
     "ctl",
     "benches",

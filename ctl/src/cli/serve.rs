@@ -1,9 +1,10 @@
 //! Arguments of `serve`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// What a workspace is offered by.
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub enum ServeVerb {
     /// Speak the Model Context Protocol on standard input and output, for agents to start
     #[command(
@@ -11,5 +12,13 @@ pub enum ServeVerb {
         claude mcp add files -- agentvfs serve mcp -w my-task\n\n\
         It serves one client, and ends when that closes its input. docs/mcp.md describes the tools."
     )]
-    Mcp,
+    Mcp(McpArgs),
+}
+
+/// Arguments of `serve mcp`.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// Where the tool export writes files, instead of exports in the agentvfs home
+    #[arg(long, value_name = "DIR")]
+    pub exports: Option<PathBuf>,
 }

@@ -9,7 +9,9 @@ use crate::exit::Failure;
 use crate::output::{Facts, Rows, count, insert_bytes, print, print_json, talk, warn};
 use crate::protocol::*;
 use crate::quote::quoted;
+use engine::kv::KV_CONFLICTS;
 use serde_json::{Map, Value, json};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 /// Exit status where there are conflicts.
@@ -232,8 +234,11 @@ fn conflicts(args: ConflictsArgs, context: &mut Context) -> Result<u8, Failure> 
 
 fn resolve(args: &ResolveArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
-    let given = std::slice::from_ref(&args.path);
-    let path = paths(given, &workspace, context)?.remove(0);
+    let path = match args.path.as_os_str().as_bytes() {
+        // A key is no path: whatever is in it counts.
+        key if key.starts_with(KV_CONFLICTS) => Bytes(key.to_vec()),
+        _ => paths(std::slice::from_ref(&args.path), &workspace, context)?.remove(0),
+    };
     let by = match (args.ours, args.theirs, args.base) {
         (true, ..) => Version::Ours,
         (_, true, _) => Version::Theirs,

@@ -39,6 +39,7 @@ fn take_in(
         branch: context.branch()?,
         target,
         paths: paths(&args.paths, workspace, context).map_err(whole)?,
+        keep_kv: true,
     };
     let what = format!("cannot restore in {workspace}");
     if args.dry_run {

@@ -21,6 +21,7 @@ pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: context.branch()?,
         target,
         paths: paths(&args.path, &workspace, context)?,
+        keep_kv: args.keep_kv,
     };
     let what = format!("cannot roll back {workspace}");
     let json = context.json();
@@ -103,6 +104,7 @@ pub fn tell_plan(plan: &PlanAnswer, nul: bool, json: bool) -> Result<u8, Failure
         print_json(&json!({
             "changes": plan.changes.iter().map(change_object).collect::<Vec<_>>(),
             "holders": plan.holders.iter().map(holder_object).collect::<Vec<_>>(),
+            "keys_changed": plan.keys_changed,
         }))?;
         return Ok(0);
     }
@@ -113,6 +115,10 @@ pub fn tell_plan(plan: &PlanAnswer, nul: bool, json: bool) -> Result<u8, Failure
     rows.print(nul)?;
     for holder in &plan.holders {
         warn(&holder_text(holder));
+    }
+    if plan.keys_changed > 0 {
+        let keys = count(plan.keys_changed, "key");
+        warn(&format!("{keys} would change; --keep-kv leaves them"));
     }
     Ok(0)
 }
@@ -145,6 +151,7 @@ mod tests {
             before: before.map(str::to_owned),
             meta: meta.map(str::to_owned),
             path: Vec::new(),
+            keep_kv: false,
             dry_run: false,
             nul: false,
         }

@@ -8,7 +8,7 @@ use crate::mcp::{Session, serve};
 /// Serves until the client leaves.
 pub fn run(verb: ServeVerb, context: Context) -> Result<u8, Failure> {
     match verb {
-        ServeVerb::Mcp => serve(Session::open(context)?)?,
+        ServeVerb::Mcp(args) => serve(Session::open(args.exports.as_deref(), context)?)?,
     }
     Ok(0)
 }

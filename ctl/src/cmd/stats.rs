@@ -84,6 +84,7 @@ fn lines_below(facts: &mut Facts, answer: &StatsAnswer) {
             for (key, n) in [
                 ("files", b.files),
                 ("bytes", b.bytes),
+                ("keys", b.keys),
                 ("commits", b.commits),
                 ("automatic_commits", b.automatic_commits),
                 ("journal_bytes", b.journal_bytes),

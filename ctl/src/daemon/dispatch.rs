@@ -5,7 +5,7 @@
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
 use super::sessions::requests as sessions;
-use super::{apply, branches, faults, files, holders, store};
+use super::{apply, branches, exchange, faults, files, holders, kv, store};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
@@ -68,6 +68,12 @@ pub fn dispatch(
         Call::SessionRegister(ask) => reply(&sessions::register(mounts, ask)?),
         Call::SessionList(ask) => reply(&sessions::list(mounts, ask)?),
         Call::SessionUnregister(ask) => reply(&sessions::unregister(mounts, ask)?),
+        Call::Export(ask) => reply(&exchange::export(mounts, ask, progress)?),
+        Call::Import(ask) => reply(&exchange::import(mounts, ask, progress)?),
+        Call::KvSet(ask) => reply(&kv::set(mounts, ask)?),
+        Call::KvGet(ask) => reply(&kv::get(mounts, ask)?),
+        Call::KvList(ask) => reply(&kv::list(mounts, ask)?),
+        Call::KvDelete(ask) => reply(&kv::delete(mounts, ask)?),
     }
 }
 
@@ -80,6 +86,8 @@ pub fn wants_progress(call: &Call) -> bool {
         Call::Apply(ask) | Call::ApplyPatch(ask) => ask.progress,
         Call::Update(ask) => ask.progress,
         Call::Gc(ask) => ask.progress,
+        Call::Export(ask) => ask.progress,
+        Call::Import(ask) => ask.progress,
         _ => false,
     }
 }
@@ -175,6 +183,7 @@ fn rollback(mounts: &Mounts, ask: &Rollback) -> Result<RollbackAnswer, Fault> {
     let to = target(&ask.target);
     let paths = bare(&ask.paths);
     let back = on(mounts, &ask.workspace, |w| match paths.as_slice() {
+        [] if ask.keep_kv => w.rollback_keeping_kv(&ask.branch, &to),
         [] => w.rollback(&ask.branch, &to),
         some => w.restore(&ask.branch, &to, some),
     })?;
@@ -193,7 +202,17 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     let holders = place
         .map(|place| holders::of_changed(&place, &changes))
         .unwrap_or_default();
-    Ok(PlanAnswer { changes, holders })
+    let keys_changed = match ask.keep_kv || !ask.paths.is_empty() {
+        true => 0,
+        false => on(mounts, &ask.workspace, |w| {
+            w.rollback_keys(&ask.branch, &to)
+        })?,
+    };
+    Ok(PlanAnswer {
+        changes,
+        holders,
+        keys_changed,
+    })
 }
 
 pub(super) fn of_change(change: engine::Change) -> Changed {

@@ -47,6 +47,7 @@ fn kind(error: &Error) -> &'static str {
         Error::NoSuchWorkspace(_) => "no-such-workspace",
         Error::WorkspaceExists { .. } => "workspace-exists",
         Error::WorkspaceBusy(_) => "workspace-running",
+        Error::NoBase(_) => "no-base",
         Error::BadName { .. } => "bad-name",
         Error::BadBase { .. } => "bad-base",
         Error::NoSuchBranch(_) => "no-such-branch",
@@ -56,6 +57,8 @@ fn kind(error: &Error) -> &'static str {
         Error::NoCommonHistory { .. } => "no-common-history",
         Error::KeepsChanging(_) => "keeps-changing",
         Error::NoConflict(_) => "no-conflict",
+        Error::NotJson { .. } => "not-json",
+        Error::ValueTooLong { .. } | Error::TooManyValues => "too-long",
         Error::NoSuchRef(_) => "no-such-ref",
         Error::AmbiguousRef { .. } => "ambiguous-ref",
         Error::NotFound | Error::NoSuchPath(_) => "no-such-path",
@@ -93,6 +96,9 @@ fn hint(error: &Error, name: &str) -> String {
             )
         }
         Error::WorkspaceBusy(_) => format!("agentvfs workspace stop {name}"),
+        Error::NoBase(_) => format!(
+            "agentvfs workspace diff {name} --patch, or agentvfs export {name} FILE.db, takes its changes elsewhere"
+        ),
         Error::BadName { .. } => "choose another name".to_owned(),
         Error::BadBase { .. } => "give a readable project directory with --from DIR".to_owned(),
         Error::NoSuchBranch(_) => {
@@ -110,6 +116,13 @@ fn hint(error: &Error, name: &str) -> String {
         Error::NoConflict(_) => {
             format!("agentvfs branch conflicts --workspace {name} lists what is")
         }
+        Error::NotJson { .. } => "values are JSON; a text is kept as a JSON string".to_owned(),
+        Error::ValueTooLong { .. } => {
+            "keep what is longer in a file, and its path as the value".to_owned()
+        }
+        Error::TooManyValues => format!(
+            "agentvfs kv delete -w {name} KEY removes one; what is long is better kept in files"
+        ),
         Error::NoSuchRef(_) | Error::NoCommit(_) => {
             format!("agentvfs workspace log {name} --all lists the commits")
         }

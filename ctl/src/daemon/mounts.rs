@@ -19,7 +19,7 @@ use super::sessions::Sessions;
 use super::{faults, mountpoint};
 use crate::home::Home;
 use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State};
-use engine::{CloseMode, Engine, Workspace, WorkspaceConfig};
+use engine::{CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
 use parking_lot::Mutex;
 use running::Running;
 use std::collections::{BTreeMap, HashMap};
@@ -190,17 +190,51 @@ impl Mounts {
         })
     }
 
+    /// The mount of ours that a path lies in.
+    fn mount_around(&self, path: &Path) -> Option<PathBuf> {
+        let names: Vec<String> = self.slots.lock().keys().cloned().collect();
+        let mut mounts = names.iter().filter_map(|name| self.mounted_at(name));
+        mounts.find(|place| path.starts_with(place))
+    }
+
+    /// A file that the daemon writes must not be in a mount of its own.
+    pub fn check_outside(&self, file: &Path) -> Result<(), Fault> {
+        match self.mount_around(file) {
+            None => Ok(()),
+            Some(place) => {
+                let why = format!("{} lies in the mount {}", file.display(), place.display());
+                Err(Fault::failed("bad-target", why).hint("give a name outside of all workspaces"))
+            }
+        }
+    }
+
+    /// An error where there is a workspace of that name.
+    pub fn check_new(&self, name: &str) -> Result<(), Fault> {
+        match self.engine.get(name) {
+            Err(engine::Error::NoSuchWorkspace(_)) => Ok(()),
+            Err(error) => Err(faults::of_engine(&error, name)),
+            Ok(config) => {
+                let (name, base) = (config.name.clone(), config.base);
+                let taken = engine::Error::WorkspaceExists { name, base };
+                let hint = format!(
+                    "choose another name, or make a branch of {} with --branch B",
+                    config.name
+                );
+                Err(faults::of_engine(&taken, &config.name).hint(hint))
+            }
+        }
+    }
+
+    /// Makes a workspace that begins with a commit.
+    pub fn make_of_commit(&self, name: &str, commit: CommitId) -> engine::Result<()> {
+        let slot = self.slot(name);
+        let _lifecycle = slot.lifecycle.lock();
+        self.engine.create_from_commit(name, commit).map(|_| ())
+    }
+
     /// A base below a mount of ours would have the daemon wait for itself.
     fn check_base(&self, base: &Path) -> Result<(), Fault> {
-        let holds = |place: &PathBuf| base.starts_with(place);
-        let mounts: Vec<PathBuf> = {
-            let slots = self.slots.lock();
-            slots
-                .keys()
-                .filter_map(|name| self.mounted_at(name))
-                .collect()
-        };
-        match mounts.iter().find(|place| holds(place)) {
+        match self.mount_around(base) {
             None => Ok(()),
             Some(place) => {
                 let why = format!("{} lies in the mount {}", base.display(), place.display());

@@ -82,6 +82,7 @@ fn of_workspace(w: engine::WorkspaceFigures) -> WorkspaceStats {
         files: b.files,
         bytes: b.bytes,
         commits: b.commits,
+        keys: b.keys,
         automatic_commits: b.automatic,
         journal_bytes: b.journal_bytes,
         state_bytes: b.state_bytes,

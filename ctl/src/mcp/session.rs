@@ -9,7 +9,9 @@ use crate::exit::Failure;
 use crate::protocol::{AtPath, Bytes, Call, FileNode, OnBranch, Side, StatusAnswer};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::path::PathBuf;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 /// A client's session.
 pub struct Session {
@@ -21,12 +23,19 @@ pub struct Session {
     pub mount: PathBuf,
     /// The project's directory.
     pub base: PathBuf,
+    /// Where exports are written.
+    pub exports: PathBuf,
     pool: Pool,
 }
 
 impl Session {
-    /// A session on the workspace and branch that the command's surroundings name.
-    pub fn open(mut context: Context) -> Result<Session, Failure> {
+    /// A session on the workspace and branch that the command's surroundings name; exports go to a
+    /// directory that was given, else into the home.
+    pub fn open(exports: Option<&Path>, mut context: Context) -> Result<Session, Failure> {
+        let exports = match exports {
+            Some(dir) => context.absolute(dir)?,
+            None => context.home().root().join("exports"),
+        };
         let workspace = context.workspace(None)?;
         let branch = context.branch()?;
         let call = Call::Status(OnBranch {
@@ -39,6 +48,7 @@ impl Session {
             branch,
             mount: answer.info.mount.to_path(),
             base: answer.info.base.to_path(),
+            exports,
             pool: Pool::new(context),
         })
     }
@@ -106,16 +116,40 @@ impl Turn<'_> {
         self.ask(&format!("cannot look into {}", state.workspace), &call)
     }
 
+    /// The same, where one kind of fault is an answer, too.
+    pub fn ask_unless<R: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        call: &Call,
+        kind: &str,
+    ) -> Result<Option<R>, Failure> {
+        match self.context.try_ask(what, call)? {
+            Ok(answer) => Ok(Some(answer)),
+            Err(fault) if fault.kind == kind => Ok(None),
+            Err(fault) => Err(Failure::from_fault(what, fault)),
+        }
+    }
+
     /// What a path leads to; none where nothing does.
     pub fn find(&mut self, state: &State, path: &[u8]) -> Result<Option<FileNode>, Failure> {
-        match self.context.try_ask(&self.look(state, path, true))? {
-            Ok(node) => Ok(Some(node)),
-            Err(fault) if fault.kind == "no-such-path" => Ok(None),
-            Err(fault) => {
-                let what = format!("cannot look into {}", state.workspace);
-                Err(Failure::from_fault(what, fault))
-            }
-        }
+        let call = self.look(state, path, true);
+        let what = format!("cannot look into {}", state.workspace);
+        self.ask_unless(&what, &call, "no-such-path")
+    }
+
+    /// The directory for exports, which is made where it does not exist.
+    pub fn exports(&self) -> Result<&Path, Failure> {
+        let dir = &self.session.exports;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|e| {
+                let what = format!("cannot export {}", self.session.workspace);
+                Failure::new(what, format!("{}: {e}", dir.display()))
+                    .hint("agentvfs serve mcp --exports DIR takes another directory")
+            })?;
+        Ok(dir)
     }
 
     fn look(&self, state: &State, path: &[u8], follow: bool) -> Call {

@@ -5,7 +5,9 @@
 //! refused, so that a misspelt one is not passed over.
 
 mod branches;
+mod exports;
 mod files;
+mod keys;
 mod reading;
 mod versions;
 
@@ -26,6 +28,8 @@ pub struct Tool {
     pub name: &'static str,
     /// Whether it changes something.
     pub changes: bool,
+    /// It leaves the workspace as it is, but makes something beside it.
+    elsewhere: bool,
     about: &'static str,
     schema: Arc<Map<String, Value>>,
     run: Box<Run>,
@@ -41,6 +45,7 @@ impl Tool {
         Tool {
             name,
             changes: false,
+            elsewhere: false,
             about,
             schema: Arc::new(schema::<A>()),
             run: Box::new(move |turn, arguments| run(turn, decoded(name, arguments)?)),
@@ -59,10 +64,18 @@ impl Tool {
         }
     }
 
+    /// The same, which makes something beside the workspace.
+    fn writing_elsewhere(self) -> Tool {
+        Tool {
+            elsewhere: true,
+            ..self
+        }
+    }
+
     /// As the protocol describes it.
     pub fn described(&self) -> Described {
         let hints = ToolAnnotations::new()
-            .read_only(!self.changes)
+            .read_only(!self.changes && !self.elsewhere)
             .open_world(false);
         // Everything can be taken back, so nothing is lost for good.
         let hints = if self.changes {
@@ -88,8 +101,10 @@ pub fn all() -> Vec<Tool> {
     let mut all = Vec::new();
     all.extend(reading::tools());
     all.extend(files::tools());
+    all.extend(keys::tools());
     all.extend(versions::tools());
     all.extend(branches::tools());
+    all.extend(exports::tools());
     all
 }
 

@@ -124,8 +124,11 @@ wire! {
         pub name: String,
         /// Files of the live tree.
         pub files: u64,
-        /// Their bytes.
+        /// Their bytes, and those of the key-value state.
         pub bytes: u64,
+        /// Keys of the key-value state.
+        #[serde(default)]
+        pub keys: u64,
         /// Commits that somebody asked for.
         pub commits: u64,
         /// Automatic commits.

@@ -14,6 +14,7 @@ fn request_survives_the_wire() {
         branch: "main".into(),
         target: Target::Before(Moment { sec: -5, nsec: 7 }),
         paths: vec![Bytes(b"src".to_vec())],
+        keep_kv: true,
     });
     let diff = Call::Diff(Diff {
         workspace: "w".into(),

@@ -302,6 +302,9 @@ wire! {
         /// Only these paths, relative to the workspace's root, and the head stays; empty: all.
         #[serde(default)]
         pub paths: Vec<Bytes>,
+        /// The key-value state stays as it is.
+        #[serde(default)]
+        pub keep_kv: bool,
     }
 
     /// Answer of `workspace.rollback`, `workspace.undo` and `workspace.redo`.
@@ -320,6 +323,9 @@ wire! {
         pub changes: Vec<Changed>,
         /// Who holds those files open.
         pub holders: Vec<Holder>,
+        /// Keys of the key-value state that would change.
+        #[serde(default)]
+        pub keys_changed: u64,
     }
 
     /// One path that differs.

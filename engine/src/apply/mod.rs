@@ -24,8 +24,8 @@ use crate::clock;
 use crate::control::{Change, MergeReport, MergeRequest, Progress};
 use crate::error::{Error, Result};
 use crate::merge::{
-    Conflict, ConflictKind, ConflictSide, Labels, MergeOptions, OnConflict, Outcome, Root,
-    merge_bases, merge_commits,
+    BASE_LINE, Conflict, ConflictKind, ConflictSide, Labels, MergeOptions, OnConflict, Outcome,
+    Root, merge_bases, merge_commits,
 };
 use crate::workspace::Workspace;
 pub use carry::{Fault, Faults};
@@ -129,6 +129,7 @@ impl Workspace {
         progress: Progress<'_>,
         faults: Faults<'_>,
     ) -> Result<ApplyReport> {
+        self.check_has_base()?;
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
@@ -183,6 +184,7 @@ impl Workspace {
         progress: Progress<'_>,
         out: crate::patch::Sink<'_>,
     ) -> Result<(ApplyReport, Vec<Vec<u8>>)> {
+        self.check_has_base()?;
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
@@ -232,6 +234,7 @@ impl Workspace {
 
     /// Merges what was changed in the base into a branch. It can be undone like any merge.
     pub fn update(&self, req: &UpdateRequest, progress: Progress<'_>) -> Result<MergeReport> {
+        self.check_has_base()?;
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
@@ -262,7 +265,7 @@ impl Workspace {
             label: None,
             message: String::new(),
         };
-        self.merge_commit(&merge, &branch, now.commit, progress)
+        self.merge_commit(&merge, &branch, now.commit, false, progress)
     }
 
     fn apply_options(&self, branch: &str) -> MergeOptions {
@@ -343,7 +346,7 @@ impl Workspace {
             time_nsec: time.nsec,
             author: self.author().to_owned(),
             message: message.to_owned(),
-            meta: Vec::new(),
+            meta: vec![(BASE_LINE.to_owned(), message.to_owned())],
             kind: CommitKind::Automatic,
             kv: None,
             timeline: None,

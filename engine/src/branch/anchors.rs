@@ -17,6 +17,8 @@ pub(crate) struct Anchors {
     sealed: Tree,
     /// Its root directory, where it is stored as a whole.
     pub root: Option<TreeId>,
+    /// Its key-value state in the store.
+    pub kv: Option<FileContent>,
     /// Trees that were switched to since, with the record that says so.
     trees: Vec<(u64, Tree)>,
     /// Content that records since refer to.
@@ -54,7 +56,7 @@ impl Anchors {
     /// A state file with `sealed` has taken the place of all records before `next_seq`.
     pub fn seal(&mut self, sealed: &Reference, next_seq: u64) {
         self.sealed = sealed.tree.clone();
-        self.root = sealed.root;
+        (self.root, self.kv) = (sealed.root, sealed.kv);
         self.trees.retain(|(seq, _)| *seq >= next_seq);
         self.contents.retain(|(seq, _)| *seq >= next_seq);
     }
@@ -66,7 +68,7 @@ impl Anchors {
 
     /// All content beside what the trees have.
     pub fn contents(&self) -> impl Iterator<Item = &FileContent> {
-        self.contents.iter().map(|(_, c)| c)
+        self.contents.iter().map(|(_, c)| c).chain(&self.kv)
     }
 }
 

@@ -184,17 +184,18 @@ impl Branch {
     /// True where nothing changed since the live tree was sealed, and that is what the commit of a state
     /// has: so a branch that nobody changed needs not be loaded to see that.
     fn is_sealed_as(&self, state: u64) -> Result<bool> {
-        let (id, root, meta) = {
+        let (id, root, kv, meta) = {
             let inner = self.lock();
             let sealed = inner.reference.as_ref();
             let sealed = sealed.filter(|r| r.tree.same(&inner.live));
             let (Some(sealed), Some(id)) = (sealed, inner.history.id_of(state)) else {
                 return Ok(false);
             };
-            (id, sealed.root, meta_of(inner.live.inode(Nid::ROOT)?))
+            let meta = meta_of(inner.live.inode(Nid::ROOT)?);
+            (id, sealed.root, sealed.kv, meta)
         };
         let commit: Commit = self.places.store.get_object(&id)?;
-        Ok(commit.root == root && commit.root_meta == meta)
+        Ok(commit.root == root && commit.kv == kv && commit.root_meta == meta)
     }
 
     /// Lets go of automatic commits that have expired at `now`. Nothing goes while somebody works with

@@ -10,14 +10,24 @@ use super::anchors::Anchors;
 use super::open::{
     OpenBranch, Parts, assemble, journal_config, journal_dir, new_inner, state_file,
 };
-use super::state_file::StateHead;
+use super::state_file::{StateHead, StateMore};
 use super::{Branch, Inner};
+use crate::base::BaseDir;
+use crate::branches::SharedParts;
 use crate::error::{Error, Result};
-use crate::history::{History, State};
+use crate::history::{History, HistoryRecord, State};
 use crate::journal::Journal;
-use crate::record::{Event, OpKind};
+use crate::kv::KvMap;
+use crate::limits::FIRST_NEW_INO;
+use crate::load_tree::load_tree;
+use crate::record::{Counters, Event, OpKind, StateInfo};
+use crate::store_tree::Reference;
 use crate::tree::Tree;
-use crate::types::Nid;
+use crate::tree::dirmap::DirMap;
+use crate::tree::inode::{Content, Dir};
+use crate::tree::load::inode_of;
+use crate::types::{Nid, Time};
+use objstore::{Commit, CommitId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +41,64 @@ impl Origin {
     /// State that becomes the new branch's head.
     pub fn head(&self) -> u64 {
         self.inner.history.head
+    }
+
+    /// Everything that changes.
+    pub fn inner_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+
+    /// A history that begins with a commit that is in the store as a whole.
+    pub fn of_commit(shared: &SharedParts, id: CommitId) -> Result<Origin> {
+        let commit: Commit = shared.store.get_object(&id)?;
+        let time = Time {
+            sec: commit.time_sec,
+            nsec: commit.time_nsec,
+        };
+        let mut root = inode_of(
+            &shared.base.root_entry()?,
+            None,
+            &BaseDir::root(),
+            Nid::ROOT,
+            1,
+        );
+        root.content = Content::Dir(Box::new(Dir::new(DirMap::default(), 0)));
+        let none = Reference {
+            tree: Tree::with_root(root),
+            root: None,
+            kv: None,
+        };
+        let mut counters = Counters {
+            nid: 2,
+            ino: FIRST_NEW_INO,
+            state: 2,
+        };
+        let (root, meta) = (commit.root, &commit.root_meta);
+        let loaded = load_tree(&shared.store, &none, root, meta, &mut counters, time)?;
+        let loaded = loaded.with_kv(&shared.store, commit.kv)?;
+        let info = StateInfo {
+            number: 1,
+            kind: OpKind::Start,
+            asked: true,
+            time,
+            author: commit.author,
+            message: commit.message,
+            meta: commit.meta,
+            parents: vec![],
+            id: Some(id),
+        };
+        let history = HistoryRecord {
+            states: vec![info],
+            head: 1,
+            ..HistoryRecord::default()
+        };
+        let history = History::from_record(history);
+        let mut inner = new_inner(loaded.tree.clone(), counters, history);
+        inner.scan_done = true;
+        inner.reference = Some(loaded);
+        let mut origin = Origin { inner };
+        origin.keep_off_groups();
+        Ok(origin)
     }
 }
 
@@ -82,11 +150,15 @@ impl Branch {
         let dir = journal_dir(&o);
         let journal = Journal::create(o.storage.clone(), &dir, journal_config(&o)?)?;
         let pending = inner.history.pending();
-        let (first, root) = match (&inner.reference, pending.first()) {
-            (Some(r), _) => (r.tree.clone(), Some(r.root)),
-            (None, Some((_, tree))) => (tree.clone(), None),
-            (None, None) => (inner.live.clone(), None),
+        let (mut first, root, kv) = match (&inner.reference, pending.first()) {
+            (Some(r), _) => (r.tree.clone(), Some(r.root), r.kv),
+            (None, Some((_, tree))) => (tree.clone(), None, None),
+            (None, None) => (inner.live.clone(), None, None),
         };
+        if kv.is_none() {
+            // What is not in the store is told by the journal.
+            *first.kv_mut() = KvMap::default();
+        }
         let head = StateHead {
             next_seq: 1,
             counters: inner.counters,
@@ -98,7 +170,9 @@ impl Branch {
             patched: 0,
         };
         inner.anchors = Anchors::new(first.clone(), root.flatten());
-        inner.tree_file = state_file(&o).write(head, &first, &inner.tree_file)?;
+        inner.anchors.kv = kv;
+        let more = StateMore { kv };
+        inner.tree_file = state_file(&o).write(head, &more, &first, &inner.tree_file)?;
         let stored = inner.reference.as_ref().map(|r| r.tree.clone());
         let branch = assemble(o, Arc::new(journal), inner, None, 1);
         branch.pin_journals(&stored.unwrap_or_default());
@@ -158,7 +232,7 @@ impl Branch {
         }
         let patch = crate::record::TreePatch::between(from, to);
         let counters = inner.counters;
-        self.record_switch(Event::Patched { counters }, &crate::record::encode(&patch))?;
+        self.record_switch(Event::Patched { counters }, &patch.to_bytes())?;
         let seq = self.places.journal.last_seq();
         inner.anchors.switched(seq, to.clone());
         Ok(())

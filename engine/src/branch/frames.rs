@@ -21,6 +21,8 @@ pub struct Header {
     pub magic: &'static [u8; 8],
     /// Version of its format.
     pub version: u32,
+    /// Oldest version that is read.
+    pub oldest: u32,
     /// Its name in errors.
     pub what: &'static str,
 }
@@ -92,6 +94,17 @@ impl<T: bincode::Encode> Batch<'_, T> {
     }
 }
 
+/// The frames of a file behind its first `count`, of a file that was read before.
+pub fn frames_from(bytes: &[u8], count: usize) -> Option<&[u8]> {
+    let mut rest = bytes.get(HEADER_BYTES..)?;
+    for _ in 0..count {
+        let (header, after) = rest.split_at_checked(FRAME_HEADER_BYTES)?;
+        let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        rest = after.get(len as usize..)?;
+    }
+    Some(rest)
+}
+
 /// Bytes that frames are read from.
 pub trait Bytes {
     /// How many there are.
@@ -127,22 +140,33 @@ impl Bytes for &[u8] {
 pub struct Reader<B> {
     file: B,
     at: u64,
+    version: u32,
 }
 
 impl<B: Bytes> Reader<B> {
     /// Begins a file.
     pub fn begin(file: B, wanted: &Header) -> Result<Reader<B>, String> {
-        let mut reader = Reader { file, at: 0 };
+        let mut reader = Reader {
+            file,
+            at: 0,
+            version: 0,
+        };
         let mut header = [0; HEADER_BYTES];
         reader.take(&mut header)?;
         let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
         if &header[..8] != wanted.magic {
             return Err(format!("it is not a {}", wanted.what));
         }
-        if version != wanted.version {
+        if !(wanted.oldest..=wanted.version).contains(&version) {
             return Err(format!("its version is {version}, not {}", wanted.version));
         }
+        reader.version = version;
         Ok(reader)
+    }
+
+    /// Version of the file.
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     /// The next frame's value.

@@ -8,10 +8,11 @@ use super::tree_file::Trees;
 use crate::error::{Error, Result};
 use crate::history::History;
 use crate::journal::{self, Journal};
+use crate::kv::stored;
 use crate::store_tree::Reference;
 use crate::tree::patch::BaseDirs;
-use objstore::CommitId;
 use objstore::io::Storage;
+use objstore::{Commit, CommitId, ObjectStore};
 
 /// A branch that was looked at.
 #[derive(Debug)]
@@ -26,20 +27,23 @@ pub(crate) struct Inspected {
 /// tree files of its workspace.
 pub(crate) fn inspect(
     storage: &dyn Storage,
+    store: &ObjectStore,
     trees: &Trees,
     dir: &str,
     boot: u64,
 ) -> Result<Option<Inspected>> {
     let mut dirs = BaseDirs::default();
-    let Some(State { head, tree }) = state_file(storage, trees, dir).read(&mut dirs)? else {
+    let Some(state) = state_file(storage, trees, dir).read(&mut dirs)? else {
         return Ok(None);
     };
+    let State { head, more, tree } = state.with_kv(store)?;
     let states = head.history.states.iter();
     let sealed_commits = states.filter_map(|s| s.id).collect();
     let history = History::from_record(head.history);
     let mut inner = new_inner(tree.clone(), head.counters, history);
-    inner.anchors.root = head.root.flatten();
-    inner.reference = head.root.map(|root| Reference { tree, root });
+    let kv = more.kv;
+    (inner.anchors.root, inner.anchors.kv) = (head.root.flatten(), kv);
+    inner.reference = head.root.map(|root| Reference { tree, root, kv });
     let mut replay = Replay::new(&mut inner, dirs);
     let journal_dir = format!("{dir}/journal");
     let journal = Journal::inspect(storage, &journal_dir, head.next_seq, boot, &mut |r| {
@@ -64,8 +68,36 @@ pub(crate) fn first_needed_record(storage: &dyn Storage, trees: &Trees, dir: &st
     state_file(storage, trees, dir).first_needed_record()
 }
 
-/// The state files of a branch that is only looked at. Which branch that is does not matter: nothing is
-/// written.
+/// Has the state file in `dir` name the keys of the newest commit of which they can be read, in the place of
+/// those that cannot.
+pub(crate) fn take_older_keys(
+    storage: &dyn Storage,
+    store: &ObjectStore,
+    trees: &Trees,
+    dir: &str,
+) -> Result<()> {
+    state_file(storage, trees, dir).replace_kv(&|head| {
+        let commits = head.history.states.iter().rev().filter_map(|s| s.id);
+        let mut read = commits.filter_map(|id| {
+            let commit: Commit = store.get_object(&id).ok()?;
+            stored::load(store, commit.kv.as_ref()).ok()?;
+            Some(commit.kv)
+        });
+        read.next().flatten()
+    })
+}
+
+/// Path of the state file that counts in `dir`.
+pub(crate) fn state_path(
+    storage: &dyn Storage,
+    trees: &Trees,
+    dir: &str,
+) -> Result<Option<String>> {
+    state_file(storage, trees, dir).current_path()
+}
+
+/// The state files of a branch that is only looked at. Which branch that is does not matter: no tree
+/// file is written.
 fn state_file<'a>(storage: &'a dyn Storage, trees: &'a Trees, dir: &'a str) -> StateFile<'a> {
     StateFile {
         storage,

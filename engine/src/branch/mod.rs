@@ -191,7 +191,10 @@ impl Branch {
     pub fn change(&self, inner: &mut Inner, m: Mutation, payload: &[u8]) -> Result<()> {
         let frees = matches!(
             m,
-            Mutation::Unlink { .. } | Mutation::SetAttr { .. } | Mutation::Rename { .. }
+            Mutation::Unlink { .. }
+                | Mutation::SetAttr { .. }
+                | Mutation::Rename { .. }
+                | Mutation::Kv { entry: None, .. }
         );
         let record = Record::Mutation(m);
         let appended = self.append(&record, payload, frees)?;

@@ -3,7 +3,7 @@
 use super::anchors::Anchors;
 use super::auto::{Automatic, Expiring};
 use super::replay::Replay;
-use super::state_file::{State, StateFile, StateHead};
+use super::state_file::{State, StateFile, StateHead, StateMore};
 use super::tree_file::Trees;
 use super::{Branch, CacheRef, Inner, Rest, drop_orphans};
 use crate::base::{Base, BaseDir};
@@ -150,18 +150,21 @@ fn create(o: OpenBranch) -> Result<Branch> {
         patched: 0,
     };
     let none = (0, Tree::default());
-    inner.tree_file = state_file(&o).write(head, &tree, &none)?;
+    let more = StateMore::default();
+    inner.tree_file = state_file(&o).write(head, &more, &tree, &none)?;
     Ok(assemble(o, Arc::new(journal), inner, None, 1))
 }
 
 fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
-    let State { head: state, tree } = state;
+    let state = state.with_kv(&o.store)?;
+    let (tree, kv) = (state.tree, state.more.kv);
+    let state = state.head;
     let history = History::from_record(state.history);
     let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.base_changed = state.base_changed.into_iter().collect();
     inner.unreadable = state.unreadable.into_iter().collect();
-    inner.anchors.root = state.root.flatten();
-    inner.reference = state.root.map(|root| Reference { tree, root });
+    (inner.anchors.root, inner.anchors.kv) = (state.root.flatten(), kv);
+    inner.reference = state.root.map(|root| Reference { tree, root, kv });
     let shared = o
         .trees
         .read(state.tree_file, o.number, &mut BaseDirs::default())?;

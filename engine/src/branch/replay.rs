@@ -288,5 +288,5 @@ fn read_patch(
         read(*p, part)?;
         rest = after;
     }
-    Ok(decode(&bytes)?)
+    Ok(TreePatch::from_bytes(&bytes)?)
 }

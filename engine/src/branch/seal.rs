@@ -3,7 +3,7 @@
 //! Both run under the sealing lock, in the background or in a thread that waits for an id. Requests
 //! go on meanwhile: the branch lock is taken for short whiles only.
 
-use super::state_file::{StateFile, StateHead};
+use super::state_file::{StateFile, StateHead, StateMore};
 use super::{Branch, Inner};
 use crate::error::{Error, Result};
 use crate::journal::journal_of;
@@ -159,7 +159,7 @@ impl Branch {
                 k if k.is_automatic() => CommitKind::Automatic,
                 _ => CommitKind::Asked,
             },
-            kv: None,
+            kv: reference.kv,
             timeline: None,
         };
         Ok(self.places.store.put_object(&commit)?)
@@ -250,7 +250,10 @@ impl Branch {
             head.root = Some(stored.root);
             let next_seq = head.next_seq;
             let shared = self.lock().tree_file.clone();
-            let shared = self.state_file().write(head, &stored.tree, &shared)?;
+            let more = StateMore { kv: stored.kv };
+            let shared = self
+                .state_file()
+                .write(head, &more, &stored.tree, &shared)?;
             self.lock().tree_file = shared;
             self.sealed_seq.store(next_seq, Ordering::Relaxed);
             return self.drop_journal(segment, stored, next_seq);

@@ -1,26 +1,31 @@
 //! The state file: a branch's whole live tree, and from which journal record on to replay over it.
 //!
 //! The tree is a [tree file](super::tree_file) with what differs from it. First comes a
-//! [`StateHead`], then the inodes that differ. The file `state` names the one that counts, by number;
+//! [`StateHead`] and what it has [more](StateMore), then the inodes that differ. The file `state` names the one that counts, by number;
 //! it is replaced atomically once that one is on stable storage.
 
-use super::frames::{Bytes, Header, Reader, Writer};
+use super::frames::{Bytes, Header, Reader, Writer, frames_from};
 use super::tree_file::Trees;
 use crate::error::{Error, Result};
 use crate::history::HistoryRecord;
+use crate::kv::stored;
 use crate::record::{Counters, InodeRecord};
 use crate::tree::Tree;
 use crate::tree::patch::{self, BaseDirs, record_of};
 use crate::types::Nid;
-use objstore::TreeId;
+use objstore::content::FileContent;
 use objstore::io::Storage;
+use objstore::{ObjectStore, TreeId};
 use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    version: 2,
+    version: 3,
+    oldest: 2,
     what: "state file",
 };
+/// First version that has a frame with the key-value state after the head.
+const VERSION_KV: u32 = 3;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
 /// Differences up to which a state is written as such, whatever the size of the tree.
@@ -53,13 +58,30 @@ pub struct StateHead {
     pub patched: u64,
 }
 
+/// What came to the head with later versions, each in a frame of its own after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateMore {
+    /// The key-value state in the store; `None` for an empty one.
+    pub kv: Option<FileContent>,
+}
+
 /// A state as it was read.
 #[derive(Debug)]
 pub struct State {
     /// What is not in the tree.
     pub head: StateHead,
-    /// The live tree.
+    /// More of that.
+    pub more: StateMore,
+    /// The live tree, without its key-value state.
     pub tree: Tree,
+}
+
+impl State {
+    /// Loads the key-value state into the tree.
+    pub fn with_kv(mut self, store: &ObjectStore) -> Result<State> {
+        *self.tree.kv_mut() = stored::load(store, self.more.kv.as_ref())?;
+        Ok(self)
+    }
 }
 
 /// The state files of one branch.
@@ -106,7 +128,7 @@ impl StateFile<'_> {
         let path = self.path(number);
         let file = self.storage.open(&path).map_err(Error::io(&path))?;
         let head = read_state(file, &mut |_| Ok(()));
-        let head = head.map_err(|why| Error::Damaged { what: path, why })?;
+        let (head, _) = head.map_err(|why| Error::Damaged { what: path, why })?;
         Ok(head.next_seq)
     }
 
@@ -126,7 +148,7 @@ impl StateFile<'_> {
             what: path.clone(),
             why,
         };
-        let head = head.map_err(damaged)?;
+        let (head, more) = head.map_err(damaged)?;
         let mut tree = self.trees.read(head.tree_file, self.branch, dirs)?;
         for (nid, record) in patches {
             match record {
@@ -137,7 +159,7 @@ impl StateFile<'_> {
                 None => drop(tree.remove(Nid(nid))),
             }
         }
-        Ok(Some(State { head, tree }))
+        Ok(Some(State { head, more, tree }))
     }
 
     /// Writes the state of `tree`, durably, and removes the one before. `shared` is a tree file and its
@@ -145,6 +167,7 @@ impl StateFile<'_> {
     pub fn write(
         &self,
         mut head: StateHead,
+        more: &StateMore,
         tree: &Tree,
         shared: &(u32, Tree),
     ) -> Result<(u32, Tree)> {
@@ -162,7 +185,8 @@ impl StateFile<'_> {
         let file = self.storage.create(&path).map_err(Error::io(&path))?;
         head.tree_file = shared.0;
         head.patched = if whole { 0 } else { differing as u64 };
-        let written = write_state(&*file, &head, &shared.1, tree).and_then(|()| file.sync());
+        let written =
+            write_state(&*file, (&head, more), &shared.1, tree).and_then(|()| file.sync());
         written.map_err(Error::io(&path))?;
         self.storage
             .sync_dir(self.dir)
@@ -173,6 +197,40 @@ impl StateFile<'_> {
         self.trees.settle(self.branch, shared.0)?;
         self.remove_others(Some(number))?;
         Ok(shared)
+    }
+
+    /// Path of the file that counts.
+    pub fn current_path(&self) -> Result<Option<String>> {
+        Ok(self.current()?.map(|number| self.path(number)))
+    }
+
+    /// Replaces the key-value state by what `choose` takes for it, durably; nothing else changes, and the
+    /// file before stays. For where that state cannot be read.
+    pub fn replace_kv(&self, choose: &dyn Fn(&StateHead) -> Option<FileContent>) -> Result<()> {
+        let Some(number) = self.current()? else {
+            return Ok(());
+        };
+        let path = self.path(number);
+        let bytes = self.storage.read(&path).map_err(Error::io(&path))?;
+        let bytes = bytes.unwrap_or_default();
+        let damaged = |why: String| Error::Damaged {
+            what: path.clone(),
+            why,
+        };
+        let (head, _) = read_state(&bytes[..], &mut |_| Ok(())).map_err(damaged)?;
+        let rest = frames_from(&bytes, 2).ok_or_else(|| damaged("it has no keys".into()))?;
+        let (to, pointer) = (self.path(number + 1), self.pointer());
+        let file = self.storage.create(&to).map_err(Error::io(&to))?;
+        let written = Writer::begin(&*file, &HEADER).and_then(|writer| {
+            writer.value(&head)?;
+            writer.value(&choose(&head))?;
+            file.append(&[rest])?;
+            file.sync()?;
+            self.storage.sync_dir(self.dir)
+        });
+        written.map_err(Error::io(&to))?;
+        let replaced = self.storage.replace(&pointer, &pointer_bytes(number + 1));
+        replaced.map_err(Error::io(&pointer))
     }
 
     fn remove_others(&self, keep: Option<u32>) -> Result<()> {
@@ -216,12 +274,13 @@ fn count_differing(a: &Tree, b: &Tree) -> usize {
 
 fn write_state(
     file: &dyn objstore::io::Segment,
-    head: &StateHead,
+    (head, more): (&StateHead, &StateMore),
     shared: &Tree,
     tree: &Tree,
 ) -> std::io::Result<()> {
     let writer = Writer::begin(file, &HEADER)?;
     writer.value(head)?;
+    writer.value(&more.kv)?;
     let mut batch = writer.entries::<Patched>();
     Tree::diff(shared, tree, &mut |nid, _, now| {
         batch.push((nid.0, now.map(|i| Box::new(record_of(i)))));
@@ -232,11 +291,15 @@ fn write_state(
 fn read_state<B: Bytes>(
     file: B,
     each: &mut dyn FnMut(Patched) -> Result<(), String>,
-) -> Result<StateHead, String> {
+) -> Result<(StateHead, StateMore), String> {
     let mut reader = Reader::begin(file, &HEADER)?;
     let head: StateHead = reader.value()?;
+    let mut more = StateMore::default();
+    if reader.version() >= VERSION_KV {
+        more.kv = reader.value()?;
+    }
     reader.entries(head.patched, each)?;
-    Ok(head)
+    Ok((head, more))
 }
 
 /// Decodes arbitrary bytes as a state file and as its pointer (for fuzzing): never panics, never
@@ -311,8 +374,10 @@ pub(crate) mod tests {
         let mut dirs = BaseDirs::default();
         assert!(file.read(&mut dirs).unwrap().is_none());
         let none = (0, Tree::default());
-        file.write(head(), &one_file_tree(), &none).unwrap();
-        file.write(head(), &one_file_tree(), &none).unwrap();
+        file.write(head(), &StateMore::default(), &one_file_tree(), &none)
+            .unwrap();
+        file.write(head(), &StateMore::default(), &one_file_tree(), &none)
+            .unwrap();
         assert_eq!(storage.list("b").unwrap(), ["state", "state-00000002"]);
         let read = file.read(&mut dirs).unwrap().unwrap();
         assert_eq!((read.head.next_seq, read.tree.len()), (7, 1));
@@ -325,5 +390,36 @@ pub(crate) mod tests {
             bad[i] ^= 4;
             assert!(!whole(&bad), "byte {i}");
         }
+    }
+
+    #[test]
+    fn a_file_of_version_2_is_read_and_has_no_keys() {
+        let storage: Arc<dyn Storage> = Arc::new(CrashStorage::without_log());
+        storage.create_dir_all("b").unwrap();
+        let trees = Trees::open(storage.clone(), "t".into()).unwrap();
+        let file = StateFile {
+            storage: &*storage,
+            dir: "b",
+            trees: &trees,
+            branch: 0,
+        };
+        let more = StateMore {
+            kv: Some(FileContent::Empty),
+        };
+        let none = (0, Tree::default());
+        file.write(head(), &more, &one_file_tree(), &none).unwrap();
+        let read = file.read(&mut BaseDirs::default()).unwrap().unwrap();
+        assert_eq!(read.more, more);
+        let bytes = storage.read("b/state-00000001").unwrap().unwrap();
+        let length = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        let second = 12 + 8 + length(12) as usize;
+        let third = second + 8 + length(second) as usize;
+        let mut old = [&bytes[..second], &bytes[third..]].concat();
+        old[8] = 2;
+        let (head, more) = read_state(&old[..], &mut |_| Ok(())).unwrap();
+        assert_eq!((head.next_seq, head.patched), (7, 1));
+        assert_eq!(more, StateMore::default());
+        old[8] = 1;
+        assert!(read_state(&old[..], &mut |_| Ok(())).is_err());
     }
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 const HEADER: Header = Header {
     magic: b"AVFSTREE",
     version: 1,
+    oldest: 1,
     what: "tree file",
 };
 

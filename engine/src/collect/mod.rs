@@ -248,7 +248,7 @@ impl Engine {
     ) -> Result<()> {
         let trees = self.look_at_trees(name);
         for (_, dir) in self.branch_dirs(name)? {
-            if let Some(found) = inspect(&*self.storage, &trees, &dir, self.boot)? {
+            if let Some(found) = inspect(&*self.storage, &self.store, &trees, &dir, self.boot)? {
                 let roots = Roots::of(&found.inner);
                 roots.walk(walk)?;
                 maybe.extend(roots.maybe);

@@ -43,6 +43,7 @@ impl Roots {
         }
         if let Some(reference) = &inner.reference {
             roots.directories.extend(reference.root);
+            roots.contents.extend(reference.kv);
             roots.trees.push(reference.tree.clone());
         }
         roots.trees.extend(inner.storing.clone());

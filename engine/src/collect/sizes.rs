@@ -26,13 +26,15 @@ impl<'a> Sizes<'a> {
         }
     }
 
-    /// Bytes of all files of a commit, a hard link counting as often as it is named.
+    /// Bytes of all files of a commit, a hard link counting as often as it is named, and of its
+    /// key-value state.
     pub fn of_commit(&mut self, id: &CommitId) -> Result<u64> {
         let commit: Commit = self.store.get_object(id)?;
-        match commit.root {
-            Some(root) => self.of_tree(root),
-            None => Ok(0),
-        }
+        let files = match commit.root {
+            Some(root) => self.of_tree(root)?,
+            None => 0,
+        };
+        Ok(files.saturating_add(commit.kv.map_or(0, |kv| kv.len())))
     }
 
     fn of_tree(&mut self, root: TreeId) -> Result<u64> {

@@ -78,8 +78,10 @@ pub struct BranchFigures {
     pub name: String,
     /// Files of the live tree.
     pub files: u64,
-    /// Their bytes.
+    /// Their bytes, and those of the key-value state.
     pub bytes: u64,
+    /// Keys of the key-value state.
+    pub keys: u64,
     /// Commits that somebody asked for.
     pub commits: u64,
     /// Automatic commits.
@@ -214,7 +216,7 @@ impl Engine {
         }
         let trees = self.look_at_trees(workspace);
         for (name, dir) in self.branch_dirs(workspace)? {
-            if let Some(found) = inspect(&*self.storage, &trees, &dir, self.boot)? {
+            if let Some(found) = inspect(&*self.storage, &self.store, &trees, &dir, self.boot)? {
                 each(&name, &found.inner, &dir)?;
             }
         }
@@ -233,6 +235,11 @@ impl Engine {
                 out.files += 1;
                 out.bytes += inode.size;
             }
+        });
+        out.keys = inner.live.kv().len() as u64;
+        inner.live.kv().scan("", &mut |key, entry| {
+            out.bytes += (key.len() + entry.value.len()) as u64;
+            true
         });
         for state in inner.history.states.values() {
             let automatic = state.info.kind.is_automatic() && !state.info.asked;

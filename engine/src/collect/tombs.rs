@@ -35,7 +35,7 @@ impl Engine {
         let mut commits = Vec::new();
         let trees = self.look_at_trees(name);
         for (_, dir) in self.branch_dirs(name)? {
-            match inspect(&*self.storage, &trees, &dir, self.boot) {
+            match inspect(&*self.storage, &self.store, &trees, &dir, self.boot) {
                 Ok(Some(found)) => {
                     let states = found.inner.history.states.values();
                     commits.extend(states.filter_map(|s| s.info.id));

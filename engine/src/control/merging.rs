@@ -10,9 +10,11 @@ use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::history::Turn;
+use crate::kv::KvMap;
 use crate::load_tree::load_tree;
 use crate::merge::{
-    Conflict, Labels, MergeOptions, MergeResult, OnConflict, Outcome, Root, merge_commits,
+    Conflict, KeysMerged, Labels, MergeOptions, MergeResult, OnConflict, Outcome, Root,
+    merge_commits, merge_keys,
 };
 use crate::names::check_label;
 use crate::record::{OpKind, StateInfo, SwitchKind, encode};
@@ -71,6 +73,14 @@ struct Sides<'a> {
     their_id: CommitId,
 }
 
+/// Merged files and keys.
+struct Joined {
+    files: MergeResult,
+    keys: KeysMerged,
+    /// Theirs is what was made.
+    is_theirs: bool,
+}
+
 impl Workspace {
     /// Merges a branch into another. Durable after `Ok`; on error nothing was changed.
     pub fn merge_branch(&self, req: &MergeRequest, progress: Progress<'_>) -> Result<MergeReport> {
@@ -88,15 +98,17 @@ impl Workspace {
         };
         let _locks = (first.control.lock(), second.control.lock());
         let their_id = theirs.frozen(self.author(), progress)?.1;
-        self.merge_commit(req, &ours, their_id, progress)
+        self.merge_commit(req, &ours, their_id, true, progress)
     }
 
-    /// Merges a commit into a branch. The caller holds the branch's control lock.
+    /// Merges a commit into a branch, `with_keys` its key-value state too. The caller holds the branch's
+    /// control lock.
     pub(crate) fn merge_commit(
         &self,
         req: &MergeRequest,
         ours: &Arc<Branch>,
         their_id: CommitId,
+        with_keys: bool,
         progress: Progress<'_>,
     ) -> Result<MergeReport> {
         for _ in 0..TRIES {
@@ -107,7 +119,7 @@ impl Workspace {
                 our_id,
                 their_id,
             };
-            if let Some(report) = self.merge_frozen(req, &sides)? {
+            if let Some(report) = self.merge_frozen(req, &sides, with_keys)? {
                 self.snapshots_changed(ours);
                 return Ok(report);
             }
@@ -116,56 +128,93 @@ impl Workspace {
     }
 
     /// Merges what was frozen; `None` where what it touches was changed since.
-    fn merge_frozen(&self, req: &MergeRequest, sides: &Sides<'_>) -> Result<Option<MergeReport>> {
+    fn merge_frozen(
+        &self,
+        req: &MergeRequest,
+        sides: &Sides<'_>,
+        with_keys: bool,
+    ) -> Result<Option<MergeReport>> {
         let store = &*sides.ours.places.store;
         // Until it is shown, nothing refers to what is stored here.
         let _pin = store.pin();
-        let now = clock::now();
-        let options = MergeOptions {
-            labels: Labels {
-                base: String::new(),
-                ours: req.into.clone(),
-                theirs: req.from.clone(),
-            },
-            on_conflict: if req.keep_conflicts {
-                OnConflict::Keep
-            } else {
-                OnConflict::Abort
-            },
-            now: (now.sec, now.nsec),
-        };
-        let result = merge_commits(store, store, &sides.our_id, &sides.their_id, &options)?;
+        let frozen = sides.ours.tree_of(sides.our_state)?;
+        let joined = self.join(req, sides, &frozen, with_keys)?;
+        let result = &joined.files;
         sides.ours.mark_unsynced();
-        let nothing = |result: MergeResult, commit, changes| MergeReport {
+        let nothing = |commit, changes| MergeReport {
             outcome: result.outcome,
             commit,
-            conflicts: result.conflicts,
+            conflicts: result.conflicts.clone(),
             files_changed: 0,
             changes,
         };
         let Some(root) = result.root.clone() else {
-            return Ok(Some(nothing(result, None, Vec::new())));
+            return Ok(Some(nothing(None, Vec::new())));
         };
         if result.outcome == Outcome::UpToDate {
-            return Ok(Some(nothing(result, Some(sides.our_id), Vec::new())));
+            return Ok(Some(nothing(Some(sides.our_id), Vec::new())));
         }
-        let frozen = sides.ours.tree_of(sides.our_state)?;
-        let merged = sides.ours.load_root(&root)?;
+        let mut merged = sides.ours.load_root(&root)?;
+        *merged.kv_mut() = joined.keys.map.clone();
         if req.dry_run {
             let changes = sides.ours.changes(&frozen, &merged, &[])?;
-            return Ok(Some(nothing(result, None, changes)));
+            return Ok(Some(nothing(None, changes)));
         }
-        let to = self.shown_as(req, sides, &root, &result)?;
+        let to = self.shown_as(req, sides, &root, &joined)?;
         let shown = sides
             .ours
             .show_merged(self.author(), &frozen, &merged, to)?;
         Ok(shown.map(|back| MergeReport {
             outcome: result.outcome,
             commit: back.commit,
-            conflicts: result.conflicts,
+            conflicts: result.conflicts.clone(),
             files_changed: back.files_changed,
             changes: Vec::new(),
         }))
+    }
+
+    /// Merges files, and keys where they are wanted; else ours stay.
+    fn join(
+        &self,
+        req: &MergeRequest,
+        sides: &Sides<'_>,
+        frozen: &Tree,
+        with_keys: bool,
+    ) -> Result<Joined> {
+        let store = &*sides.ours.places.store;
+        let (ours, theirs) = (&sides.our_id, &sides.their_id);
+        let options = options(req);
+        let mut files = merge_commits(store, store, ours, theirs, &options)?;
+        let kv_of = |id: &CommitId| Ok::<_, Error>(store.get_object::<Commit>(id)?.kv);
+        let (our_kv, their_kv) = (kv_of(ours)?, kv_of(theirs)?);
+        let keys = match with_keys {
+            true => {
+                let keep = options.on_conflict == OnConflict::Keep;
+                merge_keys(store, store, (ours, frozen.kv()), theirs, keep)?
+            }
+            false => KeysMerged {
+                map: frozen.kv().clone(),
+                kv: our_kv,
+                conflicts: Vec::new(),
+            },
+        };
+        if !keys.conflicts.is_empty() {
+            files.outcome = Outcome::Conflicts;
+            files.root = files.root.filter(|_| req.keep_conflicts);
+            files.conflicts.extend(keys.conflicts.iter().cloned());
+            files.conflicts.sort_by(|a, b| a.path.cmp(&b.path));
+        }
+        files.outcome = match files.outcome {
+            Outcome::UpToDate if keys.kv != our_kv => Outcome::Merged,
+            Outcome::FastForward if keys.kv != their_kv => Outcome::Merged,
+            other => other,
+        };
+        let is_theirs = files.outcome == Outcome::FastForward;
+        Ok(Joined {
+            files,
+            keys,
+            is_theirs,
+        })
     }
 
     /// The state that stands for what was merged: theirs, or a new commit.
@@ -174,9 +223,10 @@ impl Workspace {
         req: &MergeRequest,
         sides: &Sides<'_>,
         root: &Root,
-        result: &MergeResult,
+        joined: &Joined,
     ) -> Result<To> {
-        if result.outcome == Outcome::FastForward && req.label.is_none() && req.message.is_empty() {
+        let result = &joined.files;
+        if joined.is_theirs && req.label.is_none() && req.message.is_empty() {
             let state = sides.ours.know(sides.their_id)?;
             return Ok(To::State(SwitchKind::Merge, Turn { state, head: state }));
         }
@@ -200,7 +250,7 @@ impl Workspace {
             message: message.clone(),
             meta: meta.clone(),
             kind: CommitKind::Asked,
-            kv: None,
+            kv: joined.keys.kv,
             timeline: None,
         };
         let id = sides.ours.places.store.put_object(&commit)?;
@@ -234,6 +284,22 @@ impl Workspace {
     /// Conflicts of a branch's last merge that are not settled.
     pub fn conflicts(&self, branch: &str) -> Result<Vec<Conflict>> {
         Ok(self.branch(branch)?.lock().history.conflicts.clone())
+    }
+}
+
+fn options(req: &MergeRequest) -> MergeOptions {
+    let now = clock::now();
+    MergeOptions {
+        labels: Labels {
+            base: String::new(),
+            ours: req.into.clone(),
+            theirs: req.from.clone(),
+        },
+        on_conflict: match req.keep_conflicts {
+            true => OnConflict::Keep,
+            false => OnConflict::Abort,
+        },
+        now: (now.sec, now.nsec),
     }
 }
 
@@ -316,8 +382,8 @@ impl Branch {
     }
 }
 
-/// `live` with what makes `target` of `frozen`; `None` where an inode that this changes is not as it was
-/// frozen.
+/// `live` with what makes `target` of `frozen`; `None` where an inode or a key that this changes is not
+/// as it was frozen.
 fn overlaid(live: &Tree, frozen: &Tree, target: &Tree) -> Option<Tree> {
     let mut out = live.clone();
     let mut fits = true;
@@ -333,6 +399,10 @@ fn overlaid(live: &Tree, frozen: &Tree, target: &Tree) -> Option<Tree> {
             Some(inode) => out.set(nid, inode.clone()),
             None => drop(out.remove(nid)),
         }
+    });
+    KvMap::diff(frozen.kv(), target.kv(), &mut |(key, was, now)| {
+        fits &= live.kv().get(key) == was;
+        out.kv_mut().set(key, now.cloned());
     });
     fits.then_some(out)
 }

@@ -235,6 +235,7 @@ impl Branch {
             &mut self.numbers(),
             now,
         )?;
+        let loaded = loaded.with_kv(store, commit.kv)?;
         let tree = loaded.tree.clone();
         if let Some(state) = self.lock().history.states.get_mut(&number) {
             state.stored = Some(loaded);
@@ -251,12 +252,16 @@ impl Branch {
         Ok(Reference {
             tree: Tree::with_root(root),
             root: None,
+            kv: None,
         })
     }
 }
 
 /// True where a commit of one would differ from a commit of the other.
 pub(crate) fn differs(a: &Tree, b: &Tree) -> bool {
+    if !a.kv().equals(b.kv()) {
+        return true;
+    }
     let (mut certain, mut numbers) = (false, false);
     each_difference(a, b, &mut |x, y| match (x, y) {
         // The same name for the same number: not only numbered in another way.

@@ -6,6 +6,8 @@ use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::history::Turn;
+use crate::kv::{KV_CONFLICTS, KvEntry, check_bytes, checked_value};
+use crate::limits::KV_VALUE_BYTES_MAX;
 use crate::load_tree::Numbers;
 use crate::merge::{Conflict, ConflictSide, Root};
 use crate::record::{Event, Mutation, SwitchKind};
@@ -13,9 +15,10 @@ use crate::store_tree::meta_of;
 use crate::transition::transition;
 use crate::tree::Tree;
 use crate::tree::dirmap::{Entry, name_hash};
-use crate::types::{Kind, Nid};
+use crate::types::{Kind, Nid, Time};
 use crate::workspace::Workspace;
-use objstore::{Edit, TreeEntry, edit_tree};
+use objstore::{Body, Edit, TreeEntry, edit_tree, read_content};
+use std::sync::Arc;
 
 /// Which version of a path in conflict shall stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +56,16 @@ impl Workspace {
             let sides = found.iter().find_map(|c| pick(c).as_ref());
             sides.or(pick(first).as_ref()).map(|s| s.entry.clone())
         };
-        let back = match how {
+        let entry = match how {
             Resolution::Working => None,
-            Resolution::Ours => b.show_entry(self.author(), path, wanted(|c| &c.ours))?,
-            Resolution::Theirs => b.show_entry(self.author(), path, wanted(|c| &c.theirs))?,
-            Resolution::Base => b.show_entry(self.author(), path, wanted(|c| &c.base))?,
+            Resolution::Ours => Some(wanted(|c| &c.ours)),
+            Resolution::Theirs => Some(wanted(|c| &c.theirs)),
+            Resolution::Base => Some(wanted(|c| &c.base)),
+        };
+        let back = match (entry, path.strip_prefix(KV_CONFLICTS)) {
+            (None, _) => None,
+            (Some(value), Some(key)) => b.show_value(self.author(), key, value)?,
+            (Some(entry), None) => b.show_entry(self.author(), path, entry)?,
         };
         let left = {
             let mut inner = b.lock();
@@ -79,13 +87,65 @@ impl Branch {
         path: &[u8],
         entry: Option<TreeEntry>,
     ) -> Result<Option<RolledBack>> {
-        self.check_journal()?;
-        self.cache().flush_dirty();
         let _pin = self.places.store.pin();
         let new = entry.map(|e| self.loaded_entry(e)).transpose()?;
+        self.show_changed(author, &|live| with_entry(live, path, new.as_ref()))
+    }
+
+    /// Lets a key have this value, or goes without it.
+    fn show_value(
+        &self,
+        author: &str,
+        key: &[u8],
+        value: Option<TreeEntry>,
+    ) -> Result<Option<RolledBack>> {
+        let _pin = self.places.store.pin();
+        let key = String::from_utf8_lossy(key);
+        let value = value.map(|e| self.loaded_value(&e)).transpose()?;
+        self.show_changed(author, &|live| {
+            let (mut tree, before) = (live.clone(), live.kv().get(&key));
+            let entry = value.as_ref().map(|(value, updated)| KvEntry {
+                value: value.clone(),
+                created: before.map_or(*updated, |b| b.created),
+                updated: *updated,
+            });
+            tree.kv_mut().set(&key, entry.map(Arc::new));
+            check_bytes(tree.kv())?;
+            Ok(tree)
+        })
+    }
+
+    /// A value that a conflict holds, and when it was set.
+    fn loaded_value(&self, entry: &TreeEntry) -> Result<(String, Time)> {
+        let damaged = |why: &str| Error::Damaged {
+            what: "a value in conflict".into(),
+            why: why.into(),
+        };
+        let content = match &entry.body {
+            Body::File(content) if content.len() <= KV_VALUE_BYTES_MAX as u64 => content,
+            _ => return Err(damaged("it is no value")),
+        };
+        let mut bytes = vec![0; content.len() as usize];
+        read_content(&self.places.store, content, 0, &mut bytes)?;
+        let text = String::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
+        let updated = Time {
+            sec: entry.meta.mtime_sec,
+            nsec: entry.meta.mtime_nsec,
+        };
+        Ok((checked_value(&text)?, updated))
+    }
+
+    /// Shows what `change` makes of the live tree; what was there becomes an automatic commit.
+    fn show_changed(
+        &self,
+        author: &str,
+        change: &dyn Fn(&Tree) -> Result<Tree>,
+    ) -> Result<Option<RolledBack>> {
+        self.check_journal()?;
+        self.cache().flush_dirty();
         let (shown, replaced, changes, before, head) = {
             let mut inner = self.lock_synced()?;
-            let target = with_entry(&inner.live, path, new.as_ref())?;
+            let target = change(&inner.live)?;
             if !super::differs(&inner.live, &target) {
                 return Ok(None);
             }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::history::Turn;
 use crate::limits::INVALIDATE_NAMES_MAX;
 use crate::merge::Conflict;
-use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch, encode};
+use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch};
 use crate::transition::{Transition, transition};
 use crate::tree::Tree;
 use crate::types::Nid;
@@ -58,10 +58,11 @@ impl Branch {
         }
     }
 
-    /// Sets the live tree to the target and makes it the head.
-    pub fn rollback(&self, author: &str, target: &Target) -> Result<RolledBack> {
+    /// Sets the live tree to the target and makes it the head; with `keep_kv` the key-value state stays.
+    pub fn rollback(&self, author: &str, target: &Target, keep_kv: bool) -> Result<RolledBack> {
         let state = self.resolve(target)?;
-        self.switch(author, SwitchKind::Rollback, Turn { state, head: state })
+        let turn = Turn { state, head: state };
+        self.switch(author, SwitchKind::Rollback, turn, keep_kv)
     }
 
     /// What [`Branch::rollback`] would change.
@@ -76,16 +77,22 @@ impl Branch {
     /// Takes the last rollback (or redo) back.
     pub fn undo(&self, author: &str) -> Result<RolledBack> {
         let turn = self.lock().history.next_undo()?;
-        self.switch(author, SwitchKind::Undo, turn)
+        self.switch(author, SwitchKind::Undo, turn, false)
     }
 
     /// Takes the last undo back.
     pub fn redo(&self, author: &str) -> Result<RolledBack> {
         let turn = self.lock().history.next_redo()?;
-        self.switch(author, SwitchKind::Redo, turn)
+        self.switch(author, SwitchKind::Redo, turn, false)
     }
 
-    fn switch(&self, author: &str, kind: SwitchKind, turn: Turn) -> Result<RolledBack> {
+    fn switch(
+        &self,
+        author: &str,
+        kind: SwitchKind,
+        turn: Turn,
+        keep_kv: bool,
+    ) -> Result<RolledBack> {
         self.check_journal()?;
         self.cache().flush_dirty();
         let target = self.tree_of(turn.state)?;
@@ -94,7 +101,10 @@ impl Branch {
             // It may have expired meanwhile, and then gc may take what it holds.
             inner.history.state(turn.state)?;
             // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
-            let target = inner.history.tree(turn.state).cloned().unwrap_or(target);
+            let mut target = inner.history.tree(turn.state).cloned().unwrap_or(target);
+            if keep_kv {
+                *target.kv_mut() = inner.live.kv().clone();
+            }
             let same = inner.history.head == turn.head && !super::differs(&inner.live, &target);
             if kind == SwitchKind::Rollback && same {
                 let commit = inner.history.id_of(turn.state);
@@ -171,7 +181,7 @@ impl Branch {
         mut counters: Counters,
     ) -> Result<u64> {
         let before = inner.live.clone();
-        let patch = encode(&TreePatch::between(&before, &changes.tree));
+        let patch = TreePatch::between(&before, &changes.tree).to_bytes();
         let why = to.kind_of_replaced();
         let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
         let replaced = self.freeze(inner, info, false, None)?;

@@ -6,6 +6,7 @@ use crate::branch::Inner;
 use crate::branch::inspect::inspect;
 use crate::error::{Error, Result};
 use crate::journal::{JournalResult, PayloadRef, journal_of};
+use crate::kv::stored::WHAT;
 use crate::tree::Tree;
 use crate::tree::file::{Body, FileData, Src};
 use crate::types::Nid;
@@ -48,7 +49,13 @@ impl Check<'_> {
         let mut found = Vec::new();
         for (branch, dir) in dirs {
             self.report.branches += 1;
-            match inspect(&*self.engine.storage, &trees, dir, self.engine.boot) {
+            match inspect(
+                &*self.engine.storage,
+                &self.engine.store,
+                &trees,
+                dir,
+                self.engine.boot,
+            ) {
                 Ok(None) => {}
                 Ok(Some(one)) => found.push((branch, one)),
                 Err(e) => self.unreadable(name, branch, dir, &e),
@@ -76,6 +83,11 @@ impl Check<'_> {
             format!("{error}; the branch cannot be opened"),
             vec![who],
         );
+        if matches!(error, Error::Damaged { what, .. } if what == WHAT) {
+            self.step(RepairStep::OlderKeys {
+                dir: dir.to_owned(),
+            });
+        }
         if in_journal {
             self.step(RepairStep::CutJournal {
                 dir: dir.to_owned(),
@@ -107,6 +119,9 @@ impl Check<'_> {
         // Recovery begins from what the branch's files refer to.
         if let Some(root) = inner.anchors.root {
             namer.tree(root, &who);
+        }
+        if let Some(kv) = inner.anchors.kv {
+            namer.content(&kv, b".agentvfs/kv", &who);
         }
         for conflict in &inner.history.conflicts {
             let sides = [&conflict.base, &conflict.ours, &conflict.theirs];

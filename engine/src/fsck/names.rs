@@ -16,6 +16,9 @@ const VISITS_MAX: usize = 50_000_000;
 /// Names that are kept for one object.
 const NAMES_MAX: usize = 10_000;
 
+/// Where the key-value state of a commit is said to be.
+const KV_PATH: &[u8] = b".agentvfs/kv";
+
 /// Looks for what is needed and cannot be read.
 pub(super) struct Namer<'a> {
     store: &'a ObjectStore,
@@ -64,6 +67,9 @@ impl<'a> Namer<'a> {
             Ok(commit) => {
                 if let Some(root) = commit.root {
                     self.tree(root, who);
+                }
+                if let Some(kv) = commit.kv {
+                    self.content(&kv, KV_PATH, who);
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! is copied to `damaged/` first, durably.
 
 use super::FsckReport;
-use crate::branch::inspect::{first_needed_record, inspect};
+use crate::branch::inspect::{first_needed_record, inspect, state_path, take_older_keys};
 use crate::branch_refs::{self, BranchRecord};
 use crate::engine::{Engine, WorkspaceConfig};
 use crate::error::{Error, Result};
@@ -40,6 +40,11 @@ pub enum RepairStep {
     },
     /// Ends a journal before its first damaged record, and sets it aside as it was.
     CutJournal {
+        /// Directory of the branch.
+        dir: String,
+    },
+    /// Takes the keys of the newest commit of which they can be read for those of a branch.
+    OlderKeys {
         /// Directory of the branch.
         dir: String,
     },
@@ -85,6 +90,10 @@ impl fmt::Display for RepairStep {
                 f,
                 "end the journal of {dir} before its first damaged record and set it aside as it was"
             ),
+            RepairStep::OlderKeys { dir } => write!(
+                f,
+                "open {dir} with the keys of its newest commit that has readable ones, and set its state aside as it was"
+            ),
             RepairStep::WorkspaceRecord { workspace, base } => write!(
                 f,
                 "write the record of workspace {workspace} anew, with the base {}",
@@ -129,6 +138,7 @@ impl Engine {
                 Ok(self.store.rewrite_pack(path)?)
             }
             RepairStep::CutJournal { dir } => self.cut_journal(dir),
+            RepairStep::OlderKeys { dir } => self.older_keys(dir),
             RepairStep::WorkspaceRecord { workspace, base } => self.put(&WorkspaceConfig {
                 name: workspace.clone(),
                 base: base.clone(),
@@ -184,6 +194,14 @@ impl Engine {
         )?)
     }
 
+    fn older_keys(&self, dir: &str) -> Result<()> {
+        let trees = self.look_at_trees("");
+        if let Some(path) = state_path(&*self.storage, &trees, dir)? {
+            self.set_aside(&path)?;
+        }
+        take_older_keys(&*self.storage, &self.store, &trees, dir)
+    }
+
     /// Copies a file of the store to `damaged/`, durably, under its path; an earlier copy stays.
     fn set_aside(&self, path: &str) -> Result<()> {
         let storage = &*self.storage;
@@ -230,8 +248,11 @@ impl Engine {
     pub(super) fn base_by_history(&self, workspace: &str) -> Option<PathBuf> {
         let dir = branch_refs::branch_dir(workspace, 0);
         let trees = self.look_at_trees(workspace);
-        let found = inspect(&*self.storage, &trees, &dir, self.boot).ok()??;
+        let found = inspect(&*self.storage, &self.store, &trees, &dir, self.boot).ok()??;
         let first = found.inner.history.states.values().next()?;
+        if first.info.message.starts_with(crate::IMPORTED) {
+            return Some(crate::exchange::no_base(self.root()));
+        }
         let base = first.info.message.strip_prefix("start from ")?;
         Some(PathBuf::from(OsString::from_vec(base.as_bytes().to_vec())))
     }

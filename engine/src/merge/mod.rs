@@ -6,6 +6,8 @@
 //! does not keep (owners, extended attributes, times, hard links, empty directories, special files) is
 //! merged field by field. Where this differs from git on purpose is said in `docs/semantics.md`.
 //!
+//! Key-value state is merged beside that ([`merge_keys`]).
+//!
 //! Steps: [`walk`] finds what differs, reading no directory that is the same on all sides; [`renames`]
 //! and [`dirs`] find what was moved; [`pairing`] brings versions together; [`entries`] decides each path;
 //! [`write`] makes the tree. The modules from `walk` to `write` are one algorithm and private.
@@ -21,6 +23,7 @@ mod conflict;
 mod content;
 mod dirs;
 mod entries;
+mod keys;
 mod limits;
 mod links;
 mod merger;
@@ -36,6 +39,7 @@ use crate::error::Result;
 use base::nothing_in_common;
 pub use base::{History, merge_bases};
 pub use conflict::{Conflict, ConflictKind, ConflictSide};
+pub use keys::{BASE_LINE, KeysMerged, merge_keys};
 use merger::Merger;
 use objstore::content::FileContent;
 use objstore::{CommitId, Meta, ObjectStore, TreeId, store_content};

@@ -104,6 +104,11 @@ impl Tree {
                 self.copy((Nid(*src), *src_offset), (Nid(*dst), *dst_offset), *len)?;
                 self.touch(Nid(*dst), *perm, *now)
             }
+            Mutation::Kv { key, entry } => {
+                let entry = entry.as_ref().map(|e| Arc::new((**e).clone()));
+                self.kv_mut().set(key, entry);
+                Ok(())
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! A tree: one persistent value that holds every inode of a branch at one moment.
+//! A tree: one persistent value that holds every inode of a branch at one moment, and its key-value
+//! state.
 //!
 //! [`Tree::apply`] is the only function that carries out mutations, for live requests and for
 //! recovery alike. It must never be given a mutation that was not validated (or recorded) before: it
@@ -14,6 +15,7 @@ pub mod radix;
 mod sane;
 
 use crate::error::{Error, Result};
+use crate::kv::KvMap;
 use crate::types::{Kind, Nid};
 use dirmap::Entry;
 use inode::{Dir, Inode};
@@ -29,6 +31,7 @@ const DEPTH_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     inodes: Radix<Inode>,
+    kv: KvMap,
 }
 
 impl Tree {
@@ -51,7 +54,17 @@ impl Tree {
 
     /// True when both are the same value.
     pub fn same(&self, other: &Tree) -> bool {
-        self.inodes.same(&other.inodes)
+        self.inodes.same(&other.inodes) && self.kv.same(&other.kv)
+    }
+
+    /// The key-value state.
+    pub fn kv(&self) -> &KvMap {
+        &self.kv
+    }
+
+    /// The key-value state, to change it.
+    pub fn kv_mut(&mut self) -> &mut KvMap {
+        &mut self.kv
     }
 
     /// An inode, if there is one of that number.
@@ -100,7 +113,7 @@ impl Tree {
         self.inodes.for_each(&mut |k, v| each(Nid(k), v));
     }
 
-    /// Calls `each` for every inode that is not the same in both, with both.
+    /// Calls `each` for every inode that is not the same in both, with both. Keys: [`KvMap::diff`].
     pub fn diff<'a>(
         a: &'a Tree,
         b: &'a Tree,

@@ -3,22 +3,55 @@
 use super::dirmap::{DirMap, Entry};
 use super::file::{Body, FileData, Src};
 use super::inode::{Content, Dir, Inode, Links};
+use super::sane::check_entry;
 use super::{Broken, Tree};
 use crate::base::{BaseDir, BaseFile};
 use crate::journal::PayloadRef;
-use crate::record::{BodyRecord, ContentRecord, InodeRecord, SrcRecord, TreePatch};
+use crate::kv::KvMap;
+use crate::record::{BodyRecord, ContentRecord, InodeRecord, SrcRecord, TreePatch, decode, encode};
 use crate::types::{Kind, Nid};
+use objstore::codec::{decode_prefix, encode_into};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 impl TreePatch {
+    /// The patch as a payload. Keys follow only where there are some: so patches of trees without keys
+    /// are what they were before there were any.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = encode(&self.inodes);
+        if !self.kv.is_empty() {
+            encode_into(&self.kv, &mut bytes);
+        }
+        bytes
+    }
+
+    /// The patch of a payload; trailing bytes are an error.
+    pub fn from_bytes(bytes: &[u8]) -> Result<TreePatch, String> {
+        let (inodes, read) = decode_prefix(bytes).map_err(|e| e.to_string())?;
+        let kv = match &bytes[read..] {
+            [] => Vec::new(),
+            rest => decode::<Vec<_>>(rest).and_then(|kv| {
+                if kv.is_empty() {
+                    Err("no keys".into())
+                } else {
+                    Ok(kv)
+                }
+            })?,
+        };
+        Ok(TreePatch { inodes, kv })
+    }
+
     /// What makes `b` of `a`.
     pub fn between(a: &Tree, b: &Tree) -> TreePatch {
         let mut inodes = Vec::new();
         Tree::diff(a, b, &mut |nid, _, new| {
             inodes.push((nid.0, new.map(|i| Box::new(record_of(i)))))
         });
-        TreePatch { inodes }
+        let mut kv = Vec::new();
+        KvMap::diff(a.kv(), b.kv(), &mut |(key, _, new)| {
+            kv.push((key.to_owned(), new.map(|e| Box::new((**e).clone()))))
+        });
+        TreePatch { inodes, kv }
     }
 
     /// Carries the patch out on `tree`.
@@ -30,6 +63,11 @@ impl TreePatch {
                     tree.remove(Nid(*nid));
                 }
             }
+        }
+        for (key, entry) in &self.kv {
+            check_entry(key, entry.as_deref())?;
+            let entry = entry.as_ref().map(|e| Arc::new((**e).clone()));
+            tree.kv_mut().set(key, entry);
         }
         Ok(())
     }

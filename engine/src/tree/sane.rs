@@ -5,7 +5,8 @@
 
 use super::Broken;
 use crate::journal::PayloadRef;
-use crate::limits::NAME_BYTES_MAX;
+use crate::kv::{KvEntry, check_key};
+use crate::limits::{KV_VALUE_BYTES_MAX, NAME_BYTES_MAX};
 use crate::record::{ContentRecord, InodeRecord, Mutation, SrcRecord};
 use crate::types::{Kind, SLOT_SHIFT};
 
@@ -110,8 +111,18 @@ impl Mutation {
                 range(*src_offset, *len)?;
                 range(*dst_offset, *len)
             }
+            Mutation::Kv { key, entry } => check_entry(key, entry.as_deref()),
         }
     }
+}
+
+/// Checks the bounds of a key and what it has.
+pub(super) fn check_entry(key: &str, entry: Option<&KvEntry>) -> Checked {
+    let fits = entry.is_none_or(|e| e.value.len() <= KV_VALUE_BYTES_MAX);
+    if check_key(key).is_err() || !fits {
+        return Err(Broken("a key or value"));
+    }
+    Ok(())
 }
 
 impl InodeRecord {

@@ -97,7 +97,10 @@ pub fn adopt(snap: &Tree, w: &Workspace) -> Result<Tree, String> {
 }
 
 fn renumbered(snap: &Tree, to: &BTreeMap<u64, u64>) -> Tree {
-    let mut out = Tree::default();
+    let mut out = Tree {
+        kv: snap.kv.clone(),
+        ..Tree::default()
+    };
     for (old, new) in to {
         let mut node = snap.nodes[old].clone();
         if let Body::Dir(d) = &mut node.body {
@@ -111,6 +114,7 @@ fn renumbered(snap: &Tree, to: &BTreeMap<u64, u64>) -> Tree {
 /// Compares every inode of the model, orphans too, and learns times and numbers. `contents`: files are
 /// read as a whole.
 pub fn compare(tree: &mut Tree, w: &Workspace, contents: bool) -> Result<(), String> {
+    super::keys::compare(tree, w)?;
     let links = tree.links();
     let paths: BTreeMap<u64, Vec<u8>> = tree.paths().into_iter().map(|(p, n)| (n, p)).collect();
     let numbers: Vec<u64> = tree.nodes.keys().copied().collect();

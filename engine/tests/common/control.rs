@@ -2,6 +2,7 @@
 
 use super::check::{adopt, compare};
 use super::history::Turn;
+use super::keys::Keys;
 use super::model::{Body, Node, ROOT, Tree, When};
 use super::op::Op;
 use super::rng::bytes;
@@ -118,7 +119,12 @@ impl Runner {
             let plan = self.world.w().rollback_plan(MAIN, &target);
             plan.map_err(|e| format!("planning a rollback to {target:?}: {e}"))?;
         }
-        let have = self.world.w().rollback(MAIN, &target);
+        let keep_kv = (how / 8) % 3 == 0;
+        let have = match keep_kv {
+            true => self.world.w().rollback_keeping_kv(MAIN, &target),
+            false => self.world.w().rollback(MAIN, &target),
+        };
+        let kept = keep_kv.then(|| self.live.kv.clone());
         match (want, have) {
             (None, Err(Error::NoSuchRef(_) | Error::NoCommit(_))) => Ok(()),
             (None, have) => Err(format!(
@@ -127,13 +133,10 @@ impl Runner {
             (Some(_), Err(e)) => Err(format!("rollback to {target:?}: {e}")),
             (Some(n), Ok(done)) => {
                 let turn = (n, n);
-                let same = self.history.head == n
-                    && self
-                        .live
-                        .clone()
-                        .without_orphans()
-                        .difference(&self.history.commits[n].tree)
-                        .is_none();
+                let mut target = self.history.commits[n].tree.clone();
+                target.kv = kept.clone().unwrap_or(target.kv);
+                let live = self.live.clone().without_orphans();
+                let same = self.history.head == n && live.difference(&target).is_none();
                 let states = self.world.w().log(MAIN, true).map_or(0, |l| l.len());
                 if same && !(self.unsettled && states > self.history.commits.len()) {
                     ensure!(done.files_changed == 0, "nothing to do, yet {done:?}");
@@ -142,7 +145,7 @@ impl Runner {
                 let back = self.replaced("before-rollback")?;
                 self.history.undo.push(back);
                 self.history.redo.clear();
-                self.switched(turn, &done)
+                self.switched(turn, kept, &done)
             }
         }
     }
@@ -184,7 +187,7 @@ impl Runner {
                 } else {
                     h.redo.push(back)
                 }
-                self.switched(turn, &done)
+                self.switched(turn, None, &done)
             }
             (turn, have) => Err(format!("undo or redo to {turn:?}: {have:?}")),
         }
@@ -222,13 +225,19 @@ impl Runner {
         Ok((shown, self.history.head))
     }
 
-    /// The engine shows another state: checks it, and what was said about it.
-    fn switched(&mut self, turn: Turn, done: &RolledBack) -> Result<(), String> {
+    /// The engine shows another state, or that with the keys `kept`: checks it, and what was said about it.
+    fn switched(
+        &mut self,
+        turn: Turn,
+        kept: Option<Keys>,
+        done: &RolledBack,
+    ) -> Result<(), String> {
         self.history.head = turn.1;
         self.history.shown = turn.0;
         let before = std::mem::take(&mut self.live);
         let target = self.history.commits[turn.0].tree.clone();
         let mut now = adopt(&target, self.world.w())?;
+        now.kv = kept.unwrap_or(now.kv);
         keep_identity(&before, &mut now, self.unsettled)?;
         self.keep_orphans(&before, &mut now);
         compare(&mut now, self.world.w(), true)?;
@@ -312,6 +321,7 @@ impl Runner {
     pub fn check(&mut self) -> Result<(), String> {
         compare(&mut self.live, self.world.w(), true)?;
         self.log()?;
+        self.kv_of_commits()?;
         self.diff()?;
         let status = self
             .world

@@ -10,6 +10,7 @@ pub mod content;
 pub mod control;
 pub mod files;
 pub mod history;
+pub mod keys;
 pub mod model;
 pub mod names;
 pub mod op;

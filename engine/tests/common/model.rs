@@ -1,6 +1,7 @@
 //! The plain model of a tree: inodes by number, directories as sorted maps, contents as bytes.
 
 use super::content::Content;
+use super::keys::Keys;
 use engine::{Kind, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,6 +77,7 @@ impl Node {
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     pub nodes: BTreeMap<u64, Node>,
+    pub kv: Keys,
 }
 
 impl Tree {
@@ -175,6 +177,9 @@ impl Tree {
 
     /// The first difference that a commit would show; `None` where there is none.
     pub fn difference(&self, other: &Tree) -> Option<String> {
+        if self.kv != other.kv {
+            return Some("the keys differ".to_owned());
+        }
         let (a, b) = (self.paths(), other.paths());
         let (mut there, mut back) = (BTreeMap::new(), BTreeMap::new());
         for path in a.keys().chain(b.keys()) {

@@ -111,6 +111,14 @@ pub enum Op {
     },
     Kill,
     Gc,
+    KvSet {
+        key: u8,
+        value: u32,
+        import: bool,
+    },
+    KvDelete {
+        key: u8,
+    },
 }
 
 fn offset(rng: &mut Rng) -> u32 {
@@ -136,8 +144,9 @@ pub fn random(rng: &mut Rng) -> Op {
     match rng.below(100) {
         0..=34 => names(rng),
         35..=62 => data(rng),
-        63..=74 => attributes(rng),
-        75..=82 => kernel(rng),
+        63..=70 => attributes(rng),
+        71..=76 => keys(rng),
+        77..=82 => kernel(rng),
         _ => control(rng),
     }
 }
@@ -213,6 +222,18 @@ fn attributes(rng: &mut Rng) -> Op {
             flags: rng.below(3) as u8,
         },
         _ => Op::RemoveXattr { node, name },
+    }
+}
+
+fn keys(rng: &mut Rng) -> Op {
+    let key = rng.next() as u8;
+    match rng.below(4) {
+        0 => Op::KvDelete { key },
+        n => Op::KvSet {
+            key,
+            value: rng.next() as u32,
+            import: n == 1,
+        },
     }
 }
 

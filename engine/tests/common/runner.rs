@@ -173,6 +173,8 @@ impl Runner {
             Op::Close { commit } => self.close(commit),
             Op::Kill => self.kill(),
             Op::Gc => self.gc(),
+            Op::KvSet { key, value, import } => self.kv_set(key, value, import),
+            Op::KvDelete { key } => self.kv_delete(key),
         }
     }
 }

@@ -10,7 +10,7 @@ mod store;
 use bincode::{Decode, Encode};
 
 use crate::id::{ChunkId, ManifestId};
-pub use read::{data_ranges, next_data, next_hole, read_content, try_read_content};
+pub use read::{data_ranges, each_part, next_data, next_hole, read_content, try_read_content};
 pub use store::store_content;
 
 /// What a regular file holds.

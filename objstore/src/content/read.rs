@@ -95,6 +95,22 @@ fn fill_part(
     Ok(true)
 }
 
+/// Calls `visit` with the offset of each part of a content, in order, until it returns an error.
+pub fn each_part<E: From<Error>>(
+    store: &ObjectStore,
+    content: &FileContent,
+    visit: &mut dyn FnMut(u64, Part) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    if content.is_empty() {
+        return Ok(());
+    }
+    let mut parts = Parts::new(store, content, 0)?;
+    while let Some((start, part)) = parts.next()? {
+        visit(start, part)?;
+    }
+    Ok(())
+}
+
 /// The maximal ranges that hold data, sorted.
 pub fn data_ranges(store: &ObjectStore, content: &FileContent) -> Result<Vec<Range<u64>>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();

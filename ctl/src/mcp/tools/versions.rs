@@ -28,7 +28,7 @@ pub fn tools() -> [Tool; 5] {
         Tool::changes(
             "rollback",
             "Go back: without arguments to the last checkpoint, else to ref or to how it was before a \
-             time. All files, or only paths. What was there is kept: undo brings it back. dry_run only \
+             time. All files and key-value data, or only paths. What was there is kept: undo brings it back. dry_run only \
              lists what would change.",
             rollback,
         ),
@@ -106,6 +106,9 @@ struct RollbackArgs {
     /// Go back only with what lies at or below these paths
     #[serde(default)]
     paths: Vec<String>,
+    /// Leave key-value data (kv_get, kv_set) as it is now
+    #[serde(default)]
+    keep_kv: bool,
     /// Change nothing, list what would change
     #[serde(default)]
     dry_run: bool,
@@ -132,6 +135,7 @@ fn rollback(turn: &mut Turn<'_>, args: RollbackArgs) -> Result<Answer, Failure> 
         workspace: state.workspace,
         branch: state.branch,
         target,
+        keep_kv: args.keep_kv,
     };
     if request.paths.iter().any(|path| path.0.is_empty()) {
         return Err(Failure::usage("rollback: a path is the whole workspace")
@@ -139,7 +143,8 @@ fn rollback(turn: &mut Turn<'_>, args: RollbackArgs) -> Result<Answer, Failure> 
     }
     if args.dry_run {
         let plan: PlanAnswer = turn.ask(&what, &Call::RollbackPlan(request))?;
-        return Ok(Page::new(None, Some(u64::MAX)).of(&plan.changes, change_row));
+        let rows = Page::new(None, Some(u64::MAX)).of(&plan.changes, change_row);
+        return Ok(rows.fact("keys_changed", plan.keys_changed));
     }
     let answer: RollbackAnswer = turn.ask(&what, &Call::Rollback(request))?;
     Ok(went(&answer))

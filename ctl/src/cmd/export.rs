@@ -1,0 +1,81 @@
+//! `agentvfs export`.
+
+use super::Context;
+use crate::cli::ExportArgs;
+use crate::exit::Failure;
+use crate::output::{Facts, count, human_bytes, talk, warn};
+use crate::protocol::{Bytes, Call, ExportAnswer, ExportFile};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Writes a commit as a database and prints what it holds.
+pub fn run(args: &ExportArgs, context: &mut Context) -> Result<u8, Failure> {
+    let (workspace, file) = words(&args.words)?;
+    let file = context.absolute(file)?;
+    let workspace = context.workspace(workspace)?;
+    let call = Call::Export(ExportFile {
+        workspace: workspace.clone(),
+        branch: context.branch()?,
+        reference: args.reference.clone(),
+        file: Bytes::from(file.as_path()),
+        force: args.force,
+        history: args.history,
+        progress: true,
+    });
+    let since = Instant::now();
+    let what = format!("cannot export {workspace}");
+    let answer: ExportAnswer = context.ask_long(&what, &call, "exporting")?;
+    tell(&answer, &Bytes::from(file.as_path()), args.history, context)?;
+    if answer.renamed > 0 {
+        warn(&format!(
+            "{} not UTF-8: AgentFS's tools show them otherwise, an import has them as they are",
+            count(answer.renamed, "name") + if answer.renamed == 1 { " is" } else { " are" }
+        ));
+    }
+    talk(&format!(
+        "{} with {} in {:.1?}",
+        count(answer.names, "name"),
+        human_bytes(answer.bytes),
+        since.elapsed()
+    ));
+    Ok(0)
+}
+
+fn tell(
+    answer: &ExportAnswer,
+    file: &Bytes,
+    history: bool,
+    context: &Context,
+) -> Result<(), Failure> {
+    let mut facts = Facts::default();
+    facts.add("file", &file.0);
+    facts.add("commit", answer.commit.as_bytes());
+    let mut numbers = vec![
+        ("names", answer.names),
+        ("bytes", answer.bytes),
+        ("file_bytes", answer.file_bytes),
+    ];
+    if history {
+        numbers.push(("commits", answer.commits));
+    }
+    for (key, number) in numbers {
+        facts.line(key, number.to_string().as_bytes());
+        facts.json(key, number);
+    }
+    facts.json("tree", answer.tree.clone());
+    facts.json("renamed", answer.renamed);
+    facts.print(context.json())
+}
+
+/// The workspace, where two words are given, and the file.
+fn words(words: &[PathBuf]) -> Result<(Option<&str>, &Path), Failure> {
+    match words {
+        [file] => Ok((None, file)),
+        [workspace, file] => {
+            let name = workspace.to_str();
+            let name = name.ok_or_else(|| Failure::usage("the workspace's name is not UTF-8"))?;
+            Ok((Some(name), file))
+        }
+        _ => Err(Failure::usage("a file to write is needed")),
+    }
+}

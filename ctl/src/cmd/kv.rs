@@ -1,0 +1,169 @@
+//! `agentvfs kv`: key-value state of a branch.
+
+use super::Context;
+use crate::cli::{KvDeleteArgs, KvGetArgs, KvListArgs, KvSetArgs, KvVerb};
+use crate::exit::Failure;
+use crate::output::{Rows, print, print_json, talk};
+use crate::protocol::{
+    Call, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet, Side,
+};
+use crate::when::rfc3339;
+use engine::kv::{VALUE_BYTES_MAX, check_key, checked_value};
+use serde_json::{Value, json};
+use std::io::{IsTerminal, Read};
+
+/// What to do with a value that is too long.
+const LONG: &str = "keep what is longer in a file, and its path as the value";
+
+/// Runs a verb.
+pub fn run(verb: KvVerb, context: &mut Context) -> Result<u8, Failure> {
+    match verb {
+        KvVerb::Set(args) => set(args, context)?,
+        KvVerb::Get(args) => get(args, context)?,
+        KvVerb::List(args) => list(args, context)?,
+        KvVerb::Delete(args) => delete(args, context)?,
+    }
+    Ok(0)
+}
+
+fn checked_key(key: String) -> Result<String, Failure> {
+    match check_key(&key) {
+        Ok(()) => Ok(key),
+        Err(e) => Err(Failure::usage(e.to_string())
+            .hint("a key has 1 to 1024 bytes of UTF-8 without control characters")),
+    }
+}
+
+fn set(args: KvSetArgs, context: &mut Context) -> Result<(), Failure> {
+    let key = checked_key(args.key)?;
+    let given = match args.value.as_str() {
+        "-" => from_input()?,
+        _ => args.value,
+    };
+    let json = match args.string {
+        true => Value::from(given).to_string(),
+        false => given,
+    };
+    let refused = |e: engine::Error| {
+        let failure = Failure::usage(format!("{key}: {e}"));
+        match e {
+            engine::Error::NotJson { .. } => failure.hint("--string keeps a text as a JSON string"),
+            _ => failure.hint(LONG),
+        }
+    };
+    let value = Json(checked_value(&json).map_err(refused)?.into_bytes());
+    let what = format!("cannot set {key}");
+    let call = Call::KvSet(KvSet {
+        workspace: context.workspace(None)?,
+        branch: context.branch()?,
+        key,
+        value,
+    });
+    let row: KvRow = context.ask(&what, &call)?;
+    match context.json() {
+        true => print(format!("{}\n", object(&row)).as_bytes()),
+        false => Ok(()),
+    }
+}
+
+/// Longest input that is read, in bytes: that of a value with as much white space between its parts.
+const INPUT_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX;
+
+/// The value from standard input, no more of it than shows that it is too long.
+fn from_input() -> Result<String, Failure> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        talk("reading standard input; end it with Ctrl-D");
+    }
+    let mut bytes = Vec::new();
+    let most = INPUT_BYTES_MAX as u64 + 1;
+    input.lock().take(most).read_to_end(&mut bytes)?;
+    if bytes.len() > INPUT_BYTES_MAX {
+        let why = format!("the value is too long; at most {VALUE_BYTES_MAX} bytes are taken");
+        return Err(Failure::usage(why).hint(LONG));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        Failure::usage("the value is not UTF-8").hint("keep bytes in a file, or as base64")
+    })
+}
+
+fn get(args: KvGetArgs, context: &mut Context) -> Result<(), Failure> {
+    let what = format!("cannot get {}", args.key);
+    let call = Call::KvGet(KvGet {
+        workspace: context.workspace(None)?,
+        branch: context.branch()?,
+        state: side(args.state.reference),
+        key: checked_key(args.key)?,
+    });
+    let row: KvRow = context.ask(&what, &call)?;
+    match context.json() {
+        true => print(format!("{}\n", object(&row)).as_bytes()),
+        false => print(&[row.value.0.as_slice(), b"\n"].concat()),
+    }
+}
+
+fn list(args: KvListArgs, context: &mut Context) -> Result<(), Failure> {
+    let mut ask = KvList {
+        workspace: context.workspace(None)?,
+        branch: context.branch()?,
+        state: side(args.state.reference),
+        prefix: args.prefix.unwrap_or_default(),
+        after: None,
+    };
+    let mut all: Vec<KvRow> = Vec::new();
+    loop {
+        let call = Call::KvList(ask.clone());
+        let answer: KvListAnswer = context.ask("cannot list the keys", &call)?;
+        all.extend(answer.entries);
+        if !answer.more {
+            break;
+        }
+        ask.after = all.last().map(|row| row.key.clone());
+    }
+    if context.json() {
+        let objects: Vec<String> = all.iter().map(object).collect();
+        return print(format!("{{\"entries\":[{}]}}\n", objects.join(",\n")).as_bytes());
+    }
+    let mut rows = Rows::new(&["KEY", "VALUE"]).plain(1);
+    for row in all {
+        rows.push(vec![row.key.into_bytes(), row.value.0]);
+    }
+    rows.print(args.rows.nul)
+}
+
+fn delete(args: KvDeleteArgs, context: &mut Context) -> Result<(), Failure> {
+    let key = checked_key(args.key)?;
+    let workspace = context.workspace(None)?;
+    let what = format!("cannot delete {key}");
+    let call = Call::KvDelete(KvDelete {
+        workspace: workspace.clone(),
+        branch: context.branch()?,
+        key: key.clone(),
+    });
+    let answer: KvDeleteAnswer = context.ask(&what, &call)?;
+    if !answer.deleted {
+        return Err(Failure::new(what, format!("there is no key {key:?}"))
+            .hint(format!("agentvfs kv list -w {workspace} lists all keys")));
+    }
+    match context.json() {
+        true => print_json(&json!({ "key": key, "deleted": true })),
+        false => Ok(()),
+    }
+}
+
+fn side(reference: Option<String>) -> Side {
+    reference.map_or(Side::Live, Side::Ref)
+}
+
+/// An entry as JSON, its value as it is kept: what a number or the order of members looks like is not
+/// changed by reading it.
+fn object(row: &KvRow) -> String {
+    let text = |text: &str| Value::from(text).to_string();
+    let value = row.value.text().unwrap_or("null");
+    format!(
+        "{{\"key\":{},\"value\":{value},\"created\":{},\"updated\":{}}}",
+        text(&row.key),
+        text(&rfc3339(row.created.into())),
+        text(&rfc3339(row.updated.into()))
+    )
+}

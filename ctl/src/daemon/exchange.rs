@@ -1,0 +1,134 @@
+//! Requests that turn workspaces into single files and such files into workspaces.
+
+use super::faults;
+use super::mounts::{Mounts, Progress};
+use crate::protocol::{Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile};
+use ::export::{Error, ExportRequest, ImportRequest, Imported};
+use engine::{MAIN, Workspace};
+use objstore::{CommitId, CommitKind};
+
+/// Writes a commit as a database.
+pub fn export(
+    mounts: &Mounts,
+    ask: &ExportFile,
+    progress: Progress<'_>,
+) -> Result<ExportAnswer, Fault> {
+    let name = &ask.workspace;
+    mounts.check_outside(ask.file.path())?;
+    let workspace = mounts.to_read(name)?;
+    let request = ExportRequest {
+        branch: &ask.branch,
+        reference: ask.reference.as_deref(),
+        file: ask.file.path(),
+        force: ask.force,
+        history: ask.history,
+    };
+    let report = ::export::export(mounts.engine(), &workspace, &request, progress);
+    let report = report.map_err(|e| of_export(&e, name))?;
+    Ok(ExportAnswer {
+        commit: report.commit.to_string(),
+        tree: report.root.map(|id| id.to_string()),
+        names: report.names,
+        bytes: report.bytes,
+        renamed: report.renamed,
+        commits: report.commits,
+        file_bytes: report.file_bytes,
+    })
+}
+
+/// Makes a workspace, or a branch, of a database.
+pub fn import(
+    mounts: &Mounts,
+    ask: &ImportFile,
+    progress: Progress<'_>,
+) -> Result<ImportAnswer, Fault> {
+    let name = &ask.workspace;
+    let request = ImportRequest {
+        file: ask.file.path(),
+        base: ask.base.as_ref().map(Bytes::path),
+        sparse: ask.sparse,
+        kind: match ask.branch {
+            Some(_) => CommitKind::Asked,
+            None => CommitKind::Start,
+        },
+    };
+    let engine = mounts.engine();
+    let done = match &ask.branch {
+        None => {
+            mounts.check_new(name)?;
+            let make = |id| mounts.make_of_commit(name, id).map_err(Error::Engine);
+            ::export::import(engine, &request, &|_| false, progress, make)
+        }
+        Some(branch) => {
+            let workspace = mounts.to_read(name)?;
+            let taken = workspace.list_branches().iter().any(|b| b.name == *branch);
+            if taken {
+                let taken = engine::Error::BranchExists(branch.clone());
+                return Err(faults::of_engine(&taken, name));
+            }
+            let known = |id| knows(&workspace, id);
+            let make = |id| {
+                let made = workspace.create_branch_from(branch, id);
+                made.map(|_| ()).map_err(Error::Engine)
+            };
+            ::export::import(engine, &request, &known, progress, make)
+        }
+    };
+    let (imported, ()) = done.map_err(|e| of_export(&e, name))?;
+    let branch = ask.branch.as_deref().unwrap_or(MAIN);
+    Ok(answer(&imported, branch))
+}
+
+fn answer(imported: &Imported, branch: &str) -> ImportAnswer {
+    ImportAnswer {
+        branch: branch.to_owned(),
+        commit: imported.commit.to_string(),
+        tree: imported.root.map(|id| id.to_string()),
+        names: imported.names,
+        bytes: imported.bytes,
+    }
+}
+
+/// Whether a branch of the workspace has a commit.
+fn knows(workspace: &Workspace, id: CommitId) -> bool {
+    workspace.list_branches().iter().any(|branch| {
+        let log = workspace.log(&branch.name, true);
+        log.is_ok_and(|log| log.iter().any(|entry| entry.commit == Some(id)))
+    })
+}
+
+/// An error of an export or import as it is told.
+fn of_export(error: &Error, name: &str) -> Fault {
+    let told = |kind, hint: String| Fault::failed(kind, error.to_string()).hint(hint);
+    match error {
+        Error::Engine(e) => faults::of_engine(e, name),
+        Error::Exists(path) => told(
+            "file-exists",
+            format!(
+                "--force replaces it; or give another name than {}",
+                path.display()
+            ),
+        ),
+        Error::Busy(_) => told("busy", "wait for it, or give another name".to_owned()),
+        Error::BadTarget(_) => told("bad-target", "give the name of a file to write".to_owned()),
+        Error::NoSpace { .. } => told(
+            "no-space",
+            "make room there, or give a name on another file system".to_owned(),
+        ),
+        Error::Io { .. } | Error::Write { .. } => told(
+            "io",
+            "look at the file and its directory: permissions, free space".to_owned(),
+        ),
+        Error::Refused { hint, .. } => told(
+            "refused",
+            hint.unwrap_or("nothing was imported; export the database anew from where it came")
+                .to_owned(),
+        ),
+        Error::NeedsBase { .. } => told(
+            "needs-base",
+            "give that directory with --base DIR".to_owned(),
+        ),
+        Error::NoOverlay(_) => told("no-overlay", "leave out --base".to_owned()),
+        _ => told("stopping", "try again".to_owned()),
+    }
+}

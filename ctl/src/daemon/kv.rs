@@ -1,0 +1,78 @@
+//! Requests about key-value state.
+
+use super::dispatch::{looking_into, on, side};
+use super::mounts::Mounts;
+use crate::protocol::{
+    Fault, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet, PIECE_BYTES,
+    code,
+};
+use engine::KvEntry;
+
+/// Sets a key, durably.
+pub fn set(mounts: &Mounts, ask: &KvSet) -> Result<KvRow, Fault> {
+    let no_text = || Fault::protocol(code::INVALID_PARAMS, "value is not UTF-8");
+    let value = ask.value.text().ok_or_else(no_text)?;
+    let entry = on(mounts, &ask.workspace, |w| {
+        w.kv_set(&ask.branch, &ask.key, value)
+    })?;
+    Ok(row(&ask.key, &entry))
+}
+
+/// What a key has.
+pub fn get(mounts: &Mounts, ask: &KvGet) -> Result<KvRow, Fault> {
+    let found = looking_into(mounts, &ask.workspace, |w| {
+        let map = w.kv_of(&ask.branch, &side(&ask.state))?;
+        Ok(map.get(&ask.key).cloned())
+    })?;
+    let entry = found.ok_or_else(|| no_key(&ask.key, &ask.workspace))?;
+    Ok(row(&ask.key, &entry))
+}
+
+/// Keys with a prefix, as many at a time as one answer takes.
+pub fn list(mounts: &Mounts, ask: &KvList) -> Result<KvListAnswer, Fault> {
+    let map = looking_into(mounts, &ask.workspace, |w| {
+        w.kv_of(&ask.branch, &side(&ask.state))
+    })?;
+    let after = ask
+        .after
+        .as_deref()
+        .filter(|after| *after >= ask.prefix.as_str());
+    let (mut entries, mut bytes, mut more) = (Vec::new(), 0, false);
+    map.scan(after.unwrap_or(&ask.prefix), &mut |key, entry| {
+        if Some(key) == after {
+            return true;
+        }
+        if !key.starts_with(&ask.prefix) {
+            return false;
+        }
+        more = bytes >= PIECE_BYTES;
+        if !more {
+            bytes += 100 + key.len() + entry.value.len();
+            entries.push(row(key, entry));
+        }
+        !more
+    });
+    Ok(KvListAnswer { entries, more })
+}
+
+/// Removes a key, durably.
+pub fn delete(mounts: &Mounts, ask: &KvDelete) -> Result<KvDeleteAnswer, Fault> {
+    let deleted = on(mounts, &ask.workspace, |w| {
+        w.kv_delete(&ask.branch, &ask.key)
+    })?;
+    Ok(KvDeleteAnswer { deleted })
+}
+
+fn row(key: &str, entry: &KvEntry) -> KvRow {
+    KvRow {
+        key: key.to_owned(),
+        value: Json::from(entry.value.as_str()),
+        created: entry.created.into(),
+        updated: entry.updated.into(),
+    }
+}
+
+fn no_key(key: &str, workspace: &str) -> Fault {
+    Fault::failed("no-such-key", format!("there is no key {key:?}"))
+        .hint(format!("agentvfs kv list -w {workspace} lists all keys"))
+}

@@ -1,0 +1,165 @@
+//! `import`: a database becomes a commit, of which a workspace or a branch is made.
+
+use crate::build::Builder;
+use crate::check::Shape;
+use crate::content::store_files;
+use crate::error::{Error, Result};
+use crate::facts::{Facts, Origin};
+use crate::inodes::Inodes;
+use crate::keys;
+use crate::overlay::{Overlay, base_of};
+use crate::plan::{Groups, Reader};
+use crate::source::{Source, sweep_copies};
+use engine::{Engine, IMPORTED, Progress, Time};
+use objstore::{Commit, CommitId, CommitKind, TreeId};
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What to import.
+#[derive(Clone, Debug)]
+pub struct ImportRequest<'a> {
+    /// The database.
+    pub file: &'a Path,
+    /// Directory that an overlay database differs from.
+    pub base: Option<&'a Path>,
+    /// Take what is missing of files as holes.
+    pub sparse: bool,
+    /// What the commit is for.
+    pub kind: CommitKind,
+}
+
+/// What was imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The commit.
+    pub commit: CommitId,
+    /// Its root directory; `None` where that is empty.
+    pub root: Option<TreeId>,
+    /// Names, of files, directories and all else.
+    pub names: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+/// Reads a database, stores it as a commit, and has `make` make something that keeps it. The commit's
+/// parent is the one that was exported, where `is_known` says so. On error nothing is left but objects
+/// that gc takes.
+pub fn import<T>(
+    engine: &Engine,
+    request: &ImportRequest<'_>,
+    is_known: &dyn Fn(CommitId) -> bool,
+    progress: Progress<'_>,
+    make: impl FnOnce(CommitId) -> Result<T>,
+) -> Result<(Imported, T)> {
+    sweep_copies(engine.root());
+    let source = Source::open(request.file, engine.root())?;
+    // Until something is made of it gc must leave what is stored alone.
+    let store = engine.objects().clone();
+    let _pin = store.pin();
+    let (mut imported, commit) = read(engine, &source, request, is_known, progress)?;
+    source.check_unchanged()?;
+    imported.commit = store.put_object(&commit)?;
+    let made = make(imported.commit)?;
+    Ok((imported, made))
+}
+
+/// Stores a database's tree; gives the commit that is to be made of it.
+fn read(
+    engine: &Engine,
+    source: &Source,
+    request: &ImportRequest<'_>,
+    is_known: &dyn Fn(CommitId) -> bool,
+    progress: Progress<'_>,
+) -> Result<(Imported, Commit)> {
+    let db = source.connect()?;
+    let shape = Shape::of(source, &db)?;
+    let overlay = open_overlay(source, &db, &shape, request.base)?;
+    let facts = Facts::of(source, &db, &shape)?;
+    let inodes = Inodes::read(source, &db, &shape, request.sparse)?;
+    let reader = Reader {
+        source,
+        db: &db,
+        shape: &shape,
+        inodes: &inodes,
+        facts: &facts,
+        overlay: overlay.as_ref(),
+        sparse: request.sparse,
+    };
+    let plan = reader.plan()?;
+    engine.check_room(plan.bytes)?;
+    let store = engine.objects();
+    let contents = store_files(source, store, &shape, &inodes, &plan, progress)?;
+    let builder = Builder {
+        reader: &reader,
+        store,
+        plan: &plan,
+        contents: &contents,
+        groups: Groups::above(facts.last_group()?),
+        base_groups: HashMap::new(),
+    };
+    let (root_meta, root) = builder.build()?;
+    let now = now();
+    let kv = keys::read(source, &db, &shape, store, now)?;
+    let origin = facts.origin.clone();
+    let commit = Commit {
+        root_meta,
+        root,
+        parents: origin
+            .commit
+            .into_iter()
+            .filter(|id| is_known(*id))
+            .collect(),
+        time_sec: now.sec,
+        time_nsec: now.nsec,
+        author: engine.author().to_owned(),
+        message: format!("{IMPORTED}{}", request.file.display()),
+        meta: describe(origin),
+        kind: request.kind,
+        kv,
+        timeline: None,
+    };
+    let imported = Imported {
+        commit: CommitId::from_bytes([0; 32]),
+        root,
+        names: plan.names,
+        bytes: plan.bytes,
+    };
+    Ok((imported, commit))
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Time {
+        sec: since.as_secs() as i64,
+        nsec: since.subsec_nanos(),
+    }
+}
+
+fn open_overlay(
+    source: &Source,
+    db: &rusqlite::Connection,
+    shape: &Shape,
+    base: Option<&Path>,
+) -> Result<Option<Overlay>> {
+    let path = source.path().to_owned();
+    match (base_of(source, db, shape)?, base) {
+        (None, None) => Ok(None),
+        (Some(base), None) => Err(Error::NeedsBase { path, base }),
+        (None, Some(_)) => Err(Error::NoOverlay(path)),
+        (Some(_), Some(base)) => Overlay::open(source, db, shape, base).map(Some),
+    }
+}
+
+/// Facts about where a tree comes from, by key.
+fn describe(origin: Origin) -> Vec<(String, String)> {
+    let facts = [
+        ("imported.commit", origin.commit.map(|id| id.to_string())),
+        ("imported.workspace", origin.workspace),
+    ];
+    let known = facts.into_iter();
+    known
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect()
+}

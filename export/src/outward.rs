@@ -1,0 +1,149 @@
+//! `export`: a commit becomes a database.
+
+use crate::commits;
+use crate::error::{Error, Result};
+use crate::history;
+use crate::keys;
+use crate::schema::{FORMAT, ROOT_INO};
+use crate::survey::Survey;
+use crate::target::Target;
+use crate::walk::{Batch, walk};
+use crate::write::Writer;
+use engine::{Engine, Progress, Workspace};
+use objstore::{Commit, CommitId, TreeId};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// Batches on their way from who reads to who writes.
+const BATCHES: usize = 4;
+/// Bytes that the rows of one name take beside its data, about.
+const NAME_BYTES: u64 = 256;
+
+/// What to export.
+#[derive(Clone, Debug)]
+pub struct ExportRequest<'a> {
+    /// The branch.
+    pub branch: &'a str,
+    /// What to export of it; `None`: what it shows now.
+    pub reference: Option<&'a str>,
+    /// File to write.
+    pub file: &'a Path,
+    /// Replace a file that is there.
+    pub force: bool,
+    /// All commits of the branch, with what they changed.
+    pub history: bool,
+}
+
+/// What was exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportReport {
+    /// The commit.
+    pub commit: CommitId,
+    /// Its root directory; `None` where that is empty.
+    pub root: Option<TreeId>,
+    /// Names, of files, directories and all else.
+    pub names: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Names and targets of links that are not UTF-8, and are shown otherwise in AgentFS's tables.
+    pub renamed: u64,
+    /// Commits whose changes are in it.
+    pub commits: u64,
+    /// Bytes of the database.
+    pub file_bytes: u64,
+}
+
+/// Writes a commit as a database. After `Ok` it is on stable storage; on error nothing is left.
+pub fn export(
+    engine: &Engine,
+    workspace: &Workspace,
+    request: &ExportRequest<'_>,
+    progress: Progress<'_>,
+) -> Result<ExportReport> {
+    let target = Target::begin(request.file, request.force)?;
+    let store = engine.objects();
+    // What is exported may expire meanwhile.
+    let _pin = store.pin();
+    let id = workspace.commit_of(request.branch, request.reference, progress)?;
+    let commit: Commit = store.get_object(&id)?;
+    let survey = Survey::of(store, commit.root)?;
+    check_room(&target, request.file, &survey)?;
+    let mut writer = Writer::begin(target.partial())?;
+    let (send, receive) = sync_channel::<Batch>(BATCHES);
+    std::thread::scope(|scope| {
+        let walked = scope.spawn(|| walk(store, &commit, &survey, send));
+        let taken = take_all(&mut writer, receive, survey.bytes, progress);
+        // Who writes has failed first where the walk was only stopped.
+        match (taken, walked.join().unwrap_or(Err(Error::Stopped))) {
+            (Err(error), _) | (Ok(()), Err(error)) => Err(error),
+            (Ok(()), Ok(())) => Ok(()),
+        }
+    })?;
+    keys::write(&writer, store, &commit)?;
+    commits::write_one(&writer, store, workspace, request.branch, id)?;
+    let mut commits = 0;
+    if request.history {
+        let branch = request.branch;
+        commits = history::write(&writer, store, workspace, branch, id, progress)?;
+    }
+    describe(&writer, workspace, request, id, &commit)?;
+    let mut report = ExportReport {
+        commit: id,
+        root: commit.root,
+        names: writer.names,
+        bytes: writer.bytes,
+        renamed: writer.renamed,
+        commits,
+        file_bytes: 0,
+    };
+    writer.finish()?;
+    let meta = target.file().metadata();
+    report.file_bytes = meta.map_err(Error::io(request.file))?.len();
+    target.finish()?;
+    Ok(report)
+}
+
+fn check_room(target: &Target, path: &Path, survey: &Survey) -> Result<()> {
+    let need = survey.bytes.saturating_add(survey.names * NAME_BYTES);
+    let free = target.free_bytes()?;
+    if need <= free {
+        return Ok(());
+    }
+    let path = path.to_owned();
+    Err(Error::NoSpace { path, need, free })
+}
+
+fn take_all(
+    writer: &mut Writer,
+    batches: Receiver<Batch>,
+    total: u64,
+    progress: Progress<'_>,
+) -> Result<()> {
+    for batch in batches {
+        writer.take(batch)?;
+        progress(writer.bytes, total);
+    }
+    Ok(())
+}
+
+fn describe(
+    writer: &Writer,
+    workspace: &Workspace,
+    request: &ExportRequest<'_>,
+    id: CommitId,
+    commit: &Commit,
+) -> Result<()> {
+    let root = commit.root.map(|id| id.to_string()).unwrap_or_default();
+    let facts = [
+        ("format", FORMAT.to_string()),
+        ("agentvfs", env!("CARGO_PKG_VERSION").to_owned()),
+        ("workspace", workspace.name().to_owned()),
+        ("branch", request.branch.to_owned()),
+        ("commit", id.to_string()),
+        ("root", root),
+        ("root_ino", ROOT_INO.to_string()),
+    ];
+    facts
+        .iter()
+        .try_for_each(|(key, value)| writer.info(key, value))
+}
