@@ -10,6 +10,7 @@ mod kv;
 mod serve;
 mod session;
 mod store;
+mod timeline;
 
 pub use branch::*;
 pub use exchange::*;
@@ -25,6 +26,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 pub use store::*;
+pub use timeline::*;
 
 /// A copy-on-write filesystem for agents: start on any project at once, go back to any moment.
 #[derive(Debug, Parser)]
@@ -92,6 +94,18 @@ pub enum Command {
         agentvfs import state.db --workspace my-task --branch theirs"
     )]
     Import(ImportArgs),
+    /// Note what tools do: which call changed what, and take back what one changed
+    #[command(subcommand)]
+    Tool(ToolVerb),
+    /// List the tool calls: id, tool, status, duration, start; newest first
+    #[command(
+        after_help = "Examples:\n  agentvfs timeline --status error --format json\n  agentvfs timeline --verify\n\n\
+        A rollback adds to the timeline and takes nothing away."
+    )]
+    Timeline(TimelineArgs),
+    /// List the calls, checkpoints, rollbacks and merges that changed a file or directory; newest first
+    #[command(after_help = "Example:\n  agentvfs blame src/main.rs")]
+    Blame(BlameArgs),
     /// Keep values beside the files: per branch, part of checkpoints, rollback and merges
     #[command(subcommand)]
     Kv(KvVerb),

@@ -29,6 +29,9 @@ mod start;
 mod stats;
 mod status;
 mod stop;
+mod timeline;
+mod tool;
+mod tool_exec;
 mod undo;
 
 pub use files::State;
@@ -66,6 +69,9 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Export(args) => export::run(&args, &mut Context::new(cli.global)?),
         Command::Import(args) => import::run(&args, &mut Context::new(cli.global)?),
+        Command::Tool(verb) => tool::run(verb, &mut Context::new(cli.global)?),
+        Command::Timeline(args) => timeline::run(&args, &mut Context::new(cli.global)?),
+        Command::Blame(args) => timeline::blame(&args, &mut Context::new(cli.global)?),
         Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),
@@ -287,6 +293,11 @@ impl Context {
             let _: StartAnswer = self.ask(&format!("cannot start {workspace} again"), &call)?;
         }
         Ok(())
+    }
+
+    /// Connects anew for what is asked next.
+    pub fn forget_client(&mut self) {
+        self.client = None;
     }
 
     fn client(&mut self) -> Result<&mut Client, Failure> {

@@ -23,6 +23,7 @@ mod record;
 mod server;
 mod sessions;
 mod store;
+mod timeline;
 
 use crate::exit::NO_DAEMON;
 use crate::home::{Home, process_env};

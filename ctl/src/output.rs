@@ -145,6 +145,11 @@ impl Rows {
         print(&self.separated(b'\n', true))
     }
 
+    /// Prints them as a table, whoever looks at it.
+    pub fn print_table(&self) -> Result<(), Failure> {
+        print(&self.table(io::stdout().is_terminal() && colour_wanted()))
+    }
+
     fn separated(&self, end: u8, quote: bool) -> Vec<u8> {
         let mut text = Vec::new();
         for row in &self.rows {

@@ -11,6 +11,7 @@ mod files;
 mod kv;
 mod session;
 mod store;
+mod timeline;
 mod types;
 
 pub use apply::*;
@@ -21,6 +22,7 @@ pub use files::*;
 pub use kv::*;
 pub use session::*;
 pub use store::*;
+pub use timeline::*;
 pub use types::*;
 
 use serde::de::DeserializeOwned;
@@ -294,6 +296,22 @@ methods! {
     KvList = "kv.list" (KvList);
     /// Removes a key.
     KvDelete = "kv.delete" (KvDelete);
+    /// Notes that a tool call begins.
+    ToolStart = "tool.start" (ToolStart);
+    /// Notes that one has ended.
+    ToolFinish = "tool.finish" (ToolFinish);
+    /// Notes one that is over.
+    ToolRecord = "tool.record" (ToolRecord);
+    /// One call.
+    ToolShow = "tool.show" (OneCall);
+    /// Takes back what one changed.
+    ToolUndo = "tool.undo" (ToolUndo);
+    /// Calls and switches, the newest first.
+    Timeline = "timeline.list" (TimelineList);
+    /// Whether the timeline is what was recorded.
+    TimelineVerify = "timeline.verify" (OnBranch);
+    /// Who changed a path.
+    Blame = "timeline.blame" (BlamePath);
 }
 
 /// A call for a log, cut where it is long.

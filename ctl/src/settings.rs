@@ -6,12 +6,13 @@ use engine::Settings;
 use std::time::Duration;
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [&str; 8] = [
+pub const KEYS: [&str; 9] = [
     "auto-idle",
     "auto-busy",
     "keep-all",
     "keep-hourly",
     "keep-daily",
+    "keep-calls",
     "quota",
     "gc-grace",
     "gc",
@@ -46,6 +47,7 @@ pub fn show(settings: &Settings, key: &str) -> Option<String> {
         "keep-all" => duration_text(s.keep_all),
         "keep-hourly" => duration_text(s.keep_hourly),
         "keep-daily" => duration_text(s.keep_daily),
+        "keep-calls" => duration_text(s.keep_calls),
         "quota" => s.quota.map_or("none".into(), size_text),
         "gc-grace" => duration_text(s.gc_grace),
         "gc" => if s.gc_auto { "auto" } else { "off" }.to_owned(),
@@ -67,6 +69,7 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), String
         "keep-all" => s.keep_all = time()?,
         "keep-hourly" => s.keep_hourly = time()?,
         "keep-daily" => s.keep_daily = time()?,
+        "keep-calls" => s.keep_calls = time()?,
         "gc-grace" => s.gc_grace = time()?,
         "quota" if value == "none" => s.quota = None,
         "quota" => match size(value) {

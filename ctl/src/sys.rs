@@ -71,6 +71,33 @@ pub fn wait_for_end() {
     }
 }
 
+/// Has SIGTERM and SIGHUP passed on to a child of this process, and SIGINT left to it: a terminal sends
+/// that to both. Where signals cannot be blocked they end this process as ever.
+pub fn pass_signals_on(child: u32) {
+    if block_signals().is_err() {
+        return;
+    }
+    let pid = i32::try_from(child)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    std::thread::spawn(move || {
+        loop {
+            let signal = wait_signal();
+            if signal == libc::SIGINT {
+                continue;
+            }
+            let name = match signal {
+                libc::SIGHUP => rustix::process::Signal::HUP,
+                _ => rustix::process::Signal::TERM,
+            };
+            if let Some(pid) = pid {
+                // It may have ended already.
+                let _ = rustix::process::kill_process(pid, name);
+            }
+        }
+    });
+}
+
 fn wait_signal() -> i32 {
     let set = handled_set();
     let mut signal = 0;

@@ -263,6 +263,26 @@ pub enum Error {
         /// What failed.
         why: String,
     },
+    /// No call has this id.
+    #[error("there is no tool call {0}")]
+    NoSuchCall(u64),
+    /// The call does not run (here).
+    #[error("tool call {0} has ended already, or was begun on another branch")]
+    CallOver(u64),
+    /// An id for a call that is given already.
+    #[error("the id {0} of a tool call is taken")]
+    CallIdTaken(u64),
+    /// A text of a call that cannot be kept.
+    #[error("what is to be kept of a tool call cannot be: {0}")]
+    CallText(String),
+    /// What a call changed is not known.
+    #[error("what tool call {call} changed cannot be told: {why}")]
+    CallUnknown {
+        /// The call.
+        call: u64,
+        /// Why.
+        why: String,
+    },
     /// The import stands still, so a commit's id cannot be known.
     #[error("the import of the base is paused: {0}")]
     ImportPaused(String),
@@ -342,6 +362,11 @@ impl Error {
             | Error::NeedsPrivilege { .. }
             | Error::ApplyUnfinished { .. }
             | Error::LeadsOut(_)
+            | Error::NoSuchCall(_)
+            | Error::CallOver(_)
+            | Error::CallIdTaken(_)
+            | Error::CallText(_)
+            | Error::CallUnknown { .. }
             | Error::ImportPaused(_)
             | Error::StoreLocked { .. }
             | Error::Closing => EIO,

@@ -9,7 +9,7 @@ use crate::record::{OpKind, StateInfo, SwitchKind};
 use crate::store_tree::Reference;
 use crate::tree::Tree;
 use crate::types::Time;
-use objstore::{CommitId, HexPrefix};
+use objstore::{CommitId, HexPrefix, TimelineHead};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Trees of commits that are kept in memory for a quick way back.
@@ -28,6 +28,8 @@ pub struct State {
     pub stored: Option<Reference>,
     /// All its objects are in the store, so its tree can be loaded.
     pub in_store: bool,
+    /// How far the timeline went when it was frozen; its commit has it.
+    pub timeline: Option<TimelineHead>,
 }
 
 /// A place to which undo or redo goes.
@@ -102,6 +104,7 @@ impl History {
                     tree: None,
                     stored: None,
                     in_store: true,
+                    timeline: None,
                 },
             )
         });
@@ -136,7 +139,10 @@ impl History {
         let number = info.number;
         self.shown = Some(number);
         // An automatic commit is never taken back; the checkpoint before it still may be.
-        if info.kind != OpKind::Auto {
+        if !matches!(
+            info.kind,
+            OpKind::Auto | OpKind::ToolCall | OpKind::Restored
+        ) {
             self.before_freeze = Some(Box::new(BeforeFreeze {
                 state: number,
                 label: label.as_ref().map(|l| (l.clone(), self.place_of(l))),
@@ -158,6 +164,7 @@ impl History {
                 tree: Some(tree),
                 stored: None,
                 in_store: false,
+                timeline: None,
             },
         );
         if head {
@@ -281,11 +288,18 @@ impl History {
         self.shown = (kind != SwitchKind::Restore).then_some(target);
     }
 
+    /// Notes that what is shown is now something else, frozen at once, instead of what is state
+    /// `replaced`; the head stays.
+    pub fn restored(&mut self, replaced: u64) {
+        self.switch(SwitchKind::Restore, replaced, replaced, self.head);
+    }
+
     /// The part of the history that a branch made of state `head` begins with: that state and the
-    /// newest of those that it came from, with their labels.
-    pub fn ancestry(&self, head: u64) -> History {
+    /// newest of those that it came from, with their labels, and the states `also`.
+    pub fn ancestry(&self, head: u64, also: impl Iterator<Item = u64>) -> History {
         let mut found: BTreeMap<u64, State> = BTreeMap::new();
-        let mut work = BTreeSet::from([head]);
+        let mut work: BTreeSet<u64> = also.filter(|n| self.states.contains_key(n)).collect();
+        work.insert(head);
         while let Some(number) = work.pop_last() {
             if found.len() >= ANCESTORS_MAX {
                 break;
@@ -324,6 +338,7 @@ impl History {
             tree: None,
             stored: None,
             in_store: true,
+            timeline: None,
         };
         self.states.insert(state.info.number, state);
     }

@@ -41,6 +41,7 @@ pub mod record;
 mod retention;
 pub mod settings;
 mod store_tree;
+mod timeline;
 mod transition;
 pub mod tree;
 pub mod types;
@@ -56,9 +57,9 @@ pub use collect::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
 };
 pub use control::{
-    Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus, LogEntry,
-    MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch, Target,
-    View, WriteFile,
+    CallUndone, Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus,
+    LogEntry, MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch,
+    Target, View, WriteFile,
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
@@ -67,6 +68,11 @@ pub use fsck::{Affected, Finding, FsckReport, RepairStep};
 pub use kv::{KvEntry, KvMap};
 pub use objstore::CommitId;
 pub use settings::Settings;
+pub use timeline::{
+    Blame, BlameItem, CALL_TEXT_BYTES_MAX, CallOutcome, CallRecord, CallStart, CallStatus,
+    ImportedCall, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX, TimelineFault, TimelineItem,
+    TimelinePage, TimelineQuery, Verified, check_log_bytes,
+};
 pub use types::*;
 pub use views::names_last;
 pub use workspace::{CloseMode, Closed, Workspace};

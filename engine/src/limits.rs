@@ -40,3 +40,7 @@ pub const KV_VALUE_BYTES_MAX: usize = 512 << 10;
 pub const KV_BYTES_MAX: u64 = 64 << 20;
 /// Longest file that is compared by lines, in bytes; longer ones are binary.
 pub const TEXT_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of the timeline's log from which on they are stored in the background.
+pub const TIMELINE_FLUSH_BYTES: usize = 4 << 20;
+/// Bytes of the timeline's log that are not stored at which whoever adds to it stores them first.
+pub const TIMELINE_TAIL_BYTES_MAX: usize = 16 << 20;

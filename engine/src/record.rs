@@ -6,6 +6,8 @@
 use crate::base::{BaseEntry, Stamp};
 use crate::kv::KvEntry;
 use crate::merge::Conflict;
+pub use crate::timeline::entry::What;
+pub use crate::timeline::{CallOutcome, StateRef, SwitchWord};
 use crate::types::Time;
 use objstore::content::FileContent;
 use objstore::{CommitId, TreeId};
@@ -207,6 +209,10 @@ pub enum OpKind {
     Foreign,
     /// After a rest, or now and then while there was none.
     Auto,
+    /// What the branch was before or after a tool call.
+    ToolCall,
+    /// What was shown once paths were restored, or one call was taken back.
+    Restored,
 }
 
 impl OpKind {
@@ -229,6 +235,8 @@ impl OpKind {
             OpKind::Merge => "merge",
             OpKind::Foreign => "other-branch",
             OpKind::Auto => "auto",
+            OpKind::ToolCall => "tool-call",
+            OpKind::Restored => "restored",
         }
     }
 }
@@ -402,6 +410,40 @@ pub enum Event {
         undo: u64,
         /// Steps of redo that go with them, from the oldest on.
         redo: u64,
+    },
+    /// The timeline has a further entry.
+    Timeline {
+        /// When it happened.
+        time: Time,
+        /// What happened.
+        what: What,
+    },
+    /// The timeline's log was stored up to some byte of what was not stored yet.
+    TimelineStored {
+        /// The log.
+        stored: FileContent,
+        /// Bytes that were added to it.
+        bytes: u64,
+    },
+    /// What a pending state that a new branch took over has as the timeline's head.
+    Headed {
+        /// The state.
+        state: u64,
+        /// Entries; 0: none, then the hash says nothing.
+        entries: u64,
+        /// Hash of the last one.
+        hash: [u8; 32],
+    },
+    /// What one call changed was taken back; the payload is the [`TreePatch`].
+    CallUndone {
+        /// The call.
+        call: u64,
+        /// State that keeps what was replaced.
+        replaced: u64,
+        /// State that is frozen of what is shown since.
+        after: u64,
+        /// Counters afterwards.
+        counters: Counters,
     },
 }
 

@@ -1,6 +1,7 @@
 //! Which automatic commits are kept, for how long.
 //!
-//! All of the last hour, then the newest of each hour for a day, the newest of each day for a month
+//! What the branch was before and after tool calls for a month, at most [`CALL_STATES_MAX`] states. Of the
+//! others all of the last hour, then the newest of each hour for a day, the newest of each day for a month
 //! (or what the settings say). Invariant: what somebody asked for, what has a label, the head, what
 //! undo and redo go to, what a kept commit has as parent, what a branch was made of or a merge was made
 //! of (another branch's commit has it as parent), the newest state, and what is not stored yet never
@@ -11,11 +12,13 @@ use crate::history::{History, State, Turn};
 use crate::record::OpKind;
 use crate::settings::Settings;
 use crate::types::Time;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 /// Steps of undo (and of redo) that are kept.
 const TURNS_MAX: usize = 1000;
+/// States before and after tool calls that are kept as such.
+const CALL_STATES_MAX: usize = 20_000;
 const HOUR_SECS: i64 = 3600;
 const DAY_SECS: i64 = 86_400;
 
@@ -38,8 +41,8 @@ impl Expiry {
 }
 
 impl History {
-    /// What has expired at `now`.
-    pub fn expired(&self, now: Time, s: &Settings) -> Expiry {
+    /// What has expired at `now`; `used` are states before and after tool calls.
+    pub fn expired(&self, now: Time, s: &Settings, used: &BTreeSet<u64>) -> Expiry {
         let oldest = |turns: &[Turn]| {
             let gone = |t: &Turn| self.is_gone(t.state, now, s.keep_daily);
             let aged = turns.iter().take_while(|t| gone(t)).count();
@@ -53,7 +56,7 @@ impl History {
         kept.extend(&self.branched);
         kept.insert(self.head);
         kept.extend(self.states.keys().next_back());
-        let mut states = self.thinned(&kept, now, s);
+        let mut states = self.thinned((&kept, used), now, s);
         self.spare_parents(&mut states);
         Expiry {
             states,
@@ -69,11 +72,22 @@ impl History {
     }
 
     /// Automatic commits beyond those that the settings keep, ascending.
-    fn thinned(&self, kept: &HashSet<u64>, now: Time, s: &Settings) -> Vec<u64> {
+    fn thinned(
+        &self,
+        (kept, used): (&HashSet<u64>, &BTreeSet<u64>),
+        now: Time,
+        s: &Settings,
+    ) -> Vec<u64> {
         let (mut hours, mut days) = (HashSet::new(), HashSet::new());
-        let mut out = Vec::new();
+        let (mut out, mut of_calls) = (Vec::new(), 0);
         for state in self.states.values().rev().filter(|s| may_expire(s)) {
             let (age, sec) = (age(now, state.info.time), state.info.time.sec);
+            if used.contains(&state.info.number) && age < s.keep_calls {
+                of_calls += 1;
+                if of_calls <= CALL_STATES_MAX {
+                    continue;
+                }
+            }
             let (hour, day) = (sec.div_euclid(HOUR_SECS), sec.div_euclid(DAY_SECS));
             let stays = age < s.keep_all
                 || (age < s.keep_hourly && !hours.contains(&hour))
@@ -193,7 +207,7 @@ mod tests {
             h.freeze(info, Default::default(), false, None);
             h.states.get_mut(&number).unwrap().in_store = true;
             if minute % 60 == 0 {
-                let gone = h.expired(at(minute * 60), &settings);
+                let gone = h.expired(at(minute * 60), &settings, &BTreeSet::new());
                 h.expire(&gone);
                 most = most.max(h.states.len());
             }
@@ -225,7 +239,7 @@ mod tests {
         h.label("four".into(), 4);
         h.states.get_mut(&6).unwrap().in_store = false;
         h.undo.push(Turn { state: 11, head: 7 });
-        let gone = h.expired(at(0), &Settings::default());
+        let gone = h.expired(at(0), &Settings::default(), &BTreeSet::new());
         assert_eq!(gone.states, [2, 8, 9]);
         h.expire(&gone);
         assert_eq!(numbers(&h), [1, 3, 4, 5, 6, 7, 10, 11, 12]);
@@ -240,11 +254,27 @@ mod tests {
         }
         let mut h = history(states);
         h.undo = (2..=4).map(|state| Turn { state, head: 1 }).collect();
-        let gone = h.expired(at(0), &Settings::default());
+        let gone = h.expired(at(0), &Settings::default(), &BTreeSet::new());
         assert_eq!((gone.undo, gone.states.as_slice()), (1, &[2][..]));
         h.expire(&gone);
         assert_eq!(h.undo.len(), 2);
         assert_eq!(numbers(&h), [1, 3, 4]);
+    }
+
+    #[test]
+    fn states_of_tool_calls_are_kept_by_their_own_setting() {
+        let states = (1..=40).map(|n| state(n, OpKind::ToolCall, (41 - n as i64) * DAY_SECS, &[]));
+        let mut h = history(states.collect());
+        h.head = 40;
+        let used: BTreeSet<u64> = (1..=40).collect();
+        let settings = Settings {
+            keep_daily: Duration::from_secs(3 * DAY_SECS as u64),
+            ..Settings::default()
+        };
+        let gone = h.expired(at(0), &settings, &used);
+        assert_eq!(gone.states, (1..=11).collect::<Vec<_>>());
+        let gone = h.expired(at(0), &settings, &BTreeSet::new());
+        assert_eq!(gone.states, (1..=38).collect::<Vec<_>>());
     }
 
     #[test]
@@ -255,7 +285,7 @@ mod tests {
             h.freeze(info, Default::default(), false, None);
             h.undo.push(Turn { state: n, head: 1 });
         }
-        let gone = h.expired(at(0), &Settings::default());
+        let gone = h.expired(at(0), &Settings::default(), &BTreeSet::new());
         h.expire(&gone);
         assert_eq!(h.undo.len(), TURNS_MAX);
     }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 /// Name of the ref that holds the settings.
 pub(crate) const SETTINGS_REF: &str = "settings";
-const VERSION: u16 = 1;
+/// Without what came later, and with it: written where that is not the default.
+const VERSIONS: [u16; 2] = [1, 2];
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What can be set for a store.
@@ -34,6 +35,8 @@ pub struct Settings {
     pub gc_grace: Duration,
     /// gc runs by itself when that is worthwhile.
     pub gc_auto: bool,
+    /// Age up to which what a branch was before and after tool calls is kept.
+    pub keep_calls: Duration,
 }
 
 impl Default for Settings {
@@ -47,6 +50,7 @@ impl Default for Settings {
             quota: None,
             gc_grace: HOUR,
             gc_auto: true,
+            keep_calls: 30 * 24 * HOUR,
         }
     }
 }
@@ -80,15 +84,30 @@ struct SettingsRecord {
     gc_auto: bool,
 }
 
+/// What version 2 has behind that.
+#[derive(bincode::Encode, bincode::Decode)]
+struct LaterRecord {
+    keep_calls: u64,
+}
+
 fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Decodes the value of the ref; says why where it is none.
 pub fn decode_settings(bytes: &[u8]) -> Result<Settings, String> {
-    let r: SettingsRecord = crate::record::decode(bytes)?;
-    if r.version != VERSION {
+    let default = Settings::default();
+    let (r, later): (SettingsRecord, _) = match bytes {
+        [2, 0, ..] => crate::record::decode::<(SettingsRecord, LaterRecord)>(bytes)
+            .map(|(r, later)| (r, Some(later)))?,
+        _ => (crate::record::decode(bytes)?, None),
+    };
+    if !VERSIONS.contains(&r.version) {
         return Err(format!("its version is {}", r.version));
+    }
+    let keep_calls = later.map_or(default.keep_calls, |l| Duration::from_millis(l.keep_calls));
+    if (r.version == VERSIONS[1]) != (keep_calls != default.keep_calls) {
+        return Err("its version is another than it needs".into());
     }
     Ok(Settings {
         auto_idle: r.auto_idle.map(Duration::from_millis),
@@ -99,13 +118,15 @@ pub fn decode_settings(bytes: &[u8]) -> Result<Settings, String> {
         quota: r.quota,
         gc_grace: Duration::from_millis(r.gc_grace),
         gc_auto: r.gc_auto,
+        keep_calls,
     })
 }
 
 /// The value of the ref.
 pub fn encode_settings(s: &Settings) -> Vec<u8> {
-    crate::record::encode(&SettingsRecord {
-        version: VERSION,
+    let later = s.keep_calls != Settings::default().keep_calls;
+    let mut bytes = crate::record::encode(&SettingsRecord {
+        version: VERSIONS[usize::from(later)],
         auto_idle: s.auto_idle.map(millis),
         auto_busy: s.auto_busy.map(millis),
         keep_all: millis(s.keep_all),
@@ -114,7 +135,12 @@ pub fn encode_settings(s: &Settings) -> Vec<u8> {
         quota: s.quota,
         gc_grace: millis(s.gc_grace),
         gc_auto: s.gc_auto,
-    })
+    });
+    if later {
+        let keep_calls = millis(s.keep_calls);
+        bytes.extend(crate::record::encode(&LaterRecord { keep_calls }));
+    }
+    bytes
 }
 
 /// The stored settings; `default` where there are none or they are damaged.
@@ -146,11 +172,14 @@ mod tests {
         let disk = Arc::new(CrashStorage::without_log());
         let refs = RefStore::open(disk.clone()).unwrap();
         assert_eq!(load(&refs, Settings::quiet()), Settings::quiet());
-        let set = Settings {
+        let mut set = Settings {
             quota: Some(7 << 30),
             auto_busy: None,
             ..Settings::default()
         };
+        store(&refs, &set).unwrap();
+        assert_eq!(load(&refs, Settings::default()), set);
+        set.keep_calls = HOUR;
         store(&refs, &set).unwrap();
         assert_eq!(load(&refs, Settings::default()), set);
         assert!(disk.flip_bit("refs/settings.ref", 12, 3));

@@ -21,12 +21,13 @@ pub mod request;
 mod seal;
 pub mod seeds;
 pub mod state;
+pub mod timeline;
 
 /// A check by the name of its target and corpus.
 pub type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
-pub const CHECKS: [Check; 9] = [
+pub const CHECKS: [Check; 10] = [
     ("acl", acl::check),
     ("index", index::check),
     ("journal", journal::check),
@@ -36,4 +37,5 @@ pub const CHECKS: [Check; 9] = [
     ("reference", reference::check),
     ("request", request::check),
     ("state", state::check),
+    ("timeline", timeline::check),
 ];

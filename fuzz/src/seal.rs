@@ -73,7 +73,7 @@ pub(crate) fn reference(value: &[u8]) -> Vec<u8> {
 
 /// A state file: its header, and every frame that follows from it.
 pub(crate) fn state(bytes: &[u8]) -> Vec<u8> {
-    framed(bytes, b"AVFSTAT\0\x03\0\0\0")
+    framed(bytes, b"AVFSTAT\0\x04\0\0\0")
 }
 
 /// A state file of the oldest version that is read.

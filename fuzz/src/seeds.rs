@@ -40,6 +40,10 @@ pub fn all() -> Vec<Seed> {
         ("reference", vec![b"a value".to_vec(), vec![]]),
         ("request", requests()),
         ("state", states()),
+        (
+            "timeline",
+            vec![crate::timeline::log(), crate::timeline::frame()],
+        ),
     ];
     let named = |(check, seeds): (&'static str, Vec<Vec<u8>>)| {
         let seeds = seeds.into_iter().enumerate();
@@ -309,7 +313,7 @@ fn stamp() -> Stamp {
     }
 }
 
-fn counters() -> Counters {
+pub(crate) fn counters() -> Counters {
     Counters {
         nid: 3,
         ino: 1 << 39,
@@ -401,6 +405,7 @@ fn later_events() -> Vec<Event> {
 fn records() -> Vec<Vec<u8>> {
     let mutations = mutations().into_iter().map(Record::Mutation);
     let events = events().into_iter().chain(later_events());
+    let events = events.chain(crate::timeline::events());
     let events = events.map(Record::Event);
     let records = mutations.chain(events).map(|r| encode(&r));
     records.chain([patch().to_bytes()]).collect()
@@ -495,7 +500,13 @@ fn states() -> Vec<Vec<u8>> {
         encode(&patched[1..].to_vec()),
     );
     let old = frames(&[head.clone(), some.clone(), rest.clone()]);
-    let state = frames(&[head, encode(&Some(chunk(3))), some, rest]);
+    let state = frames(&[
+        head,
+        encode(&Some(chunk(3))),
+        crate::timeline::frame(),
+        some,
+        rest,
+    ]);
     let tree = frames(&[
         encode(&(inodes.len() as u64)),
         encode(&inodes[..1].to_vec()),

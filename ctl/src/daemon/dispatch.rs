@@ -5,7 +5,7 @@
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
 use super::sessions::requests as sessions;
-use super::{apply, branches, exchange, faults, files, holders, kv, store};
+use super::{apply, branches, exchange, faults, files, holders, kv, store, timeline};
 use crate::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
@@ -74,6 +74,14 @@ pub fn dispatch(
         Call::KvGet(ask) => reply(&kv::get(mounts, ask)?),
         Call::KvList(ask) => reply(&kv::list(mounts, ask)?),
         Call::KvDelete(ask) => reply(&kv::delete(mounts, ask)?),
+        Call::ToolStart(ask) => reply(&timeline::start(mounts, ask)?),
+        Call::ToolFinish(ask) => reply(&timeline::finish(mounts, ask)?),
+        Call::ToolRecord(ask) => reply(&timeline::record(mounts, ask)?),
+        Call::ToolShow(ask) => reply(&timeline::show(mounts, ask)?),
+        Call::ToolUndo(ask) => reply(&timeline::undo(mounts, ask)?),
+        Call::Timeline(ask) => reply(&timeline::list(mounts, ask)?),
+        Call::TimelineVerify(ask) => reply(&timeline::verify(mounts, ask)?),
+        Call::Blame(ask) => reply(&timeline::blame(mounts, ask)?),
     }
 }
 

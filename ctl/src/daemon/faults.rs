@@ -76,6 +76,11 @@ fn kind(error: &Error) -> &'static str {
         Error::StoreLocked { .. } => "store-locked",
         Error::Closing => "stopping",
         Error::Quota { .. } => "quota",
+        Error::NoSuchCall(_) => "no-such-call",
+        Error::CallOver(_) => "call-over",
+        Error::CallIdTaken(_) => "call-id-taken",
+        Error::CallText(_) => "bad-call-text",
+        Error::CallUnknown { .. } => "call-unknown",
         error if is_no_space(error) => "no-space",
         Error::Damaged { .. } => "damaged",
         Error::Io { .. } => "io",
@@ -164,6 +169,17 @@ fn hint(error: &Error, name: &str) -> String {
             )
         }
         Error::Closing => format!("agentvfs workspace start {name}"),
+        Error::NoSuchCall(_) | Error::CallOver(_) => {
+            format!(
+                "agentvfs timeline -w {name} lists the calls; --branch NAME those of another branch"
+            )
+        }
+        Error::CallIdTaken(_) => "leave the id out to get the next one".to_owned(),
+        Error::CallText(_) => "parameters and results are JSON texts of 1 MiB at most".to_owned(),
+        Error::CallUnknown { call, .. } => format!(
+            "agentvfs tool diff -w {name} {call} shows what changed meanwhile; \
+             agentvfs workspace restore --ref COMMIT PATH takes single files back"
+        ),
         Error::Quota { .. } => "agentvfs stats shows what takes the space; agentvfs gc gives back \
             what nothing needs; agentvfs config quota=SIZE allows more"
             .to_owned(),

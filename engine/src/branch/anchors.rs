@@ -11,7 +11,7 @@ use objstore::TreeId;
 use objstore::content::FileContent;
 
 /// What recovery would need.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Anchors {
     /// The tree in the state file.
     sealed: Tree,
@@ -23,6 +23,8 @@ pub(crate) struct Anchors {
     trees: Vec<(u64, Tree)>,
     /// Content that records since refer to.
     contents: Vec<(u64, FileContent)>,
+    /// The timeline in the state file.
+    pub timeline: FileContent,
 }
 
 impl Anchors {
@@ -31,7 +33,10 @@ impl Anchors {
         Anchors {
             sealed,
             root,
-            ..Anchors::default()
+            kv: None,
+            trees: Vec::new(),
+            contents: Vec::new(),
+            timeline: FileContent::Empty,
         }
     }
 
@@ -53,8 +58,9 @@ impl Anchors {
         }
     }
 
-    /// A state file with `sealed` has taken the place of all records before `next_seq`.
-    pub fn seal(&mut self, sealed: &Reference, next_seq: u64) {
+    /// A state file with `sealed` and `timeline` has taken the place of all records before `next_seq`.
+    pub fn seal(&mut self, sealed: &Reference, timeline: FileContent, next_seq: u64) {
+        self.timeline = timeline;
         self.sealed = sealed.tree.clone();
         (self.root, self.kv) = (sealed.root, sealed.kv);
         self.trees.retain(|(seq, _)| *seq >= next_seq);
@@ -68,7 +74,8 @@ impl Anchors {
 
     /// All content beside what the trees have.
     pub fn contents(&self) -> impl Iterator<Item = &FileContent> {
-        self.contents.iter().map(|(_, c)| c).chain(&self.kv)
+        let since = self.contents.iter().map(|(_, c)| c).chain(&self.kv);
+        since.chain(std::iter::once(&self.timeline))
     }
 }
 

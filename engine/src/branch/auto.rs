@@ -210,7 +210,7 @@ impl Branch {
         if inner.fence.is_some() {
             return Ok(());
         }
-        let gone = inner.history.expired(now, &settings);
+        let gone = inner.history.expired(now, &settings, &inner.timeline.used);
         if gone.is_empty() {
             return Ok(());
         }
@@ -223,6 +223,7 @@ impl Branch {
             &[],
         )?;
         inner.history.expire(&gone);
+        inner.timeline.expired(&gone.states);
         Ok(())
     }
 }

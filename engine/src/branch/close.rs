@@ -74,6 +74,7 @@ impl Branch {
     fn store_step(&self, seq: u64, idle: bool) -> Result<()> {
         self.store_pending()?;
         self.importer.release();
+        self.flush_timeline()?;
         let bytes = self.places.journal.bytes();
         let sealed = self.sealed_seq.load(Ordering::Relaxed);
         let first_time = self.lock().reference.is_some() && sealed <= 1;

@@ -169,9 +169,13 @@ impl Branch {
             tree_file: 0,
             patched: 0,
         };
+        let more = StateMore {
+            kv,
+            timeline: inner.timeline.clone(),
+        };
         inner.anchors = Anchors::new(first.clone(), root.flatten());
+        inner.anchors.timeline = inner.timeline.stored;
         inner.anchors.kv = kv;
-        let more = StateMore { kv };
         inner.tree_file = state_file(&o).write(head, &more, &first, &inner.tree_file)?;
         let stored = inner.reference.as_ref().map(|r| r.tree.clone());
         let branch = assemble(o, Arc::new(journal), inner, None, 1);
@@ -216,6 +220,7 @@ impl Branch {
                 },
                 &[],
             )?;
+            self.record_headed(&inner, *number)?;
             for label in inner.history.labels_of(*number) {
                 let state = *number;
                 self.record(Event::Label { label, state }, &[])?;
@@ -242,7 +247,9 @@ impl Branch {
 /// Everything of a branch that one made of its state `head`, whose tree is `tree`, begins with.
 fn origin(inner: &Inner, head: u64, mut tree: Tree) -> Origin {
     drop_new_orphans(&mut tree, inner);
-    let mut new = new_inner(tree, inner.counters, inner.history.ancestry(head));
+    let history = inner.history.ancestry(head, inner.timeline.unnamed());
+    let mut new = new_inner(tree, inner.counters, history);
+    new.timeline = inner.timeline.inherited();
     new.scan_done = inner.scan_done;
     if !inner.scan_done {
         new.base_inodes = inner.base_inodes.clone();

@@ -41,8 +41,10 @@ pub(crate) fn inspect(
     let sealed_commits = states.filter_map(|s| s.id).collect();
     let history = History::from_record(head.history);
     let mut inner = new_inner(tree.clone(), head.counters, history);
-    let kv = more.kv;
+    let (kv, timeline) = (more.kv, more.timeline);
     (inner.anchors.root, inner.anchors.kv) = (head.root.flatten(), kv);
+    inner.anchors.timeline = timeline.stored;
+    inner.timeline = timeline;
     inner.reference = head.root.map(|root| Reference { tree, root, kv });
     let mut replay = Replay::new(&mut inner, dirs);
     let journal_dir = format!("{dir}/journal");

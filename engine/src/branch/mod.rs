@@ -35,6 +35,7 @@ use crate::load_tree::Numbers;
 use crate::lookups::Lookups;
 use crate::record::{Counters, Event, Mutation, Record, encode};
 use crate::store_tree::Reference;
+use crate::timeline::Timeline;
 use crate::tree::Tree;
 use crate::tree::inode::Inode;
 use crate::types::{Attr, KernelCache, Nid, NoKernelCache, NodeId, Wait};
@@ -75,6 +76,8 @@ pub(crate) struct Inner {
     pub storing: Option<Tree>,
     /// What the branch's files refer to in the store.
     pub anchors: Anchors,
+    /// What tools did to it.
+    pub timeline: Timeline,
 }
 
 /// A branch of an open workspace.
@@ -118,6 +121,8 @@ pub(crate) struct Branch {
     rest: Mutex<Rest>,
     /// Automatic commits.
     pub auto: auto::Automatic,
+    /// Serialises storing the timeline.
+    pub flushing: Mutex<()>,
 }
 
 /// What the background work last saw of a branch's journal.
@@ -378,6 +383,7 @@ impl Inner {
             anchors: self.anchors.clone(),
             tree_file: self.tree_file.clone(),
             pins: pins::Pins::default(),
+            timeline: self.timeline.clone(),
         }
     }
 

@@ -156,14 +156,18 @@ fn create(o: OpenBranch) -> Result<Branch> {
 }
 
 fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
-    let state = state.with_kv(&o.store)?;
-    let (tree, kv) = (state.tree, state.more.kv);
-    let state = state.head;
+    let State {
+        head: state,
+        more: StateMore { kv, timeline },
+        tree,
+    } = state.with_kv(&o.store)?;
     let history = History::from_record(state.history);
     let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.base_changed = state.base_changed.into_iter().collect();
     inner.unreadable = state.unreadable.into_iter().collect();
     (inner.anchors.root, inner.anchors.kv) = (state.root.flatten(), kv);
+    inner.anchors.timeline = timeline.stored;
+    inner.timeline = timeline;
     inner.reference = state.root.map(|root| Reference { tree, root, kv });
     let shared = o
         .trees
@@ -224,6 +228,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         tree_file: (0, Tree::default()),
         pins: Default::default(),
         storing: None,
+        timeline: Default::default(),
     }
 }
 
@@ -312,6 +317,7 @@ impl Parts {
             sealed_seq: AtomicU64::new(sealed),
             wake: self.wake,
             auto: self.auto,
+            flushing: Mutex::new(()),
             rest: Mutex::new(Rest {
                 last_seq: 0,
                 since: Instant::now(),

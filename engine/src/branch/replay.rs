@@ -3,7 +3,7 @@
 use super::Inner;
 use crate::journal::{PayloadRef, ReplayError, ReplayRecord};
 use crate::limits::FIRST_NEW_INO;
-use crate::record::{Event, Loaded, Mutation, Record, TreePatch, decode};
+use crate::record::{Event, Loaded, Mutation, Record, SwitchKind, TreePatch, decode};
 use crate::retention::Expiry;
 use crate::tree::file::Body;
 use crate::tree::patch::BaseDirs;
@@ -60,6 +60,7 @@ impl<'a> Replay<'a> {
                     | Event::SwitchPart
                     | Event::Patched { .. }
                     | Event::Merged { .. }
+                    | Event::CallUndone { .. }
             )
         );
         if needs_payload || !self.late.is_empty() {
@@ -111,6 +112,7 @@ impl<'a> Replay<'a> {
                     | Event::Switch { .. }
                     | Event::Patched { .. }
                     | Event::Merged { .. }
+                    | Event::CallUndone { .. }
             )
         );
         if !of_switch {
@@ -151,14 +153,20 @@ impl<'a> Replay<'a> {
             Event::Freeze { info, head, label } => {
                 inner.counters.state = inner.counters.state.max(info.number + 1);
                 let tree = inner.live.clone();
+                let number = info.number;
                 inner.history.freeze(info, tree, head, label);
+                inner.note_head(number);
             }
             Event::Withdraw { state } => {
                 inner.history.withdraw(state);
             }
-            Event::Same { state, kept } => inner.history.merge(state, kept),
+            Event::Same { state, kept } => {
+                inner.history.merge(state, kept);
+                inner.note_same(state, kept);
+            }
             Event::Expired { states, undo, redo } => {
-                inner.history.expire(&Expiry { states, undo, redo })
+                inner.timeline.expired(&states);
+                inner.history.expire(&Expiry { states, undo, redo });
             }
             Event::Label { label, state } => inner.history.label(label, state),
             Event::Switch {
@@ -174,6 +182,7 @@ impl<'a> Replay<'a> {
                 patch.apply(&mut inner.live, &mut self.dirs)?;
                 inner.history.switch(kind, replaced, target, head);
                 inner.counters = counters;
+                inner.note_switch(kind, replaced, target);
             }
             Event::Patched { counters } => {
                 self.parts.extend(payload);
@@ -198,7 +207,9 @@ impl<'a> Replay<'a> {
                 inner.anchors.patched(self.seq, &patch);
                 patch.apply(&mut inner.live, &mut self.dirs)?;
                 inner.counters = counters;
+                let number = info.number;
                 inner.history.merged(replaced, info, None, label, conflicts);
+                inner.note_switch(SwitchKind::Merge, replaced, number);
             }
             Event::Resolved { path } => inner.history.conflicts.retain(|c| c.path != path),
             Event::Fenced {
@@ -255,6 +266,30 @@ impl<'a> Replay<'a> {
                 if let Some(s) = inner.history.states.get_mut(&state) {
                     s.info.id = Some(id);
                 }
+                inner.note_named(state, id);
+            }
+            Event::Timeline { time, what } => inner.timeline.push(time, what),
+            Event::TimelineStored { stored, bytes } => {
+                inner.timeline.flushed(stored, bytes as usize)?;
+                inner.anchors.refers(self.seq, Some(stored));
+            }
+            Event::Headed {
+                state,
+                entries,
+                hash,
+            } => inner.set_head(state, entries, hash),
+            Event::CallUndone {
+                call,
+                replaced,
+                after,
+                counters,
+            } => {
+                self.parts.extend(payload);
+                let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
+                inner.anchors.patched(self.seq, &patch);
+                patch.apply(&mut inner.live, &mut self.dirs)?;
+                inner.counters = counters;
+                inner.note_call_undone(call, replaced, after);
             }
         }
         Ok(())

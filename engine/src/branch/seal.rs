@@ -14,6 +14,7 @@ use crate::tree::Tree;
 use crate::tree::file::{Body, FileData};
 use crate::tree::inode::{Content, Inode};
 use crate::types::Nid;
+use objstore::content::FileContent;
 use objstore::{Commit, CommitId, CommitKind, Kind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -160,7 +161,7 @@ impl Branch {
                 _ => CommitKind::Asked,
             },
             kv: reference.kv,
-            timeline: None,
+            timeline: self.timeline_head_of(info.number),
         };
         Ok(self.places.store.put_object(&commit)?)
     }
@@ -204,6 +205,7 @@ impl Branch {
         history.trim();
         if new {
             self.record(Event::Named { state: number, id }, &[])?;
+            inner.note_named(number, id);
         }
         self.signal();
         Ok(())
@@ -236,7 +238,7 @@ impl Branch {
                 self.wait_progress(&mut self.lock());
                 continue;
             };
-            let (mut head, tree, reference) = frozen;
+            let (mut head, mut more, tree, reference) = frozen;
             let stored = match store_tree(&self.places, &self.importer, reference.as_ref(), &tree) {
                 Err(Error::BaseChanged(f)) => {
                     self.take_anew(&f)?;
@@ -250,18 +252,18 @@ impl Branch {
             head.root = Some(stored.root);
             let next_seq = head.next_seq;
             let shared = self.lock().tree_file.clone();
-            let more = StateMore { kv: stored.kv };
+            more.kv = stored.kv;
             let shared = self
                 .state_file()
                 .write(head, &more, &stored.tree, &shared)?;
             self.lock().tree_file = shared;
             self.sealed_seq.store(next_seq, Ordering::Relaxed);
-            return self.drop_journal(segment, stored, next_seq);
+            return self.drop_journal(segment, stored, more.timeline.stored, next_seq);
         }
     }
 
     /// The live tree and everything that the state file needs; `None` where a state is pending again.
-    fn freeze_for_seal(&self) -> Option<(StateHead, Tree, Option<Reference>)> {
+    fn freeze_for_seal(&self) -> Option<(StateHead, StateMore, Tree, Option<Reference>)> {
         let mut inner = self.lock();
         if inner.history.first_pending().is_some() || inner.fence.is_some() {
             return None;
@@ -277,16 +279,27 @@ impl Branch {
             tree_file: 0,
             patched: 0,
         };
-        Some((head, inner.live.clone(), inner.reference.clone()))
+        let more = StateMore {
+            // Known once the tree is stored.
+            kv: None,
+            timeline: inner.timeline.clone(),
+        };
+        Some((head, more, inner.live.clone(), inner.reference.clone()))
     }
 
-    fn drop_journal(&self, segment: u32, stored: Reference, next_seq: u64) -> Result<()> {
+    fn drop_journal(
+        &self,
+        segment: u32,
+        stored: Reference,
+        timeline: FileContent,
+        next_seq: u64,
+    ) -> Result<()> {
         let own = self.places.journal.number();
         let keep = {
             // Under the lock: a branch that is made of this one meanwhile takes nothing older.
             let mut inner = self.lock();
             let needed = needed_segments(&mut inner, &stored.tree);
-            inner.anchors.seal(&stored, next_seq);
+            inner.anchors.seal(&stored, timeline, next_seq);
             inner.storing = None;
             inner.reference = Some(stored);
             let journals = &self.places.journals;

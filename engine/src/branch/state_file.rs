@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::history::HistoryRecord;
 use crate::kv::stored;
 use crate::record::{Counters, InodeRecord};
+use crate::timeline::Timeline;
 use crate::tree::Tree;
 use crate::tree::patch::{self, BaseDirs, record_of};
 use crate::types::Nid;
@@ -20,12 +21,14 @@ use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    version: 3,
+    version: 4,
     oldest: 2,
     what: "state file",
 };
 /// First version that has a frame with the key-value state after the head.
 const VERSION_KV: u32 = 3;
+/// First version that has a frame with the timeline after that.
+const VERSION_TIMELINE: u32 = 4;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
 /// Differences up to which a state is written as such, whatever the size of the tree.
@@ -59,10 +62,12 @@ pub struct StateHead {
 }
 
 /// What came to the head with later versions, each in a frame of its own after it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateMore {
     /// The key-value state in the store; `None` for an empty one.
     pub kv: Option<FileContent>,
+    /// The timeline.
+    pub timeline: Timeline,
 }
 
 /// A state as it was read.
@@ -281,6 +286,7 @@ fn write_state(
     let writer = Writer::begin(file, &HEADER)?;
     writer.value(head)?;
     writer.value(&more.kv)?;
+    writer.value(&more.timeline)?;
     let mut batch = writer.entries::<Patched>();
     Tree::diff(shared, tree, &mut |nid, _, now| {
         batch.push((nid.0, now.map(|i| Box::new(record_of(i)))));
@@ -297,6 +303,9 @@ fn read_state<B: Bytes>(
     let mut more = StateMore::default();
     if reader.version() >= VERSION_KV {
         more.kv = reader.value()?;
+    }
+    if reader.version() >= VERSION_TIMELINE {
+        more.timeline = reader.value()?;
     }
     reader.entries(head.patched, each)?;
     Ok((head, more))
@@ -374,10 +383,9 @@ pub(crate) mod tests {
         let mut dirs = BaseDirs::default();
         assert!(file.read(&mut dirs).unwrap().is_none());
         let none = (0, Tree::default());
-        file.write(head(), &StateMore::default(), &one_file_tree(), &none)
-            .unwrap();
-        file.write(head(), &StateMore::default(), &one_file_tree(), &none)
-            .unwrap();
+        let more = StateMore::default();
+        file.write(head(), &more, &one_file_tree(), &none).unwrap();
+        file.write(head(), &more, &one_file_tree(), &none).unwrap();
         assert_eq!(storage.list("b").unwrap(), ["state", "state-00000002"]);
         let read = file.read(&mut dirs).unwrap().unwrap();
         assert_eq!((read.head.next_seq, read.tree.len()), (7, 1));

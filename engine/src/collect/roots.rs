@@ -24,8 +24,8 @@ pub(crate) struct Roots {
 
 impl Roots {
     /// The roots of a branch: live tree (with what the kernel still holds of unlinked files), states,
-    /// what is being stored, what somebody reads, what conflicts can be settled with, and what its files
-    /// on disk refer to.
+    /// what is being stored, what somebody reads, what conflicts can be settled with, the timeline, and what
+    /// its files on disk refer to.
     pub fn of(inner: &Inner) -> Roots {
         let mut roots = Roots::default();
         roots.trees.push(inner.live.clone());
@@ -50,6 +50,7 @@ impl Roots {
         roots.trees.extend(inner.anchors.trees().cloned());
         roots.directories.extend(inner.anchors.root);
         roots.contents.extend(inner.anchors.contents().copied());
+        roots.contents.push(inner.timeline.stored);
         roots.trees.extend(inner.pins.trees().cloned());
         let conflicts = inner.history.conflicts.iter();
         let sides = conflicts.flat_map(|c| [&c.base, &c.ours, &c.theirs]);

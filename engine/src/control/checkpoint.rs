@@ -156,6 +156,7 @@ impl Branch {
         inner.counters.state = number + 1;
         let tree = inner.live.clone();
         inner.history.freeze(info, tree, head, label);
+        inner.note_head(number);
         Ok(number)
     }
 

@@ -251,7 +251,7 @@ impl Workspace {
             meta: meta.clone(),
             kind: CommitKind::Asked,
             kv: joined.keys.kv,
-            timeline: None,
+            timeline: sides.ours.lock().timeline.head(),
         };
         let id = sides.ours.places.store.put_object(&commit)?;
         sides.ours.mark_unsynced();
@@ -342,16 +342,17 @@ impl Branch {
 
     /// Does to the live tree what makes `merged` of `frozen`; `None`, with nothing done, where what that
     /// touches is not as it was frozen.
-    fn show_merged(
+    pub(super) fn show_merged(
         &self,
         author: &str,
         frozen: &Tree,
         merged: &Tree,
         mut to: To,
     ) -> Result<Option<RolledBack>> {
+        let undoes = matches!(to, To::Undone(_));
         let state = match &to {
             To::State(_, turn) => Some(turn.state),
-            To::Merge(_) => None,
+            To::Merge(_) | To::Undone(_) => None,
         };
         let (shown, replaced, changes, before, state) = {
             let mut inner = self.lock_synced()?;
@@ -369,13 +370,9 @@ impl Branch {
             let changes = in_place(&inner.live, &target, &|nid| inner.lookups.get(nid) > 0);
             let before = inner.live.clone();
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-            (
-                shown,
-                replaced,
-                changes,
-                before,
-                state.unwrap_or(inner.history.head),
-            )
+            let head = inner.history.head;
+            let made = if undoes { replaced + 1 } else { head };
+            (shown, replaced, changes, before, state.unwrap_or(made))
         };
         self.after_swap(&before, &changes, replaced, shown, state)
             .map(Some)

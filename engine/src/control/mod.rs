@@ -11,9 +11,12 @@ mod report;
 mod resolve;
 mod restore;
 mod switch;
+mod undo_call;
 mod view;
 mod write;
 
+pub use undo_call::CallUndone;
+pub(crate) use view::find;
 pub use view::{Node, Stretch, View};
 pub use write::WriteFile;
 

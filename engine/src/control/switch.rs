@@ -22,6 +22,8 @@ pub(super) enum To {
     State(SwitchKind, Turn),
     /// What a merge made.
     Merge(Box<Made>),
+    /// What there was, without what this call changed.
+    Undone(u64),
 }
 
 /// What a merge made; the number of its state is given when it is shown.
@@ -33,9 +35,19 @@ pub(super) struct Made {
 }
 
 impl To {
+    /// States that are set aside for what is shown afterwards.
+    fn freezes_after(&self) -> u64 {
+        u64::from(matches!(
+            self,
+            To::State(SwitchKind::Restore, _) | To::Undone(_)
+        ))
+    }
+
     fn kind_of_replaced(&self) -> OpKind {
         match self {
-            To::State(SwitchKind::Rollback | SwitchKind::Restore, _) => OpKind::BeforeRollback,
+            To::State(SwitchKind::Rollback | SwitchKind::Restore, _) | To::Undone(_) => {
+                OpKind::BeforeRollback
+            }
             To::State(SwitchKind::Undo, _) => OpKind::BeforeUndo,
             To::State(SwitchKind::Redo, _) => OpKind::BeforeRedo,
             To::State(SwitchKind::Merge, _) | To::Merge(_) => OpKind::BeforeMerge,
@@ -128,7 +140,7 @@ impl Branch {
     }
 
     /// Nothing can be switched while the journal takes no records.
-    pub(super) fn check_journal(&self) -> Result<()> {
+    pub(crate) fn check_journal(&self) -> Result<()> {
         match self.places.journal.poisoned() {
             None => Ok(()),
             Some(why) => Err(Error::Damaged {
@@ -183,9 +195,38 @@ impl Branch {
         let before = inner.live.clone();
         let patch = TreePatch::between(&before, &changes.tree).to_bytes();
         let why = to.kind_of_replaced();
+        let freezes = to.freezes_after() > 0;
         let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
         let replaced = self.freeze(inner, info, false, None)?;
-        counters.state = replaced + 1;
+        counters.state = replaced + 1 + to.freezes_after();
+        self.record_to(inner, to, replaced, &patch, counters)?;
+        inner.live = changes.tree.clone();
+        let seq = self.places.journal.last_seq();
+        inner.anchors.switched(seq, changes.tree.clone());
+        if freezes && let Err(e) = self.freeze_restored(inner, author, replaced + 1) {
+            // It is shown already; only the timeline cannot say what that was.
+            tracing::warn!("{}: what is shown now was not kept: {e}", self.name());
+        }
+        let read = changes.inodes.iter();
+        read.for_each(|n| inner.accessed.forget(*n));
+        self.auto.note_change();
+        let files = changes
+            .inodes
+            .iter()
+            .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
+        inner.fence = Some(Fence::new(replaced, files.copied()));
+        Ok(replaced)
+    }
+
+    /// Journals a switch, and notes it in history and timeline; what is shown is still the same.
+    fn record_to(
+        &self,
+        inner: &mut Inner,
+        to: To,
+        replaced: u64,
+        patch: &[u8],
+        mut counters: Counters,
+    ) -> Result<()> {
         match to {
             To::State(kind, turn) => {
                 let event = Event::Switch {
@@ -195,8 +236,10 @@ impl Branch {
                     head: turn.head,
                     counters,
                 };
-                self.record_switch(event, &patch)?;
+                self.record_switch(event, patch)?;
                 inner.history.switch(kind, replaced, turn.state, turn.head);
+                inner.counters = counters;
+                inner.note_switch(kind, replaced, turn.state);
             }
             To::Merge(made) => {
                 let Made {
@@ -214,24 +257,35 @@ impl Branch {
                     conflicts: conflicts.clone(),
                     counters,
                 };
-                self.record_switch(event, &patch)?;
+                self.record_switch(event, patch)?;
+                let number = info.number;
                 let history = &mut inner.history;
                 history.merged(replaced, info, Some(tree), label, conflicts);
+                inner.counters = counters;
+                inner.note_switch(SwitchKind::Merge, replaced, number);
+            }
+            To::Undone(call) => {
+                let after = replaced + 1;
+                let event = Event::CallUndone {
+                    call,
+                    replaced,
+                    after,
+                    counters,
+                };
+                self.record_switch(event, patch)?;
+                inner.counters = counters;
+                inner.note_call_undone(call, replaced, after);
             }
         }
-        inner.counters = counters;
-        inner.live = changes.tree.clone();
-        let read = changes.inodes.iter();
-        read.for_each(|n| inner.accessed.forget(*n));
-        let seq = self.places.journal.last_seq();
-        inner.anchors.switched(seq, changes.tree.clone());
-        self.auto.note_change();
-        let files = changes
-            .inodes
-            .iter()
-            .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
-        inner.fence = Some(Fence::new(replaced, files.copied()));
-        Ok(replaced)
+        Ok(())
+    }
+
+    /// Freezes what a restore shows as the state that was set aside for it.
+    fn freeze_restored(&self, inner: &mut Inner, author: &str, number: u64) -> Result<()> {
+        let why = OpKind::Restored;
+        let mut info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
+        info.number = number;
+        self.freeze(inner, info, false, None).map(|_| ())
     }
 
     /// The replaced state is whole now. Where nothing had been written since the live tree was made
@@ -254,6 +308,7 @@ impl Branch {
             &[],
         )?;
         inner.history.merge(replaced, kept);
+        inner.note_same(replaced, kept);
         Ok(kept)
     }
 

@@ -124,6 +124,9 @@ impl Check<'_> {
         if let Some(kv) = inner.anchors.kv {
             namer.content(&kv, b".agentvfs/kv", &who);
         }
+        for log in [&inner.timeline.stored, &inner.anchors.timeline] {
+            namer.content(log, b".agentvfs/timeline", &who);
+        }
         for conflict in &inner.history.conflicts {
             let sides = [&conflict.base, &conflict.ours, &conflict.theirs];
             for side in sides.into_iter().flatten() {

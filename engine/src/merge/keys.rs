@@ -85,6 +85,20 @@ pub fn merge_keys(
     Ok(KeysMerged { map, kv, conflicts })
 }
 
+/// `ours` with what makes `theirs` of `base`, and the keys of which that does not fit, as conflicts.
+pub fn merge_maps(base: &KvMap, ours: &KvMap, theirs: &KvMap) -> Result<(KvMap, Vec<Conflict>)> {
+    let (map, unsettled) = three_way(base, ours, theirs);
+    check_bytes(&map)?;
+    let conflict = |key: String| Conflict {
+        path: [KV_CONFLICTS, key.as_bytes()].concat(),
+        kind: ConflictKind::Content,
+        base: None,
+        ours: None,
+        theirs: None,
+    };
+    Ok((map, unsettled.into_iter().map(conflict).collect()))
+}
+
 /// History without the commits of the base.
 struct OwnLine<'a>(&'a dyn History);
 

@@ -39,7 +39,7 @@ use crate::error::Result;
 use base::nothing_in_common;
 pub use base::{History, merge_bases};
 pub use conflict::{Conflict, ConflictKind, ConflictSide};
-pub use keys::{BASE_LINE, KeysMerged, merge_keys};
+pub use keys::{BASE_LINE, KeysMerged, merge_keys, merge_maps};
 use merger::Merger;
 use objstore::content::FileContent;
 use objstore::{CommitId, Meta, ObjectStore, TreeId, store_content};

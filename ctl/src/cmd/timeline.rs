@@ -1,0 +1,271 @@
+//! `agentvfs timeline`, `agentvfs tool list` and `agentvfs blame`.
+
+use super::{Context, id_or_pending, paths, short};
+use crate::cli::{BlameArgs, FormatArg, ListCallsArgs, StatusArg, TimelineArgs};
+use crate::exit::{FAILED, Failure};
+use crate::output::{Rows, count, print, print_json, talk, warn};
+use crate::protocol::*;
+use crate::when::{rfc3339, rfc3339_seconds};
+use serde_json::{Value, json};
+use std::io::IsTerminal;
+
+/// What is said where there is nothing to list.
+const NONE: &str = "No tool calls found";
+
+/// Lists or verifies.
+pub fn run(args: &TimelineArgs, context: &mut Context) -> Result<u8, Failure> {
+    match args.verify {
+        true => verify(context),
+        false => list(&args.list, context),
+    }
+}
+
+/// Lists calls, the newest first.
+pub fn list(args: &ListCallsArgs, context: &mut Context) -> Result<u8, Failure> {
+    let as_json = context.json() || args.format == Some(FormatArg::Json);
+    let items = fetch(args, !as_json, context)?;
+    if as_json {
+        let calls: Vec<Value> = items.iter().map(object).collect();
+        // AgentFS prints an array; everything else here prints an object.
+        return match context.json() {
+            true => print_json(&json!({ "calls": calls })).map(|()| 0),
+            false => print_json(&Value::Array(calls)).map(|()| 0),
+        };
+    }
+    let as_table = args.format == Some(FormatArg::Table);
+    let to_person = as_table || (std::io::stdout().is_terminal() && !args.rows.nul);
+    if items.is_empty() {
+        match to_person {
+            true => print(format!("{NONE}\n").as_bytes())?,
+            false => talk(NONE),
+        }
+        return Ok(0);
+    }
+    let rows = rows(&items, args.all, to_person);
+    match as_table {
+        true => rows.print_table()?,
+        false => rows.print(args.rows.nul)?,
+    }
+    Ok(0)
+}
+
+/// Asks for page after page.
+fn fetch(
+    args: &ListCallsArgs,
+    brief: bool,
+    context: &mut Context,
+) -> Result<Vec<TimelineRow>, Failure> {
+    let mut ask = TimelineList {
+        workspace: context.workspace(None)?,
+        branch: context.branch()?,
+        limit: args.limit,
+        before: None,
+        name: args.filter.clone(),
+        status: args.status.map(|status| match status {
+            StatusArg::Pending => CallState::Pending,
+            StatusArg::Success => CallState::Success,
+            StatusArg::Error => CallState::Error,
+        }),
+        all: args.all,
+        brief,
+    };
+    let mut items = Vec::new();
+    loop {
+        ask.limit = args.limit - items.len() as u64;
+        let call = Call::Timeline(ask.clone());
+        let answer: TimelineAnswer = context.ask("cannot show the timeline", &call)?;
+        items.extend(answer.items);
+        ask.before = answer.next;
+        if answer.next.is_none() || items.len() as u64 >= args.limit {
+            return Ok(items);
+        }
+    }
+}
+
+fn rows(items: &[TimelineRow], all: bool, to_person: bool) -> Rows {
+    let mut rows = Rows::new(&["ID", "TOOL", "STATUS", "DURATION", "STARTED"]);
+    for item in items {
+        let time = item.started.into();
+        let started = match to_person {
+            true => rfc3339_seconds(time).replace('T', " ").replace('Z', ""),
+            false => rfc3339(time),
+        };
+        let id = item.id.map_or_else(|| "--".to_owned(), |id| id.to_string());
+        let duration = item.duration_ms.filter(|_| item.kind == "call");
+        let duration = duration.map_or_else(|| "--".to_owned(), |ms| format!("{ms}ms"));
+        let name = match item.undoes {
+            Some(call) if all => format!("{} {call}", item.name),
+            _ => item.name.clone(),
+        };
+        let cells = [id, name, item.status.word().to_owned(), duration, started];
+        rows.push(cells.into_iter().map(String::into_bytes).collect());
+    }
+    rows
+}
+
+/// JSON text as JSON.
+fn value(text: Option<&String>) -> Value {
+    text.map_or(Value::Null, |text| {
+        serde_json::from_str(text).unwrap_or_else(|_| text.clone().into())
+    })
+}
+
+/// A call as JSON: what AgentFS's has, and more.
+fn object(item: &TimelineRow) -> Value {
+    json!({
+        "id": item.id,
+        "kind": item.kind,
+        "entry": item.entry,
+        "undoes": item.undoes,
+        "name": item.name,
+        "status": item.status.word(),
+        "parameters": value(item.parameters.as_ref()),
+        "result": value(item.result.as_ref()),
+        "error": item.error,
+        "started_at": item.started.sec,
+        "completed_at": item.completed.map(|m| m.sec),
+        "started": rfc3339(item.started.into()),
+        "completed": item.completed.map(|m| rfc3339(m.into())),
+        "duration_ms": item.duration_ms,
+        "before": item.before,
+        "after": item.after,
+        "overlaps": item.overlaps,
+        "switches": item.switches,
+    })
+}
+
+fn verify(context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let what = format!("the timeline of {workspace} is not what was recorded");
+    let call = Call::TimelineVerify(OnBranch {
+        workspace,
+        branch: context.branch()?,
+    });
+    let answer: VerifyAnswer = context.ask("cannot verify the timeline", &call)?;
+    let failed = answer.found > 0;
+    if context.json() {
+        let fault = |f: &VerifyFault| json!({ "entry": f.entry, "what": f.what });
+        let faults: Vec<Value> = answer.faults.iter().map(fault).collect();
+        print_json(&json!({
+            "entries": answer.entries,
+            "commits": answer.commits,
+            "found": answer.found,
+            "faults": faults,
+        }))?;
+        return Ok(if failed { FAILED } else { 0 });
+    }
+    let facts = format!("entries={}\ncommits={}\n", answer.entries, answer.commits);
+    print(facts.as_bytes())?;
+    if !failed {
+        return Ok(0);
+    }
+    for fault in &answer.faults {
+        print(format!("entry {} {}\n", fault.entry, fault.what).as_bytes())?;
+    }
+    Err(Failure::new(what, count(answer.found, "fault"))
+        .hint("agentvfs fsck tells whether the disk damaged it; else somebody changed it"))
+}
+
+/// Lists who changed a path.
+pub fn blame(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let shown = args.path.display().to_string();
+    let path = match shown.as_str() {
+        "." if !inside_mount(&workspace, context)? => Bytes(Vec::new()),
+        _ => paths(std::slice::from_ref(&args.path), &workspace, context)?.remove(0),
+    };
+    let call = Call::Blame(BlamePath {
+        workspace,
+        branch: context.branch()?,
+        path,
+        limit: args.limit,
+    });
+    let answer: BlameAnswer = context.ask(&format!("cannot tell who changed {shown}"), &call)?;
+    if context.json() {
+        let items: Vec<Value> = answer.items.iter().map(blame_object).collect();
+        print_json(&json!({ "items": items, "unknown": answer.unknown }))?;
+        return Ok(0);
+    }
+    let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
+    blame_rows(&answer.items, to_person).print(args.rows.nul)?;
+    for item in &answer.items {
+        tell_doubt(item);
+    }
+    if answer.unknown > 0 {
+        warn(&format!(
+            "of {} it cannot be said: what was there before or after is not kept any longer",
+            count(answer.unknown, "older entry").replace("entrys", "entries")
+        ));
+    }
+    Ok(0)
+}
+
+/// Whether the current directory lies in the mount of the workspace, or in its base.
+fn inside_mount(workspace: &str, context: &mut Context) -> Result<bool, Failure> {
+    let Some(info) = context.info(workspace)? else {
+        return Ok(false);
+    };
+    let cwd = context.surroundings().cwd.clone();
+    let (mount, base) = (info.mount.path().to_owned(), info.base.path().to_owned());
+    Ok(cwd.is_some_and(|cwd| {
+        (cwd.starts_with(&mount) && cwd != mount) || (cwd.starts_with(&base) && cwd != base)
+    }))
+}
+
+fn tell_doubt(item: &BlameRow) {
+    let Some(call) = item.call.filter(|_| item.kind == "call") else {
+        return;
+    };
+    if !item.overlaps.is_empty() {
+        let others: Vec<String> = item.overlaps.iter().map(u64::to_string).collect();
+        let others = others.join(", ");
+        warn(&format!(
+            "call {call} ran at the same time as {others}: the change may be theirs"
+        ));
+    } else if !item.switches.is_empty() {
+        warn(&format!(
+            "the branch was switched while call {call} ran: the change may be that"
+        ));
+    }
+}
+
+fn blame_rows(items: &[BlameRow], to_person: bool) -> Rows {
+    let mut rows = Rows::new(&["TIME", "KIND", "ID", "NAME", "COMMIT"]);
+    for item in items {
+        let time = item.time.into();
+        let (time, commit) = match to_person {
+            true => (rfc3339_seconds(time), short(&item.after)),
+            false => (rfc3339(time), id_or_pending(Some(&item.after))),
+        };
+        let id = item
+            .call
+            .map_or_else(|| "-".to_owned(), |id| id.to_string());
+        let name = match item.name.lines().next() {
+            Some(name) if !name.is_empty() => name,
+            _ => "-",
+        };
+        let cells = [
+            time,
+            item.kind.clone(),
+            id,
+            name.to_owned(),
+            commit.to_owned(),
+        ];
+        rows.push(cells.into_iter().map(String::into_bytes).collect());
+    }
+    rows
+}
+
+fn blame_object(item: &BlameRow) -> Value {
+    json!({
+        "kind": item.kind,
+        "id": item.call,
+        "name": item.name,
+        "time": rfc3339(item.time.into()),
+        "before": item.before,
+        "after": item.after,
+        "certain": item.overlaps.is_empty() && item.switches.is_empty(),
+        "overlaps": item.overlaps,
+        "switches": item.switches,
+    })
+}

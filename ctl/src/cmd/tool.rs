@@ -1,0 +1,248 @@
+//! `agentvfs tool`, but for `exec` and `list`.
+
+use super::branch::{conflict_object, conflict_rows};
+use super::diff::{change_object, push_change};
+use super::{Context, id_or_pending, patch, paths, tool_exec};
+use crate::cli::{
+    ToolDiffArgs, ToolErrorArgs, ToolRecordArgs, ToolStartArgs, ToolSuccessArgs, ToolUndoArgs,
+    ToolVerb,
+};
+use crate::exit::{FAILED, Failure};
+use crate::output::{Rows, count, print, print_json, talk, warn};
+use crate::protocol::*;
+use crate::when::parse_before;
+use serde_json::{Value, json};
+
+/// Runs a verb.
+pub fn run(verb: ToolVerb, context: &mut Context) -> Result<u8, Failure> {
+    match verb {
+        ToolVerb::Record(args) => record(args, context),
+        ToolVerb::Start(args) => start(args, context),
+        ToolVerb::Success(args) => success(args, context),
+        ToolVerb::Error(args) => error(args, context),
+        ToolVerb::List(args) => super::timeline::list(&args, context),
+        ToolVerb::Diff(args) => diff(&args, context),
+        ToolVerb::Undo(args) => undo(&args, context),
+        ToolVerb::Exec(args) => tool_exec::run(&args, context),
+    }
+}
+
+/// Checks that a text is JSON, before anything is asked.
+fn json_text(option: &str, text: Option<String>) -> Result<Option<String>, Failure> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        Ok(_) => Ok(Some(text)),
+        Err(e) => Err(Failure::usage(format!("{option} is no JSON: {e}"))
+            .hint("a text is JSON in double quotes: '\"text\"'")),
+    }
+}
+
+fn moment(option: &str, text: Option<&str>) -> Result<Option<Moment>, Failure> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    let time = parse_before(text, jiff::Timestamp::now());
+    let time = time.ok_or_else(|| {
+        Failure::usage(format!("{option}: {text:?} is no time"))
+            .hint("give a time in RFC 3339, or how long ago it was (90s, 5m)")
+    })?;
+    Ok(Some(time.into()))
+}
+
+fn print_id(id: u64, context: &Context) -> Result<u8, Failure> {
+    match context.json() {
+        true => print_json(&json!({ "id": id }))?,
+        false => print(format!("{id}\n").as_bytes())?,
+    }
+    Ok(0)
+}
+
+fn record(args: ToolRecordArgs, context: &mut Context) -> Result<u8, Failure> {
+    let parameters = json_text("--params", args.params)?;
+    let result = json_text("--result", args.result)?;
+    let started = moment("--started", args.started.as_deref())?;
+    let completed = moment("--completed", args.completed.as_deref())?;
+    let call = Call::ToolRecord(ToolRecord {
+        workspace: context.workspace(None)?,
+        branch: context.branch()?,
+        name: args.name.clone(),
+        parameters,
+        result,
+        error: args.error,
+        started,
+        completed,
+    });
+    let answer: CallId = context.ask(&format!("cannot record {}", args.name), &call)?;
+    print_id(answer.id, context)
+}
+
+fn start(args: ToolStartArgs, context: &mut Context) -> Result<u8, Failure> {
+    let parameters = json_text("--params", args.params)?;
+    let call = Call::ToolStart(ToolStart {
+        workspace: context.workspace(None)?,
+        branch: context.branch()?,
+        name: args.name.clone(),
+        parameters,
+    });
+    let answer: CallId = context.ask(&format!("cannot note {}", args.name), &call)?;
+    print_id(answer.id, context)
+}
+
+fn success(args: ToolSuccessArgs, context: &mut Context) -> Result<u8, Failure> {
+    let result = json_text("--result", args.result)?;
+    finish(args.id, (result, None), context)
+}
+
+fn error(args: ToolErrorArgs, context: &mut Context) -> Result<u8, Failure> {
+    finish(args.id, (None, Some(args.message)), context)
+}
+
+fn finish(
+    id: u64,
+    (result, error): (Option<String>, Option<String>),
+    context: &mut Context,
+) -> Result<u8, Failure> {
+    let status = if error.is_some() { "error" } else { "success" };
+    let call = Call::ToolFinish(ToolFinish {
+        workspace: context.workspace(None)?,
+        branch: context.branch()?,
+        id,
+        result,
+        error,
+    });
+    let _: Nothing = context.ask(&format!("cannot end tool call {id}"), &call)?;
+    if context.json() {
+        print_json(&json!({ "id": id, "status": status }))?;
+    }
+    Ok(0)
+}
+
+/// Why what differs around a call may not be its own, where that is so.
+fn doubt(row: &TimelineRow) -> Option<String> {
+    let id = row.id.unwrap_or_default();
+    if !row.overlaps.is_empty() {
+        let others: Vec<String> = row.overlaps.iter().map(u64::to_string).collect();
+        return Some(format!(
+            "call {id} ran at the same time as {}: what changed may be theirs",
+            others.join(", ")
+        ));
+    }
+    let switched = !row.switches.is_empty();
+    switched.then(|| format!("the branch was switched while call {id} ran: so it changed, too"))
+}
+
+fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let branch = context.branch()?;
+    let what = format!("cannot tell what call {} changed", args.id);
+    let paths = paths(&args.path, &workspace, context)?;
+    let ask = Call::ToolShow(OneCall {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        id: args.id,
+        wait: true,
+    });
+    let row: TimelineRow = context.ask(&what, &ask)?;
+    let Some(before) = row.before.clone() else {
+        return Err(
+            Failure::new(what, "it was taken over from elsewhere without its files")
+                .hint("agentvfs timeline --json shows what is known of it"),
+        );
+    };
+    let to = row.after.clone().map_or(Side::Live, Side::Ref);
+    let pending = to == Side::Live;
+    let ask = Diff {
+        workspace,
+        branch,
+        from: Side::Ref(before),
+        to,
+        paths,
+        stat: false,
+    };
+    let doubt = doubt(&row);
+    if let Some(doubt) = &doubt {
+        warn(doubt);
+    }
+    if pending {
+        warn(&format!(
+            "call {} has not ended: this is what changed so far",
+            args.id
+        ));
+    }
+    if args.patch {
+        return patch::patch(ask, &what, context);
+    }
+    if args.stat {
+        return patch::stat(ask, &what, args.rows.nul, context);
+    }
+    let answer: DiffAnswer = context.ask(&what, &Call::Diff(ask))?;
+    if context.json() {
+        let changes: Vec<Value> = answer.changes.iter().map(change_object).collect();
+        print_json(&json!({
+            "id": args.id,
+            "before": row.before,
+            "after": row.after,
+            "certain": doubt.is_none(),
+            "overlaps": row.overlaps,
+            "switches": row.switches,
+            "changes": changes,
+        }))?;
+    } else {
+        let mut rows = Rows::new(&["STATUS", "PATH"]);
+        let changes = answer.changes.iter();
+        changes.for_each(|change| push_change(&mut rows, change));
+        rows.print(args.rows.nul)?;
+    }
+    Ok(0)
+}
+
+fn undo(args: &ToolUndoArgs, context: &mut Context) -> Result<u8, Failure> {
+    let what = format!("cannot take call {} back", args.id);
+    let call = Call::ToolUndo(ToolUndo {
+        workspace: context.workspace(None)?,
+        branch: context.branch()?,
+        id: args.id,
+        dry_run: args.dry_run,
+    });
+    let answer: ToolUndoAnswer = context.ask_long(&what, &call, "merging")?;
+    let failed = !answer.conflicts.is_empty();
+    if context.json() {
+        let conflicts: Vec<Value> = answer.conflicts.iter().map(conflict_object).collect();
+        let changes: Vec<Value> = answer.changes.iter().map(change_object).collect();
+        print_json(&json!({
+            "commit": answer.commit.filter(|_| !failed),
+            "replaced": answer.replaced,
+            "files_changed": answer.files_changed,
+            "conflicts": conflicts,
+            "changes": changes,
+        }))?;
+        return Ok(if failed { FAILED } else { 0 });
+    }
+    if failed {
+        conflict_rows(&answer.conflicts).print(args.rows.nul)?;
+        let many = count(answer.conflicts.len() as u64, "conflict");
+        let why = format!("{many} with what was changed since; nothing was changed");
+        return Err(Failure::new(what, why)
+            .hint("agentvfs workspace restore --ref COMMIT PATH takes single files back"));
+    }
+    if args.dry_run {
+        let mut rows = Rows::new(&["STATUS", "PATH"]);
+        let changes = answer.changes.iter();
+        changes.for_each(|change| push_change(&mut rows, change));
+        rows.print(args.rows.nul)?;
+        return Ok(0);
+    }
+    print(format!("{}\n", id_or_pending(answer.commit.as_deref())).as_bytes())?;
+    talk(
+        &match answer.replaced.is_some() || answer.files_changed > 0 {
+            true => format!(
+                "{} changed; `agentvfs workspace undo` takes it back",
+                count(answer.files_changed, "file")
+            ),
+            false => format!("nothing of call {} is left to take back", args.id),
+        },
+    );
+    Ok(0)
+}

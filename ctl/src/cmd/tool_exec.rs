@@ -1,0 +1,277 @@
+//! `agentvfs tool exec`: a command as a tool call.
+//!
+//! What it prints is passed on at once and kept: the first and the last part of it where it is much.
+
+use super::Context;
+use crate::cli::ToolExecArgs;
+use crate::exit::Failure;
+use crate::output::warn;
+use crate::protocol::{Call, CallId, Nothing, ToolFinish, ToolStart};
+use crate::sys;
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// Bytes that are kept of each stream.
+const KEPT_BYTES: usize = 256 << 10;
+/// Bytes of a result as it stands in a request: below the longest request.
+const RESULT_BYTES_MAX: usize = 960 << 10;
+/// The call cannot be noted.
+const NOT_NOTED: u8 = 125;
+/// The command cannot be run.
+const CANNOT_RUN: u8 = 126;
+/// There is no such command.
+const NOT_FOUND: u8 = 127;
+
+/// Runs the command and gives its exit status.
+pub fn run(args: &ToolExecArgs, context: &mut Context) -> Result<u8, Failure> {
+    let (workspace, branch) = (context.workspace(None)?, context.branch()?);
+    let words: Vec<String> = args
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let cwd = context.surroundings().cwd.clone();
+    let cwd = cwd.map(|dir| dir.to_string_lossy().into_owned());
+    let start = Call::ToolStart(ToolStart {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        name: args.name.clone(),
+        parameters: Some(json!({ "command": words, "cwd": cwd }).to_string()),
+    });
+    let what = format!("cannot note {}", args.name);
+    let begun: Result<CallId, Failure> = context.ask(&what, &start);
+    let CallId { id } = begun.map_err(|failure| Failure {
+        exit: NOT_NOTED,
+        ..failure
+    })?;
+    let (exit, result, error) = carry_out(args);
+    // The daemon ends connections that are silent for long.
+    context.forget_client();
+    let finish = Call::ToolFinish(ToolFinish {
+        workspace,
+        branch,
+        id,
+        result,
+        error,
+    });
+    let noted: Result<Nothing, Failure> =
+        context.ask(&format!("cannot note the end of call {id}"), &finish);
+    match noted {
+        Ok(_) => Ok(exit),
+        // The command's own failure is what whoever called must hear of.
+        Err(failure) if exit != 0 => {
+            warn(&format!("{}: {}", failure.what, failure.why));
+            Ok(exit)
+        }
+        Err(failure) => Err(Failure {
+            exit: NOT_NOTED,
+            ..failure
+        }),
+    }
+}
+
+/// Runs the command; gives the exit status, and the call's result or error.
+fn carry_out(args: &ToolExecArgs) -> (u8, Option<String>, Option<String>) {
+    let Some((program, rest)) = args.command.split_first() else {
+        return (CANNOT_RUN, None, Some("no command was given".into()));
+    };
+    let spawned = Command::new(program)
+        .args(rest)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let child = match spawned {
+        Ok(child) => child,
+        Err(e) => {
+            let name = program.to_string_lossy();
+            let why = format!("cannot run {name}: {e}");
+            warn(&why);
+            let exit = match e.kind() {
+                std::io::ErrorKind::NotFound => NOT_FOUND,
+                _ => CANNOT_RUN,
+            };
+            return (exit, None, Some(why));
+        }
+    };
+    let (status, out, err) = watch(child);
+    let text = told(status, &out, &err);
+    let exit = exit_of(status);
+    match exit {
+        0 => (exit, Some(text), None),
+        _ => (exit, None, Some(text)),
+    }
+}
+
+/// Waits for a command, passing on what it prints, and signals that ask it to end.
+fn watch(mut child: Child) -> (ExitStatus, Kept, Kept) {
+    // Ctrl-C reaches the command by itself; what it does then is to be noted.
+    sys::pass_signals_on(child.id());
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        let out = scope.spawn(move || passed_on(out, &mut std::io::stdout()));
+        let err = scope.spawn(move || passed_on(err, &mut std::io::stderr()));
+        let status = child.wait().unwrap_or(ExitStatus::from_raw(1 << 8));
+        let kept =
+            |thread: std::thread::ScopedJoinHandle<'_, Kept>| thread.join().unwrap_or_default();
+        (status, kept(out), kept(err))
+    })
+}
+
+fn exit_of(status: ExitStatus) -> u8 {
+    let code = match (status.code(), status.signal()) {
+        (Some(code), _) => code,
+        // As shells say it.
+        (None, signal) => 128 + signal.unwrap_or(0),
+    };
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// What is kept of a stream.
+#[derive(Default)]
+struct Kept {
+    first: Vec<u8>,
+    last: VecDeque<u8>,
+    /// Bytes between them that are not kept.
+    cut: u64,
+}
+
+impl Kept {
+    fn push(&mut self, bytes: &[u8]) {
+        let room = (KEPT_BYTES / 2).saturating_sub(self.first.len());
+        let (first, rest) = bytes.split_at(room.min(bytes.len()));
+        self.first.extend_from_slice(first);
+        self.last.extend(rest);
+        let over = self.last.len().saturating_sub(KEPT_BYTES / 2);
+        self.last.drain(..over);
+        self.cut += over as u64;
+    }
+
+    /// As text, with at most `each` bytes of the beginning and of the end; and how many were cut.
+    fn text(&self, each: usize) -> (String, u64) {
+        let first = &self.first[..self.first.len().min(each)];
+        let last: Vec<u8> = self.last.iter().copied().collect();
+        let whole = first.len() == self.first.len();
+        let last = match whole || !last.is_empty() {
+            true => last,
+            // All of it is in the first part: its own end is the end.
+            false => self.first[first.len()..].to_vec(),
+        };
+        let end = &last[last.len().saturating_sub(each)..];
+        let all = self.first.len() as u64 + self.last.len() as u64 + self.cut;
+        let cut = all - (first.len() + end.len()) as u64;
+        let (first, end) = (String::from_utf8_lossy(first), String::from_utf8_lossy(end));
+        match cut {
+            0 => (format!("{first}{end}"), 0),
+            _ => (
+                format!("{first}\n… {cut} bytes are left out here …\n{end}"),
+                cut,
+            ),
+        }
+    }
+}
+
+/// Reads a stream to its end, passing it on at once.
+fn passed_on(stream: Option<impl Read>, to: &mut dyn Write) -> Kept {
+    let mut kept = Kept::default();
+    let Some(mut stream) = stream else {
+        return kept;
+    };
+    let mut buffer = vec![0; 64 << 10];
+    let mut open = true;
+    loop {
+        let count = match stream.read(&mut buffer) {
+            Ok(0) => return kept,
+            Ok(count) => count,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(_) => return kept,
+        };
+        let bytes = &buffer[..count];
+        kept.push(bytes);
+        // Where nobody reads any more the command still goes on to its end.
+        open = open && to.write_all(bytes).and_then(|()| to.flush()).is_ok();
+    }
+}
+
+/// Result or error of the call: how the command ended and what it printed, cut to what a request takes.
+fn told(status: ExitStatus, out: &Kept, err: &Kept) -> String {
+    let mut each = KEPT_BYTES / 2;
+    loop {
+        let text = told_with(status, out, err, each);
+        // Quotes and line ends take more in a request than here.
+        let sent = serde_json::to_string(&text).map_or(usize::MAX, |sent| sent.len());
+        if sent <= RESULT_BYTES_MAX || each < 1024 {
+            return text;
+        }
+        each /= 2;
+    }
+}
+
+fn told_with(status: ExitStatus, out: &Kept, err: &Kept, each: usize) -> String {
+    let mut object = Map::new();
+    object.insert("exit_status".into(), exit_of(status).into());
+    if let Some(signal) = status.signal() {
+        object.insert("signal".into(), signal.into());
+    }
+    for (key, kept) in [("stdout", out), ("stderr", err)] {
+        let (text, cut) = kept.text(each);
+        object.insert(key.into(), text.into());
+        if cut > 0 {
+            object.insert(format!("{key}_cut_bytes"), cut.into());
+        }
+    }
+    Value::Object(object).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(bytes: &[u8]) -> Kept {
+        let mut kept = Kept::default();
+        bytes.chunks(7000).for_each(|part| kept.push(part));
+        kept
+    }
+
+    #[test]
+    fn short_output_is_kept_as_it_is() {
+        for len in [0, 1, KEPT_BYTES / 2, KEPT_BYTES] {
+            let text = "x".repeat(len);
+            assert_eq!(kept(text.as_bytes()).text(KEPT_BYTES / 2), (text, 0));
+        }
+    }
+
+    #[test]
+    fn of_long_output_the_beginning_and_the_end_are_kept() {
+        let text = format!("begin{}end", "x".repeat(3 * KEPT_BYTES));
+        let (shown, cut) = kept(text.as_bytes()).text(KEPT_BYTES / 2);
+        assert!(shown.starts_with("begin") && shown.ends_with("end"));
+        assert_eq!(cut as usize, text.len() - KEPT_BYTES);
+        assert!(shown.contains(&format!("{cut} bytes are left out")));
+        let (shown, cut) = kept(b"0123456789").text(2);
+        assert_eq!(
+            (shown.starts_with("01"), shown.ends_with("89"), cut),
+            (true, true, 6)
+        );
+    }
+
+    #[test]
+    fn a_result_fits_a_request_whatever_was_printed() {
+        for byte in [0u8, b'"', b'\\', b'\n', 0xff] {
+            let loud = kept(&vec![byte; 2 * KEPT_BYTES]);
+            let text = told(ExitStatus::from_raw(0), &loud, &loud);
+            assert!(serde_json::to_string(&text).unwrap().len() <= RESULT_BYTES_MAX);
+            let back: Value = serde_json::from_str(&text).unwrap();
+            assert!(back["stdout_cut_bytes"].as_u64().unwrap() >= KEPT_BYTES as u64);
+        }
+    }
+
+    #[test]
+    fn a_signal_is_told_as_shells_do() {
+        let killed = ExitStatus::from_raw(9);
+        assert_eq!(exit_of(killed), 137);
+        assert_eq!(exit_of(ExitStatus::from_raw(3 << 8)), 3);
+    }
+}

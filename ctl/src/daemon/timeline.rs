@@ -1,0 +1,169 @@
+//! Requests about tool calls and the timeline.
+
+use super::dispatch::{looking_into, of_change, on};
+use super::mounts::Mounts;
+use crate::protocol::*;
+use engine::{
+    CallOutcome, CallRecord, CallStart, CallStatus, StateRef, TimelineItem, TimelineQuery,
+};
+
+/// Most items of one answer.
+const ITEMS_MAX: u64 = 10_000;
+
+/// A call begins.
+pub fn start(mounts: &Mounts, ask: &ToolStart) -> Result<CallId, Fault> {
+    let call = CallStart {
+        name: ask.name.clone(),
+        parameters: ask.parameters.clone(),
+    };
+    let id = on(mounts, &ask.workspace, |w| w.call_start(&ask.branch, call))?;
+    Ok(CallId { id })
+}
+
+fn outcome(result: &Option<String>, error: &Option<String>) -> Result<CallOutcome, Fault> {
+    match (result, error) {
+        (Some(_), Some(_)) => Err(Fault::protocol(
+            code::INVALID_PARAMS,
+            "a call has a result or an error, not both",
+        )),
+        (_, Some(why)) => Ok(CallOutcome::Error(why.clone())),
+        (result, None) => Ok(CallOutcome::Success(result.clone())),
+    }
+}
+
+/// A call has ended.
+pub fn finish(mounts: &Mounts, ask: &ToolFinish) -> Result<Nothing, Fault> {
+    let outcome = outcome(&ask.result, &ask.error)?;
+    on(mounts, &ask.workspace, |w| {
+        w.call_finish(&ask.branch, ask.id, outcome)
+    })?;
+    Ok(Nothing {})
+}
+
+/// A call is over.
+pub fn record(mounts: &Mounts, ask: &ToolRecord) -> Result<CallId, Fault> {
+    let call = CallRecord {
+        name: ask.name.clone(),
+        parameters: ask.parameters.clone(),
+        outcome: outcome(&ask.result, &ask.error)?,
+        started: ask.started.map(Into::into),
+        completed: ask.completed.map(Into::into),
+    };
+    let id = on(mounts, &ask.workspace, |w| w.call_record(&ask.branch, call))?;
+    Ok(CallId { id })
+}
+
+/// One call.
+pub fn show(mounts: &Mounts, ask: &OneCall) -> Result<TimelineRow, Fault> {
+    let item = looking_into(mounts, &ask.workspace, |w| match ask.wait {
+        true => w.call_with_commits(&ask.branch, ask.id),
+        false => w.call(&ask.branch, ask.id),
+    })?;
+    Ok(row(item))
+}
+
+/// Takes back what a call changed.
+pub fn undo(mounts: &Mounts, ask: &ToolUndo) -> Result<ToolUndoAnswer, Fault> {
+    let done = on(mounts, &ask.workspace, |w| {
+        w.undo_call(&ask.branch, ask.id, ask.dry_run)
+    })?;
+    let conflict = |c: &engine::merge::Conflict| ConflictRow {
+        path: Bytes(c.path.clone()),
+        kind: c.kind.word().to_owned(),
+    };
+    Ok(ToolUndoAnswer {
+        commit: done.back.commit.map(|id| id.to_string()),
+        replaced: done.back.replaced.map(|id| id.to_string()),
+        files_changed: done.back.files_changed,
+        conflicts: done.conflicts.iter().map(conflict).collect(),
+        changes: done.changes.into_iter().map(of_change).collect(),
+    })
+}
+
+/// Calls and switches.
+pub fn list(mounts: &Mounts, ask: &TimelineList) -> Result<TimelineAnswer, Fault> {
+    let query = TimelineQuery {
+        limit: ask.limit.min(ITEMS_MAX) as usize,
+        before: ask.before,
+        name: ask.name.clone(),
+        status: ask.status.map(status),
+        all: ask.all,
+        brief: ask.brief,
+    };
+    let page = looking_into(mounts, &ask.workspace, |w| w.timeline(&ask.branch, &query))?;
+    Ok(TimelineAnswer {
+        items: page.items.into_iter().map(row).collect(),
+        next: page.next,
+    })
+}
+
+fn status(state: CallState) -> CallStatus {
+    match state {
+        CallState::Pending => CallStatus::Pending,
+        CallState::Success => CallStatus::Success,
+        CallState::Error => CallStatus::Error,
+    }
+}
+
+fn row(item: TimelineItem) -> TimelineRow {
+    let commit = |s: Option<StateRef>| s.and_then(|s| s.commit).map(|id| id.to_string());
+    let is_call = item.switch.is_none();
+    TimelineRow {
+        entry: item.entry,
+        kind: item.switch.map_or("call", |by| by.word()).to_owned(),
+        id: item.call.filter(|_| is_call),
+        undoes: item.call.filter(|_| !is_call),
+        duration_ms: item.duration_ms(),
+        name: item.name,
+        status: match item.status {
+            CallStatus::Pending => CallState::Pending,
+            CallStatus::Success => CallState::Success,
+            CallStatus::Error => CallState::Error,
+        },
+        parameters: item.parameters,
+        result: item.result,
+        error: item.error,
+        started: item.started.into(),
+        completed: item.completed.map(Into::into),
+        before: commit(item.before),
+        after: commit(item.after),
+        overlaps: item.overlaps,
+        switches: item.switches,
+    }
+}
+
+/// Whether the timeline is what was recorded.
+pub fn verify(mounts: &Mounts, ask: &OnBranch) -> Result<VerifyAnswer, Fault> {
+    let found = looking_into(mounts, &ask.workspace, |w| w.timeline_verify(&ask.branch))?;
+    let fault = |f: engine::TimelineFault| VerifyFault {
+        entry: f.entry,
+        what: f.what,
+    };
+    Ok(VerifyAnswer {
+        entries: found.entries,
+        commits: found.commits,
+        faults: found.faults.into_iter().map(fault).collect(),
+        found: found.found,
+    })
+}
+
+/// Who changed a path.
+pub fn blame(mounts: &Mounts, ask: &BlamePath) -> Result<BlameAnswer, Fault> {
+    let blame = looking_into(mounts, &ask.workspace, |w| {
+        w.blame(&ask.branch, &ask.path.0, ask.limit.min(ITEMS_MAX) as usize)
+    })?;
+    let row = |i: engine::BlameItem| BlameRow {
+        kind: i.kind.to_owned(),
+        call: i.call,
+        name: i.name,
+        time: i.time.into(),
+        before: i.before.to_string(),
+        after: i.after.to_string(),
+        overlaps: i.overlaps,
+        switches: i.switches,
+    };
+    Ok(BlameAnswer {
+        items: blame.items.into_iter().map(row).collect(),
+        unknown: blame.unknown,
+    })
+}

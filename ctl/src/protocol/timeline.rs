@@ -1,0 +1,269 @@
+//! Parameters and results of the methods about tool calls and the timeline.
+
+use super::{Bytes, Changed, ConflictRow, Moment};
+use serde::{Deserialize, Serialize};
+
+/// Declares wire types; unknown fields are refused.
+macro_rules! wire {
+    ($($item:item)*) => {
+        $(
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            $item
+        )*
+    };
+}
+
+wire! {
+    /// Parameters of `tool.start`.
+    pub struct ToolStart {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// Name of the tool.
+        pub name: String,
+        /// Parameters, JSON text.
+        #[serde(default)]
+        pub parameters: Option<String>,
+    }
+
+    /// Answer of `tool.start` and `tool.record`.
+    pub struct CallId {
+        /// The call's id on the branch.
+        pub id: u64,
+    }
+
+    /// Parameters of `tool.finish`.
+    pub struct ToolFinish {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// The call.
+        pub id: u64,
+        /// Result, JSON text; not with `error`.
+        #[serde(default)]
+        pub result: Option<String>,
+        /// Why it failed.
+        #[serde(default)]
+        pub error: Option<String>,
+    }
+
+    /// Parameters of `tool.record`.
+    pub struct ToolRecord {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// Name of the tool.
+        pub name: String,
+        /// Parameters, JSON text.
+        #[serde(default)]
+        pub parameters: Option<String>,
+        /// Result, JSON text; not with `error`.
+        #[serde(default)]
+        pub result: Option<String>,
+        /// Why it failed.
+        #[serde(default)]
+        pub error: Option<String>,
+        /// When it began; `null`: when it ended.
+        #[serde(default)]
+        pub started: Option<Moment>,
+        /// When it ended; `null`: now.
+        #[serde(default)]
+        pub completed: Option<Moment>,
+    }
+
+    /// Parameters of `tool.show`.
+    pub struct OneCall {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// The call.
+        pub id: u64,
+        /// Wait until the commits before and after it are known.
+        #[serde(default)]
+        pub wait: bool,
+    }
+
+    /// Parameters of `tool.undo`.
+    pub struct ToolUndo {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// The call.
+        pub id: u64,
+        /// Change nothing.
+        #[serde(default)]
+        pub dry_run: bool,
+    }
+
+    /// Answer of `tool.undo`.
+    pub struct ToolUndoAnswer {
+        /// The commit now shown.
+        pub commit: Option<String>,
+        /// The automatic commit of what was there; `null` where nothing was changed.
+        pub replaced: Option<String>,
+        /// Files that changed.
+        pub files_changed: u64,
+        /// What does not fit any more; then nothing was changed.
+        pub conflicts: Vec<ConflictRow>,
+        /// Of a dry run: what would change.
+        pub changes: Vec<Changed>,
+    }
+
+    /// Parameters of `timeline.list`.
+    pub struct TimelineList {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// At most so many.
+        pub limit: u64,
+        /// Only what began before this entry: `next` of the answer before.
+        #[serde(default)]
+        pub before: Option<u64>,
+        /// Only calls of this tool.
+        #[serde(default)]
+        pub name: Option<String>,
+        /// Only `pending`, `success` or `error` ones.
+        #[serde(default)]
+        pub status: Option<CallState>,
+        /// Rollbacks, undos, redos, merges and restores too.
+        #[serde(default)]
+        pub all: bool,
+        /// Without parameters, results and errors.
+        #[serde(default)]
+        pub brief: bool,
+    }
+
+    /// How a call is.
+    #[derive(Copy, Eq)]
+    #[serde(rename_all = "lowercase")]
+    pub enum CallState {
+        /// It has not ended.
+        Pending,
+        /// It worked.
+        Success,
+        /// It failed.
+        Error,
+    }
+
+    /// Answer of `timeline.list`.
+    pub struct TimelineAnswer {
+        /// The newest first. A long list ends early.
+        pub items: Vec<TimelineRow>,
+        /// There may be more; `before` for asking on.
+        pub next: Option<u64>,
+    }
+
+    /// A call, or a switch of the branch.
+    pub struct TimelineRow {
+        /// Number of its first entry.
+        pub entry: u64,
+        /// `call`, `rollback`, `undo`, `redo`, `merge`, `restore` or `tool-undo`.
+        pub kind: String,
+        /// Id of the call; `null` for a switch.
+        pub id: Option<u64>,
+        /// Of a `tool-undo`: the call that was taken back.
+        pub undoes: Option<u64>,
+        /// Name of the tool, or the kind.
+        pub name: String,
+        /// How it is.
+        pub status: CallState,
+        /// Parameters, JSON text.
+        pub parameters: Option<String>,
+        /// Result, JSON text.
+        pub result: Option<String>,
+        /// Why it failed.
+        pub error: Option<String>,
+        /// When it began.
+        pub started: Moment,
+        /// When it ended.
+        pub completed: Option<Moment>,
+        /// How long it took, in milliseconds.
+        pub duration_ms: Option<u64>,
+        /// Commit of the branch before it.
+        pub before: Option<String>,
+        /// Commit of the branch after it.
+        pub after: Option<String>,
+        /// Calls that ran at the same time.
+        pub overlaps: Vec<u64>,
+        /// Entries by which the branch was switched meanwhile.
+        pub switches: Vec<u64>,
+    }
+
+    /// Answer of `timeline.verify`.
+    pub struct VerifyAnswer {
+        /// Entries that were looked at.
+        pub entries: u64,
+        /// Commits that were compared.
+        pub commits: u64,
+        /// What is wrong, the first 100.
+        pub faults: Vec<VerifyFault>,
+        /// How much is wrong.
+        pub found: u64,
+    }
+
+    /// Something that is not as it was recorded.
+    pub struct VerifyFault {
+        /// The first entry concerned.
+        pub entry: u64,
+        /// What is wrong.
+        pub what: String,
+    }
+
+    /// Parameters of `timeline.blame`.
+    pub struct BlamePath {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// A file or directory, relative to the workspace's root; empty for all.
+        pub path: Bytes,
+        /// At most so many.
+        pub limit: u64,
+    }
+
+    /// Answer of `timeline.blame`.
+    pub struct BlameAnswer {
+        /// The newest first.
+        pub items: Vec<BlameRow>,
+        /// Calls and switches of which it cannot be said, as their files are not kept.
+        pub unknown: u64,
+    }
+
+    /// Something that changed a path.
+    pub struct BlameRow {
+        /// `call`, `checkpoint`, or the kind of a switch.
+        pub kind: String,
+        /// Id of the call; of a `tool-undo`, of the one that was taken back.
+        pub call: Option<u64>,
+        /// Name of the tool; label or message of a checkpoint.
+        pub name: String,
+        /// When it began.
+        pub time: Moment,
+        /// Commit of the branch before it.
+        pub before: String,
+        /// Commit of the branch after it.
+        pub after: String,
+        /// Calls that ran at the same time: the change may be theirs.
+        pub overlaps: Vec<u64>,
+        /// Entries by which the branch was switched meanwhile: the change may be theirs.
+        pub switches: Vec<u64>,
+    }
+}
+
+impl CallState {
+    /// Word for output.
+    pub fn word(self) -> &'static str {
+        match self {
+            CallState::Pending => "pending",
+            CallState::Success => "success",
+            CallState::Error => "error",
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Taking back what one tool call changed, in files and keys, and nothing else.
+//!
+//! A three-way merge in the store: from what the call left to what it found, on what is there now. What
+//! does not fit is a conflict, and then nothing changes. The result is a switch like a restore: the head
+//! stays, and undo takes it back.
+
+use super::switch::To;
+use super::{Change, RolledBack};
+use crate::branch::Branch;
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::kv::stored::of_commit;
+use crate::merge::{
+    Conflict, Labels, MergeOptions, MergeResult, OnConflict, Root, merge_maps, merge_roots,
+};
+use crate::timeline::{StateRef, TimelineItem, differ_in_content};
+use crate::workspace::Workspace;
+use objstore::{Commit, CommitId, ObjectStore};
+
+/// Times that it is done again because what it touches was changed meanwhile.
+const TRIES: usize = 5;
+
+/// What taking a call back did.
+#[derive(Clone, Debug)]
+pub struct CallUndone {
+    /// The switch; nothing was done where there are conflicts, for a dry run, and where nothing of the
+    /// call was left to take back.
+    pub back: RolledBack,
+    /// What could not be taken back.
+    pub conflicts: Vec<Conflict>,
+    /// For a dry run: what would change, by path.
+    pub changes: Vec<Change>,
+}
+
+impl Workspace {
+    /// Takes back what a call changed. Durable after `Ok`; with conflicts nothing is done.
+    /// [`Error::CallUnknown`] where it cannot be told what that was.
+    pub fn undo_call(&self, branch: &str, id: u64, dry_run: bool) -> Result<CallUndone> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        // What the call mentions may not be this branch's own.
+        let _pin = b.places.store.pin();
+        let item = b.call(id)?;
+        let (before, after) = b.certain(id, &item)?;
+        for _ in 0..TRIES {
+            if let Some(done) = b.undo_once(self.author(), (id, before, after), dry_run)? {
+                return Ok(done);
+            }
+        }
+        Err(Error::KeepsChanging(branch.to_owned()))
+    }
+}
+
+impl Branch {
+    /// Commits before and after a call, where what it changed is certain.
+    fn certain(&self, id: u64, item: &TimelineItem) -> Result<(CommitId, CommitId)> {
+        let unknown = |why: String| Error::CallUnknown { call: id, why };
+        if !item.overlaps.is_empty() {
+            let others: Vec<String> = item.overlaps.iter().map(u64::to_string).collect();
+            let others = others.join(", ");
+            return Err(unknown(format!("it ran at the same time as {others}")));
+        }
+        if !item.switches.is_empty() {
+            let why = "the branch was rolled back, merged or restored while it ran";
+            return Err(unknown(why.into()));
+        }
+        match (item.before, item.after) {
+            (Some(before), Some(after)) => {
+                Ok((self.kept_commit(id, before)?, self.kept_commit(id, after)?))
+            }
+            (Some(_), None) => Err(unknown("it has not ended".into())),
+            _ => Err(unknown("it was taken over without its files".into())),
+        }
+    }
+
+    /// The commit of a state that a call mentions.
+    pub(crate) fn kept_commit(&self, call: u64, state: StateRef) -> Result<CommitId> {
+        let id = match state.commit {
+            Some(id) => id,
+            None => self.wait_for_id(state.state, &|_, _| {})?,
+        };
+        let store = &self.places.store;
+        match store.contains(objstore::Kind::Commit, id.as_bytes()) {
+            true => Ok(id),
+            false => Err(Error::CallUnknown {
+                call,
+                why: format!("commit {id} is not kept any longer"),
+            }),
+        }
+    }
+
+    /// `None` where what it touches was changed meanwhile.
+    fn undo_once(
+        &self,
+        author: &str,
+        (call, before, after): (u64, CommitId, CommitId),
+        dry_run: bool,
+    ) -> Result<Option<CallUndone>> {
+        let now = self.state_of_now(author)?;
+        let ours = self.wait_for_id(now, &|_, _| {})?;
+        let result = self.without(call, &after, &ours, &before)?;
+        self.mark_unsynced();
+        let nothing = |conflicts, changes| CallUndone {
+            back: RolledBack {
+                commit: Some(ours),
+                replaced: None,
+                files_changed: 0,
+            },
+            conflicts,
+            changes,
+        };
+        let store = &self.places.store;
+        let frozen = self.tree_of(now)?;
+        let (found, left) = (of_commit(store, &before)?, of_commit(store, &after)?);
+        let (keys, unsettled) = merge_maps(&left, frozen.kv(), &found)?;
+        let Some(root) = result.root.filter(|_| unsettled.is_empty()) else {
+            let conflicts = result.conflicts.into_iter().chain(unsettled);
+            return Ok(Some(nothing(conflicts.collect(), Vec::new())));
+        };
+        let same_keys = keys.equals(frozen.kv());
+        if same_keys && !differ_in_content(store, &root_of(store, &ours)?, &root)? {
+            return Ok(Some(nothing(Vec::new(), Vec::new())));
+        }
+        let mut merged = self.load_root(&root)?;
+        *merged.kv_mut() = keys;
+        if dry_run {
+            let changes = self.changes(&frozen, &merged, &[])?;
+            return Ok(Some(nothing(Vec::new(), changes)));
+        }
+        let shown = self.show_merged(author, &frozen, &merged, To::Undone(call))?;
+        Ok(shown.map(|back| CallUndone {
+            back,
+            conflicts: Vec::new(),
+            changes: Vec::new(),
+        }))
+    }
+
+    fn without(
+        &self,
+        call: u64,
+        base: &CommitId,
+        ours: &CommitId,
+        theirs: &CommitId,
+    ) -> Result<MergeResult> {
+        let store = &self.places.store;
+        let now = clock::now();
+        let options = MergeOptions {
+            labels: Labels {
+                base: format!("after call {call}"),
+                ours: self.name(),
+                theirs: format!("before call {call}"),
+            },
+            on_conflict: OnConflict::Abort,
+            now: (now.sec, now.nsec),
+        };
+        let (base, ours) = (root_of(store, base)?, root_of(store, ours)?);
+        merge_roots(store, &base, &ours, &root_of(store, theirs)?, &options)
+    }
+}
+
+fn root_of(store: &ObjectStore, id: &CommitId) -> Result<Root> {
+    let commit: Commit = store.get_object(id)?;
+    Ok(Root {
+        meta: commit.root_meta,
+        tree: commit.root,
+    })
+}

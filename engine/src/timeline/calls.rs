@@ -1,0 +1,320 @@
+//! Tool calls: begun, ended, told of afterwards, taken over from elsewhere.
+//!
+//! Invariant: what was answered survives a power cut. What a call found and what it left are states of
+//! the branch; none is made where a state that is at hand shows the same.
+
+use super::entry::{CALL_TEXT_BYTES_MAX, CallOutcome, StateRef, TOOL_NAME_BYTES_MAX, What};
+use crate::branch::{Branch, Inner};
+use crate::clock;
+use crate::control::differs;
+use crate::error::{Error, Result};
+use crate::record::OpKind;
+use crate::tree::Tree;
+use crate::types::Time;
+use crate::workspace::Workspace;
+use parking_lot::MutexGuard;
+use std::collections::BTreeMap;
+
+/// A call that begins.
+#[derive(Clone, Debug, Default)]
+pub struct CallStart {
+    /// Name of the tool.
+    pub name: String,
+    /// Parameters, JSON text.
+    pub parameters: Option<String>,
+}
+
+/// A call that is over.
+#[derive(Clone, Debug)]
+pub struct CallRecord {
+    /// Name of the tool.
+    pub name: String,
+    /// Parameters, JSON text.
+    pub parameters: Option<String>,
+    /// How it ended.
+    pub outcome: CallOutcome,
+    /// When it began; `None`: when it ended.
+    pub started: Option<Time>,
+    /// When it ended; `None`: now.
+    pub completed: Option<Time>,
+}
+
+/// A call that is taken over from elsewhere: nothing is known of the states before and after it.
+#[derive(Clone, Debug)]
+pub struct ImportedCall {
+    /// The id to have, above all that are given already; `None`: the next one.
+    pub id: Option<u64>,
+    /// Name of the tool.
+    pub name: String,
+    /// Parameters, JSON text.
+    pub parameters: Option<String>,
+    /// How it ended; `None`: it is not known to have ended.
+    pub outcome: Option<CallOutcome>,
+    /// When it began.
+    pub started: Time,
+    /// When it ended.
+    pub completed: Option<Time>,
+    /// Ids of calls that ran at the same time.
+    pub overlaps: Vec<u64>,
+}
+
+impl Workspace {
+    /// Notes that a call begins; gives its id. Durable.
+    pub fn call_start(&self, branch: &str, call: CallStart) -> Result<u64> {
+        self.branch(branch)?.call_start(self.author(), call)
+    }
+
+    /// Notes that a call that runs has ended. Durable. [`Error::NoSuchCall`], [`Error::CallOver`].
+    pub fn call_finish(&self, branch: &str, id: u64, outcome: CallOutcome) -> Result<()> {
+        self.branch(branch)?.call_finish(self.author(), id, outcome)
+    }
+
+    /// Notes a call that is over; gives its id. Durable.
+    ///
+    /// What it found is what the call or switch before it left (the newest state where there was none),
+    /// what it left is what is there now.
+    pub fn call_record(&self, branch: &str, call: CallRecord) -> Result<u64> {
+        self.branch(branch)?.call_record(self.author(), call)
+    }
+
+    /// Takes calls over from elsewhere, in order; gives their ids. Durable. [`Error::CallIdTaken`] where an
+    /// id is not above those before it; then none is taken over.
+    pub fn call_import(&self, branch: &str, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
+        self.branch(branch)?.call_import(calls)
+    }
+}
+
+impl Branch {
+    fn call_start(&self, author: &str, call: CallStart) -> Result<u64> {
+        check_name(&call.name)?;
+        check_text(call.parameters.as_deref())?;
+        self.bound_timeline()?;
+        let (mut inner, before) = self.state_now(author)?;
+        let id = inner.timeline.next_call;
+        let what = What::Started {
+            call: id,
+            name: call.name,
+            parameters: call.parameters,
+            before,
+        };
+        self.note(&mut inner, clock::now(), what)?;
+        drop(inner);
+        self.noted()?;
+        Ok(id)
+    }
+
+    fn call_finish(&self, author: &str, id: u64, outcome: CallOutcome) -> Result<()> {
+        check_outcome(&outcome)?;
+        self.bound_timeline()?;
+        check_running(&self.lock(), id)?;
+        let (mut inner, after) = self.state_now(author)?;
+        // Somebody else may have ended it meanwhile.
+        check_running(&inner, id)?;
+        let now = clock::now();
+        let timeline = &inner.timeline;
+        let running = timeline.running.get(&id);
+        let mut overlaps = running.map_or_else(Default::default, |r| r.overlaps.clone());
+        let started = running.map_or(now, |r| r.started);
+        overlaps.extend(timeline.ran_between(started, now));
+        overlaps.remove(&id);
+        let switches = running.map_or_else(Vec::new, |r| r.switches.iter().copied().collect());
+        let what = What::Ended {
+            call: id,
+            outcome,
+            after,
+            overlaps: overlaps.into_iter().collect(),
+            switches,
+        };
+        self.note(&mut inner, now, what)?;
+        drop(inner);
+        self.noted()
+    }
+
+    fn call_record(&self, author: &str, call: CallRecord) -> Result<u64> {
+        check_name(&call.name)?;
+        check_text(call.parameters.as_deref())?;
+        check_outcome(&call.outcome)?;
+        self.bound_timeline()?;
+        let last = {
+            let inner = self.lock();
+            let known = |n: &u64| inner.history.states.contains_key(n);
+            let last = inner.timeline.last.filter(known);
+            last.or(inner.history.states.keys().next_back().copied())
+        };
+        let (mut inner, after) = self.state_now(author)?;
+        let now = clock::now();
+        let completed = call.completed.or(call.started).unwrap_or(now);
+        let started = call.started.unwrap_or(completed);
+        // Under the lock as it is now: another call may have been noted meanwhile.
+        let known = |n: &u64| inner.history.states.contains_key(n);
+        let last = inner.timeline.last.or(last).filter(known);
+        let id = inner.timeline.next_call;
+        let what = What::Recorded {
+            call: id,
+            name: call.name,
+            parameters: call.parameters,
+            outcome: Some(call.outcome),
+            started,
+            completed: Some(completed),
+            before: Some(last.map_or(after, |n| inner.state_ref(n))),
+            after: Some(after),
+            overlaps: inner.timeline.ran_between(started, completed),
+        };
+        self.note(&mut inner, now, what)?;
+        drop(inner);
+        self.noted()?;
+        Ok(id)
+    }
+
+    fn call_import(&self, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
+        let mut ids = Vec::with_capacity(calls.len());
+        let mut next = self.lock().timeline.next_call;
+        for call in &calls {
+            check_name(&call.name)?;
+            check_text(call.parameters.as_deref())?;
+            call.outcome.as_ref().map_or(Ok(()), check_outcome)?;
+            let id = call.id.unwrap_or(next);
+            if id < next || id == u64::MAX {
+                return Err(Error::CallIdTaken(id));
+            }
+            next = id + 1;
+            ids.push(id);
+        }
+        for (call, id) in calls.into_iter().zip(&ids) {
+            self.bound_timeline()?;
+            let mut inner = self.lock();
+            if *id < inner.timeline.next_call {
+                return Err(Error::CallIdTaken(*id));
+            }
+            let mut overlaps = call.overlaps;
+            overlaps.truncate(super::OVERLAPS_MAX);
+            let what = What::Recorded {
+                call: *id,
+                name: call.name,
+                parameters: call.parameters,
+                outcome: call.outcome,
+                started: call.started,
+                completed: call.completed,
+                before: None,
+                after: None,
+                overlaps,
+            };
+            self.note(&mut inner, clock::now(), what)?;
+        }
+        self.noted()?;
+        Ok(ids)
+    }
+
+    /// Makes entries durable, and has what they mention stored.
+    fn noted(&self) -> Result<()> {
+        self.signal();
+        self.sync()
+    }
+
+    /// The live tree as a state.
+    pub(crate) fn state_of_now(&self, author: &str) -> Result<u64> {
+        Ok(self.state_now(author)?.1.state)
+    }
+
+    /// The live tree as a state, with the lock under which it is so: one that is at hand, or a new one.
+    fn state_now(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, StateRef)> {
+        self.check_journal()?;
+        self.cache().flush_dirty();
+        let (live, near) = {
+            let inner = self.lock();
+            (inner.live.clone(), near_states(&inner))
+        };
+        let same = near.into_iter().find(|(_, tree)| !differs(tree, &live));
+        let mut inner = self.lock();
+        while inner.fence.is_some() {
+            // Pages of what a rollback replaced are still coming.
+            self.wait_progress(&mut inner);
+        }
+        let fits = |n: &u64| inner.live.same(&live) && stays(&inner, *n);
+        let state = match same.map(|(n, _)| n).filter(fits) {
+            Some(state) => state,
+            None => {
+                let kind = OpKind::ToolCall;
+                let info = self.new_state(&inner, kind, author, String::new(), BTreeMap::new());
+                self.freeze(&mut inner, info, false, None)?
+            }
+        };
+        let state = inner.state_ref(state);
+        Ok((inner, state))
+    }
+}
+
+/// States whose trees are in memory and that the live tree most likely is.
+fn near_states(inner: &Inner) -> Vec<(u64, Tree)> {
+    let history = &inner.history;
+    let newest = history.states.keys().next_back().copied();
+    let mut numbers: Vec<u64> = [inner.timeline.last, history.shown, newest]
+        .into_iter()
+        .flatten()
+        .collect();
+    numbers.push(history.head);
+    numbers.dedup();
+    let trees = numbers
+        .into_iter()
+        .filter_map(|n| Some((n, history.tree(n)?.clone())));
+    trees.collect()
+}
+
+/// A state that is not taken back any more: a checkpoint may be, until it is stored.
+fn stays(inner: &Inner, state: u64) -> bool {
+    let state = inner.history.states.get(&state);
+    state.is_some_and(|s| s.in_store || s.info.kind.is_automatic())
+}
+
+fn check_running(inner: &Inner, id: u64) -> Result<()> {
+    if inner.timeline.running.contains_key(&id) {
+        return Ok(());
+    }
+    match id > 0 && id < inner.timeline.next_call {
+        true => Err(Error::CallOver(id)),
+        false => Err(Error::NoSuchCall(id)),
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let rule = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > TOOL_NAME_BYTES_MAX {
+        "it is longer than 255 bytes"
+    } else if name.chars().any(char::is_control) {
+        "it has control characters"
+    } else {
+        return Ok(());
+    };
+    Err(Error::BadName {
+        kind: "tool",
+        name: name.chars().take(60).collect(),
+        rule,
+    })
+}
+
+fn check_outcome(outcome: &CallOutcome) -> Result<()> {
+    match outcome {
+        CallOutcome::Success(result) => check_text(result.as_deref()),
+        CallOutcome::Error(why) if why.len() > CALL_TEXT_BYTES_MAX => Err(too_long()),
+        CallOutcome::Error(_) => Ok(()),
+    }
+}
+
+fn too_long() -> Error {
+    Error::CallText(format!("it is longer than {CALL_TEXT_BYTES_MAX} bytes"))
+}
+
+/// Parameters and results are JSON.
+fn check_text(text: Option<&str>) -> Result<()> {
+    let Some(text) = text else {
+        return Ok(());
+    };
+    if text.len() > CALL_TEXT_BYTES_MAX {
+        return Err(too_long());
+    }
+    let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
+    parsed
+        .map(|_| ())
+        .map_err(|e| Error::CallText(format!("it is no JSON: {e}")))
+}

@@ -1,0 +1,186 @@
+//! What an entry of the timeline says, and how entries are chained.
+//!
+//! Invariant: an entry is never changed once it was pushed; what becomes known later (the end of a call,
+//! a commit's id) is a further entry.
+
+use crate::record::{SwitchKind, encode};
+use crate::types::Time;
+use objstore::CommitId;
+
+/// Longest name of a tool, in bytes.
+pub const TOOL_NAME_BYTES_MAX: usize = 255;
+/// Longest parameters, result or error of a call, in bytes.
+pub const CALL_TEXT_BYTES_MAX: usize = 1 << 20;
+/// Calls that one call is said to have overlapped with, at most.
+pub const OVERLAPS_MAX: usize = 256;
+
+/// A state that an entry mentions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct StateRef {
+    /// Its number on the branch.
+    pub state: u64,
+    /// Its commit, where that was known; else a later entry tells it.
+    pub commit: Option<CommitId>,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum CallOutcome {
+    /// It worked; its result, JSON text.
+    Success(Option<String>),
+    /// It failed; why.
+    Error(String),
+}
+
+/// By what the live tree was switched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum SwitchWord {
+    /// Rollback.
+    Rollback,
+    /// Undo.
+    Undo,
+    /// Redo.
+    Redo,
+    /// Merge.
+    Merge,
+    /// Paths were restored, or a conflict resolved.
+    Restore,
+    /// What one call changed was taken back.
+    ToolUndo,
+}
+
+impl SwitchWord {
+    /// Word for output.
+    pub fn word(self) -> &'static str {
+        match self {
+            SwitchWord::Rollback => "rollback",
+            SwitchWord::Undo => "undo",
+            SwitchWord::Redo => "redo",
+            SwitchWord::Merge => "merge",
+            SwitchWord::Restore => "restore",
+            SwitchWord::ToolUndo => "tool-undo",
+        }
+    }
+}
+
+impl From<SwitchKind> for SwitchWord {
+    fn from(kind: SwitchKind) -> SwitchWord {
+        match kind {
+            SwitchKind::Rollback => SwitchWord::Rollback,
+            SwitchKind::Undo => SwitchWord::Undo,
+            SwitchKind::Redo => SwitchWord::Redo,
+            SwitchKind::Merge => SwitchWord::Merge,
+            SwitchKind::Restore => SwitchWord::Restore,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum What {
+    /// A call began.
+    Started {
+        /// Its id.
+        call: u64,
+        /// Name of the tool.
+        name: String,
+        /// Parameters, JSON text.
+        parameters: Option<String>,
+        /// The branch as it was then.
+        before: StateRef,
+    },
+    /// A call ended.
+    Ended {
+        /// Its id.
+        call: u64,
+        /// How.
+        outcome: CallOutcome,
+        /// The branch as it was then.
+        after: StateRef,
+        /// Calls that ran at the same time, ascending.
+        overlaps: Vec<u64>,
+        /// Numbers of entries by which the live tree was switched meanwhile.
+        switches: Vec<u64>,
+    },
+    /// A call that was over when it was told of.
+    Recorded {
+        /// Its id.
+        call: u64,
+        /// Name of the tool.
+        name: String,
+        /// Parameters, JSON text.
+        parameters: Option<String>,
+        /// How it ended; `None`: it is not known to have ended (taken over from elsewhere).
+        outcome: Option<CallOutcome>,
+        /// When it began.
+        started: Time,
+        /// When it ended.
+        completed: Option<Time>,
+        /// The branch before it; `None` where that is not known (taken over from elsewhere).
+        before: Option<StateRef>,
+        /// The branch after it.
+        after: Option<StateRef>,
+        /// Calls that ran at the same time, ascending.
+        overlaps: Vec<u64>,
+    },
+    /// The live tree was switched.
+    Switched {
+        /// By what.
+        by: SwitchWord,
+        /// The call that was taken back.
+        call: Option<u64>,
+        /// What was replaced.
+        before: StateRef,
+        /// What is shown since.
+        after: Option<StateRef>,
+    },
+    /// The commit of a state that was mentioned before.
+    Named {
+        /// The state.
+        state: u64,
+        /// Its commit.
+        commit: CommitId,
+    },
+    /// A state that was mentioned before equals another, which stands for it.
+    Same {
+        /// The state that is not kept.
+        state: u64,
+        /// The one that is.
+        kept: StateRef,
+    },
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Entry {
+    /// Number in the timeline, from 1 on without gaps.
+    pub number: u64,
+    /// When it happened.
+    pub time: Time,
+    /// What happened.
+    pub what: What,
+}
+
+/// Hash of an entry: it covers the entry and, by the hash before it, all before.
+pub fn chained(before: &[u8; 32], entry: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(before).update(entry);
+    *hasher.finalize().as_bytes()
+}
+
+/// An entry as it stands in the log: length, entry, hash, length again, so that it is read from both ends.
+pub fn framed(entry: &Entry, before: &[u8; 32]) -> (Vec<u8>, [u8; 32]) {
+    let body = encode(entry);
+    let hash = chained(before, &body);
+    // Names and texts are bounded, so this is far below the limit.
+    let len = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
+    let mut out = Vec::with_capacity(body.len() + FRAME_EXTRA_BYTES);
+    out.extend_from_slice(&len);
+    out.extend_from_slice(&body);
+    out.extend_from_slice(&hash);
+    out.extend_from_slice(&len);
+    (out, hash)
+}
+
+/// Bytes of a frame beside the entry.
+pub const FRAME_EXTRA_BYTES: usize = 4 + 32 + 4;

@@ -1,0 +1,405 @@
+//! What the timeline tells: calls and switches, made of the entries of its log.
+//!
+//! The log is read from its end, so what ended a call comes before what began it, and the commit of a
+//! state before what mentions it.
+
+use super::entry::{CallOutcome, OVERLAPS_MAX, StateRef, SwitchWord, What};
+use super::log::{Log, newest_first};
+use crate::branch::Branch;
+use crate::control::Target;
+use crate::error::{Error, Result};
+use crate::types::Time;
+use crate::workspace::Workspace;
+use objstore::CommitId;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// Commits of states that are remembered on the way; what mentions a state is never far before.
+const NAMES_MAX: usize = 100_000;
+/// Bytes of texts in one page.
+const PAGE_BYTES: usize = 512 << 10;
+
+/// How a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallStatus {
+    /// It has not ended.
+    Pending,
+    /// It worked.
+    Success,
+    /// It failed.
+    Error,
+}
+
+impl CallStatus {
+    /// Word for output.
+    pub fn word(self) -> &'static str {
+        match self {
+            CallStatus::Pending => "pending",
+            CallStatus::Success => "success",
+            CallStatus::Error => "error",
+        }
+    }
+}
+
+/// A call, or a switch of the live tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineItem {
+    /// Number of the entry that began it.
+    pub entry: u64,
+    /// What it was if it was no call.
+    pub switch: Option<SwitchWord>,
+    /// Id of the call; of a `tool-undo`, of the call that was taken back.
+    pub call: Option<u64>,
+    /// Name of the tool, or the word for the switch.
+    pub name: String,
+    /// How it is.
+    pub status: CallStatus,
+    /// Parameters, JSON text.
+    pub parameters: Option<String>,
+    /// Result, JSON text.
+    pub result: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// When it began.
+    pub started: Time,
+    /// When it ended.
+    pub completed: Option<Time>,
+    /// The branch before it.
+    pub before: Option<StateRef>,
+    /// The branch after it.
+    pub after: Option<StateRef>,
+    /// Calls that ran at the same time, ascending (256 at most).
+    pub overlaps: Vec<u64>,
+    /// Entries by which the live tree was switched while it ran.
+    pub switches: Vec<u64>,
+}
+
+impl TimelineItem {
+    /// How long it took, where it has ended.
+    pub fn duration_ms(&self) -> Option<u64> {
+        let end = self.completed?;
+        let nanos = |t: Time| i128::from(t.sec) * 1_000_000_000 + i128::from(t.nsec);
+        u64::try_from((nanos(end) - nanos(self.started)) / 1_000_000).ok()
+    }
+
+    fn text_bytes(&self) -> usize {
+        let texts = [&self.parameters, &self.result, &self.error];
+        texts.into_iter().flatten().map(String::len).sum::<usize>() + 256
+    }
+}
+
+/// What to list.
+#[derive(Clone, Debug, Default)]
+pub struct TimelineQuery {
+    /// At most so many.
+    pub limit: usize,
+    /// Only what began before this entry.
+    pub before: Option<u64>,
+    /// Only calls of this tool.
+    pub name: Option<String>,
+    /// Only calls that are so.
+    pub status: Option<CallStatus>,
+    /// Switches too.
+    pub all: bool,
+    /// Without parameters, results and errors.
+    pub brief: bool,
+}
+
+impl TimelineQuery {
+    fn wants(&self, item: &TimelineItem) -> bool {
+        (self.all || item.switch.is_none())
+            && self.before.is_none_or(|before| item.entry < before)
+            && self.name.as_ref().is_none_or(|name| *name == item.name)
+            && self.status.is_none_or(|status| status == item.status)
+    }
+}
+
+/// A part of a list.
+#[derive(Clone, Debug)]
+pub struct TimelinePage {
+    /// What was found, the newest first.
+    pub items: Vec<TimelineItem>,
+    /// There may be more, before this entry.
+    pub next: Option<u64>,
+}
+
+impl Workspace {
+    /// Calls, and with `all` switches, the newest first. A page ends early where its texts are long.
+    pub fn timeline(&self, branch: &str, query: &TimelineQuery) -> Result<TimelinePage> {
+        let mut page = TimelinePage {
+            items: Vec::new(),
+            next: None,
+        };
+        let (mut bytes, mut full) = (0, false);
+        self.timeline_each(branch, &mut |mut item| {
+            if !query.wants(&item) {
+                return Ok(true);
+            }
+            if query.brief {
+                (item.parameters, item.result, item.error) = (None, None, None);
+            }
+            full = page.items.len() >= query.limit
+                || (bytes > 0 && bytes + item.text_bytes() > PAGE_BYTES);
+            if full {
+                page.next = page.items.last().map(|last| last.entry);
+                return Ok(false);
+            }
+            bytes += item.text_bytes();
+            page.items.push(item);
+            Ok(true)
+        })?;
+        Ok(page)
+    }
+
+    /// Calls `each` for all calls and switches, the newest first, until it says false.
+    pub fn timeline_each(
+        &self,
+        branch: &str,
+        each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
+    ) -> Result<()> {
+        self.branch(branch)?.timeline_each(each)
+    }
+
+    /// One call. [`Error::NoSuchCall`].
+    pub fn call(&self, branch: &str, id: u64) -> Result<TimelineItem> {
+        self.branch(branch)?.call(id)
+    }
+}
+
+impl Workspace {
+    /// One call with the commits before and after it, which are waited for, and which the branch knows
+    /// from then on. [`Error::NoSuchCall`], [`Error::CallUnknown`] where they are not kept.
+    pub fn call_with_commits(&self, branch: &str, id: u64) -> Result<TimelineItem> {
+        let b = self.branch(branch)?;
+        let _pin = b.places.store.pin();
+        let mut item = b.call(id)?;
+        for state in [&mut item.before, &mut item.after].into_iter().flatten() {
+            let commit = b.kept_commit(id, *state)?;
+            state.commit = Some(commit);
+            if b.resolve(&Target::Ref(commit.to_string())).is_err() {
+                b.know(commit)?;
+            }
+        }
+        Ok(item)
+    }
+}
+
+impl Branch {
+    pub(crate) fn call(&self, id: u64) -> Result<TimelineItem> {
+        let mut found = None;
+        self.timeline_each(&mut |item| {
+            if item.switch.is_none() && item.call == Some(id) {
+                found = Some(item);
+            }
+            Ok(found.is_none())
+        })?;
+        found.ok_or(Error::NoSuchCall(id))
+    }
+
+    pub(super) fn timeline_each(
+        &self,
+        each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
+    ) -> Result<()> {
+        let store = &self.places.store;
+        let pin = store.pin();
+        let (log, mut reader) = {
+            let inner = self.lock();
+            let running = inner.timeline.running.iter();
+            let reader = Reader {
+                running: running.map(|(c, r)| (*c, r.overlaps.clone())).collect(),
+                known: inner
+                    .history
+                    .states
+                    .values()
+                    .filter_map(|s| Some((s.info.number, s.info.id?)))
+                    .collect(),
+                ..Reader::default()
+            };
+            (Log::of(&inner.timeline, store, pin), reader)
+        };
+        newest_first(&log, &mut |frame| {
+            let entry = frame.entry()?;
+            match reader.take(entry.number, entry.time, entry.what) {
+                Some(item) => each(item),
+                None => Ok(true),
+            }
+        })
+    }
+}
+
+/// How a call ended, until its beginning is met.
+struct End {
+    time: Time,
+    outcome: CallOutcome,
+    after: StateRef,
+    overlaps: Vec<u64>,
+    switches: Vec<u64>,
+}
+
+/// Makes items of entries, the newest first.
+#[derive(Default)]
+struct Reader {
+    /// Calls that run, with those that overlap.
+    running: HashMap<u64, BTreeSet<u64>>,
+    /// Commits of the states that the branch keeps.
+    known: HashMap<u64, CommitId>,
+    ends: HashMap<u64, End>,
+    names: BTreeMap<u64, CommitId>,
+    same: BTreeMap<u64, StateRef>,
+    /// By call: later ones that say to overlap with it.
+    said: BTreeMap<u64, HashSet<u64>>,
+}
+
+impl Reader {
+    fn take(&mut self, entry: u64, time: Time, what: What) -> Option<TimelineItem> {
+        match what {
+            What::Named { state, commit } => {
+                bounded(&mut self.names, state, commit);
+                None
+            }
+            What::Same { state, kept } => {
+                bounded(&mut self.same, state, kept);
+                None
+            }
+            What::Ended {
+                call,
+                outcome,
+                after,
+                overlaps,
+                switches,
+            } => {
+                let end = End {
+                    time,
+                    outcome,
+                    after,
+                    overlaps,
+                    switches,
+                };
+                self.ends.insert(call, end);
+                None
+            }
+            What::Started {
+                call,
+                name,
+                parameters,
+                before,
+            } => {
+                let end = self.ends.remove(&call);
+                let mut item = self.item(entry, call, name, time);
+                (item.parameters, item.before) = (parameters, Some(self.named(before)));
+                match end {
+                    Some(end) => {
+                        item.completed = Some(end.time);
+                        item.after = Some(self.named(end.after));
+                        item.switches = end.switches;
+                        set_outcome(&mut item, Some(end.outcome));
+                        self.overlap(&mut item, call, end.overlaps);
+                    }
+                    None => {
+                        let so_far = self.running.remove(&call).unwrap_or_default();
+                        self.overlap(&mut item, call, so_far.into_iter().collect());
+                    }
+                }
+                Some(item)
+            }
+            What::Recorded {
+                call,
+                name,
+                parameters,
+                outcome,
+                started,
+                completed,
+                before,
+                after,
+                overlaps,
+            } => {
+                let mut item = self.item(entry, call, name, started);
+                (item.parameters, item.completed) = (parameters, completed);
+                item.before = before.map(|s| self.named(s));
+                item.after = after.map(|s| self.named(s));
+                set_outcome(&mut item, outcome);
+                self.overlap(&mut item, call, overlaps);
+                Some(item)
+            }
+            What::Switched {
+                by,
+                call,
+                before,
+                after,
+            } => {
+                let mut item = self.item(entry, 0, by.word().to_owned(), time);
+                (item.switch, item.call) = (Some(by), call);
+                (item.status, item.completed) = (CallStatus::Success, Some(time));
+                item.before = Some(self.named(before));
+                item.after = after.map(|s| self.named(s));
+                Some(item)
+            }
+        }
+    }
+
+    fn item(&self, entry: u64, call: u64, name: String, started: Time) -> TimelineItem {
+        TimelineItem {
+            entry,
+            switch: None,
+            call: Some(call),
+            name,
+            status: CallStatus::Pending,
+            parameters: None,
+            result: None,
+            error: None,
+            started,
+            completed: None,
+            before: None,
+            after: None,
+            overlaps: Vec::new(),
+            switches: Vec::new(),
+        }
+    }
+
+    /// A state with its commit, where that is known by now.
+    fn named(&self, mut state: StateRef) -> StateRef {
+        if state.commit.is_none()
+            && let Some(kept) = self.same.get(&state.state)
+        {
+            state = *kept;
+        }
+        let later = || {
+            self.known
+                .get(&state.state)
+                .or(self.names.get(&state.state))
+        };
+        state.commit = state.commit.or_else(|| later().copied());
+        state
+    }
+
+    /// What a call says itself, and what later ones say of it.
+    fn overlap(&mut self, item: &mut TimelineItem, call: u64, own: Vec<u64>) {
+        let mut all: BTreeSet<u64> = self.said.remove(&call).into_iter().flatten().collect();
+        for other in own.into_iter().filter(|other| *other != call) {
+            all.insert(other);
+            if other < call {
+                self.said.entry(other).or_default().insert(call);
+            }
+        }
+        item.overlaps = all.into_iter().take(OVERLAPS_MAX).collect();
+    }
+}
+
+fn set_outcome(item: &mut TimelineItem, outcome: Option<CallOutcome>) {
+    match outcome {
+        None => {}
+        Some(CallOutcome::Success(result)) => {
+            (item.status, item.result) = (CallStatus::Success, result);
+        }
+        Some(CallOutcome::Error(why)) => {
+            (item.status, item.error) = (CallStatus::Error, Some(why));
+        }
+    }
+}
+
+/// Remembers a value for a state; lets go of that of the newest one where there are many.
+fn bounded<T>(map: &mut BTreeMap<u64, T>, state: u64, value: T) {
+    if map.len() >= NAMES_MAX {
+        map.pop_last();
+    }
+    map.insert(state, value);
+}

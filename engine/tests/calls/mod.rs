@@ -1,0 +1,146 @@
+//! A workspace on a simulated disk, tool calls in it, and what is to hold of its timeline.
+#![allow(dead_code)]
+
+use engine::{
+    CallOutcome, CallRecord, CallStart, Caller, CloseMode, DiffSide, Engine, EngineConfig,
+    TimelineItem, Workspace, WriteFile,
+};
+use objstore::crash_storage::CrashStorage;
+use std::path::Path;
+use std::sync::Arc;
+
+pub const W: &str = "w";
+pub const MAIN: &str = "main";
+
+pub fn base() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let project = dir.path().join("project");
+    std::fs::create_dir_all(project.join("src")).unwrap();
+    std::fs::create_dir(dir.path().join("home")).unwrap();
+    let lines: String = (0..40).map(|n| format!("line {n}\n")).collect();
+    std::fs::write(project.join("src/main"), lines).unwrap();
+    std::fs::write(project.join("README"), "base\n").unwrap();
+    dir
+}
+
+pub fn open(disk: &CrashStorage, dir: &Path) -> (Arc<Engine>, Arc<Workspace>) {
+    let config = EngineConfig {
+        root: dir.join("home"),
+        author: "test".into(),
+    };
+    let engine = Engine::on_storage(config, Arc::new(disk.clone())).unwrap();
+    if engine.get(W).is_err() {
+        engine.create(W, &dir.join("project"), None).unwrap();
+    }
+    let w = engine.open_workspace(W).unwrap();
+    (engine, w)
+}
+
+/// A workspace on a new disk whose base is stored.
+pub fn start(dir: &Path) -> (CrashStorage, Arc<Engine>, Arc<Workspace>) {
+    let disk = CrashStorage::new();
+    let (engine, w) = open(&disk, dir);
+    w.settle().unwrap();
+    (disk, engine, w)
+}
+
+pub fn end(engine: &Engine) {
+    engine
+        .close_workspace(W, CloseMode::NoCheckpoint, &|_, _| {})
+        .unwrap();
+}
+
+pub fn write_on(w: &Workspace, branch: &str, path: &str, data: &str) {
+    let part = WriteFile {
+        path: path.into(),
+        offset: Some(0),
+        data: data.into(),
+        last: true,
+        perm: 0o644,
+        parents: true,
+    };
+    w.write_file(branch, &Caller::default(), &part).unwrap();
+}
+
+pub fn write(w: &Workspace, path: &str, data: &str) {
+    write_on(w, MAIN, path, data);
+}
+
+pub fn read(w: &Workspace, path: &str) -> String {
+    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let bytes = view.read(path.as_bytes(), 0, 1 << 20).unwrap().bytes;
+    String::from_utf8(bytes).unwrap()
+}
+
+pub fn begin(w: &Workspace, name: &str) -> u64 {
+    let call = CallStart {
+        name: name.into(),
+        parameters: Some(format!("{{\"of\": \"{name}\"}}")),
+    };
+    w.call_start(MAIN, call).unwrap()
+}
+
+pub fn finish(w: &Workspace, id: u64) {
+    let outcome = CallOutcome::Success(Some("true".into()));
+    w.call_finish(MAIN, id, outcome).unwrap();
+}
+
+/// A call that writes a file.
+pub fn edit(w: &Workspace, path: &str, data: &str) -> u64 {
+    let id = begin(w, "edit");
+    write(w, path, data);
+    finish(w, id);
+    id
+}
+
+pub fn record(w: &Workspace, name: &str) -> u64 {
+    let call = CallRecord {
+        name: name.into(),
+        parameters: None,
+        outcome: CallOutcome::Success(None),
+        started: None,
+        completed: None,
+    };
+    w.call_record(MAIN, call).unwrap()
+}
+
+pub fn all(w: &Workspace) -> Vec<TimelineItem> {
+    let mut items = Vec::new();
+    w.timeline_each(MAIN, &mut |item| {
+        items.push(item);
+        Ok(true)
+    })
+    .unwrap();
+    items
+}
+
+/// Names and paths that a call changed.
+pub fn changed(w: &Workspace, id: u64) -> Vec<String> {
+    let item = w.call(MAIN, id).unwrap();
+    let side = |s: Option<engine::StateRef>| DiffSide::Ref(s.unwrap().commit.unwrap().to_string());
+    let changes = w
+        .diff(MAIN, &side(item.before), &side(item.after), &[])
+        .unwrap();
+    let path = |c: &engine::Change| String::from_utf8_lossy(&c.path).into_owned();
+    changes
+        .iter()
+        .map(|c| format!("{} {}", c.status, path(c)))
+        .collect()
+}
+
+/// Nothing is wrong with the timeline; gives its length.
+pub fn verified(w: &Workspace) -> u64 {
+    let found = w.timeline_verify(MAIN).unwrap();
+    assert_eq!(found.faults, []);
+    found.entries
+}
+
+pub fn blamed(w: &Workspace, path: &str) -> Vec<String> {
+    let blame = w.blame(MAIN, path.as_bytes(), 100).unwrap();
+    assert_eq!(blame.unknown, 0);
+    let one = |i: engine::BlameItem| match i.call {
+        Some(id) => format!("{} {id}", i.kind),
+        None => format!("{} {}", i.kind, i.name).trim_end().to_owned(),
+    };
+    blame.items.into_iter().map(one).collect()
+}
