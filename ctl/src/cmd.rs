@@ -36,6 +36,7 @@ mod undo;
 
 pub use files::State;
 pub use rollback::moment;
+pub use timeline::object as timeline_object;
 
 use crate::cli::{Cli, Command, Global, Verb};
 use crate::client::{Client, ClientError, Heard};

@@ -13,6 +13,7 @@ mod limits;
 mod lines;
 mod place;
 mod pool;
+mod record;
 mod server;
 mod session;
 mod tools;

@@ -22,7 +22,7 @@ AGENTFS_TOOLS = {
 }
 OWN_TOOLS = {
     "checkpoint", "rollback", "undo", "log", "diff", "branch_create", "branch_merge", "conflicts",
-    "resolve", "export",
+    "resolve", "timeline", "export",
 }
 
 
@@ -137,6 +137,8 @@ async def day(mode):
             assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             names = {name for (name,) in database.execute("SELECT name FROM fs_dentry")}
             assert {"README", "src", "main.rs"} <= names, names
+        calls = json.loads(await call(client, "timeline", tool="kv_delete", details=True))
+        assert calls[0]["status"] == "success" and calls[0]["parameters"] == {"key": "plan/1"}, calls
         print(f"mcp: {mode}: {len(tools)} tools")
 
 

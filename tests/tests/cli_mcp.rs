@@ -20,7 +20,7 @@ fn tools_are_offered_by_their_names() {
     let offered: BTreeSet<String> = mcp.tools().into_iter().collect();
     let wanted = "read_file write_file readdir mkdir remove rename stat access checkpoint rollback undo \
                   log diff branch_create branch_merge conflicts resolve kv_get kv_set kv_delete \
-                  kv_list export";
+                  kv_list timeline export";
     let wanted: BTreeSet<String> = wanted.split_whitespace().map(str::to_owned).collect();
     assert_eq!(offered, wanted);
     let answer = mcp.request("tools/list", json!({}));
@@ -350,6 +350,23 @@ fn branches_are_made_worked_on_and_merged() {
     assert_eq!(left["left"], 0);
     assert_eq!(fs::read(root.join("README")).unwrap(), b"theirs\n");
     assert_eq!(mcp.call("conflicts", json!({})).note(), "[none]");
+    // Keys conflict, too.
+    mcp.call("kv_set", json!({"key": "k", "value": "ours"}))
+        .ok();
+    let theirs = json!({"key": "k", "value": "theirs", "branch": "fix"});
+    mcp.call("kv_set", theirs).ok();
+    mcp.call("branch_merge", json!({"from": "fix", "conflicts": "keep"}))
+        .ok();
+    assert_eq!(
+        mcp.call("conflicts", json!({})).ok(),
+        "content\t.agentvfs/kv/k"
+    );
+    mcp.call(
+        "resolve",
+        json!({"path": ".agentvfs/kv/k", "take": "theirs"}),
+    )
+    .ok();
+    assert_eq!(mcp.call("kv_get", json!({"key": "k"})).ok(), "\"theirs\"");
     mcp.call(
         "write_file",
         json!({"path": "x", "content": "", "branch": "none"}),
@@ -411,6 +428,71 @@ fn keys_have_values_that_go_with_the_files() {
         .fails("cannot set long");
     mcp.call("kv_set", json!({"key": "x"}))
         .fails("missing field `value`");
+}
+
+#[test]
+fn every_call_that_changes_something_stands_in_the_timeline() {
+    let Some(env) = Env::new() else { return };
+    let root = project(&env);
+    let mut mcp = serve(&env);
+    assert_eq!(mcp.call("timeline", json!({})).note(), "[none]");
+    let content = "x".repeat(5000);
+    let wrote = mcp.call("write_file", json!({"path": "a", "content": content}));
+    let id = wrote.meta["agentvfs/call"].as_u64().unwrap();
+    mcp.call("read_file", json!({"path": "a"})).ok();
+    mcp.call("remove", json!({"path": "none"}))
+        .fails("no such file");
+    mcp.call("kv_set", json!({"key": "k", "value": [1]})).ok();
+    mcp.call("branch_create", json!({"name": "fix"})).ok();
+    mcp.call("mkdir", json!({"path": "d", "branch": "fix"}))
+        .ok();
+    let rows = mcp.call("timeline", json!({})).ok().to_owned();
+    let rows: Vec<Vec<&str>> = rows.lines().map(|row| row.split('\t').collect()).collect();
+    let seen: Vec<(&str, &str)> = rows.iter().map(|row| (row[1], row[2])).collect();
+    let wanted = [
+        ("branch_create", "success"),
+        ("kv_set", "success"),
+        ("remove", "error"),
+        ("write_file", "success"),
+    ];
+    assert_eq!(seen, wanted);
+    assert_eq!(rows[3][0], id.to_string());
+    let told = mcp
+        .call("timeline", json!({"tool": "write_file", "details": true}))
+        .json();
+    let told = &told[0];
+    assert_eq!(told["parameters"]["path"], "a");
+    let recorded = told["parameters"]["content"].as_str().unwrap();
+    assert!(
+        recorded.len() < 1100 && recorded.ends_with("(5000 bytes)"),
+        "{recorded}"
+    );
+    assert_eq!(told["result"], "Wrote 5000 bytes to a");
+    let failed = json!({"status": "error", "details": true});
+    let failed = mcp.call("timeline", failed).json();
+    let words = failed[0]["error"].as_str().unwrap();
+    assert!(
+        words.starts_with("agentvfs: cannot remove from project: none: "),
+        "{words}"
+    );
+    let first = mcp.call("timeline", json!({"limit": 1}));
+    let before = first.meta["agentvfs/next_before"].as_u64().unwrap();
+    let second = mcp.call("timeline", json!({"limit": 1, "before": before}));
+    assert!(second.ok().contains("kv_set"), "{second:?}");
+    assert!(
+        mcp.call("timeline", json!({"branch": "fix", "limit": 1}))
+            .ok()
+            .contains("mkdir")
+    );
+    // What a call changed is known, and can be taken back alone.
+    let id = id.to_string();
+    let tool =
+        |verb: &str| env.told(env.command(&env.path(""), &["tool", verb, &id, "-w", "project"]));
+    assert_eq!(tool("diff").ok(), "A\ta\n");
+    tool("undo").ok();
+    assert!(!root.join("a").exists());
+    let verified = env.told(env.command(&env.path(""), &["timeline", "--verify", "-w", "project"]));
+    verified.ok();
 }
 
 #[test]

@@ -9,15 +9,17 @@ use parking_lot::Mutex;
 
 /// Connections that nobody uses now, and how more are made.
 pub struct Pool {
+    /// What further ones are made after, which is never connected itself; those that are free.
     state: Mutex<(Context, Vec<Context>)>,
 }
 
 impl Pool {
-    /// A pool whose connections are like that of `first`.
-    pub fn new(first: Context) -> Pool {
-        Pool {
-            state: Mutex::new((first, Vec::new())),
-        }
+    /// A pool that begins with this connection.
+    pub fn new(first: Context) -> Result<Pool, Failure> {
+        let model = first.another()?;
+        Ok(Pool {
+            state: Mutex::new((model, vec![first])),
+        })
     }
 
     /// Does something with a connection.

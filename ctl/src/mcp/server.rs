@@ -31,20 +31,26 @@ impl Server {
     }
 
     /// Carries out a call once its turn has come.
-    async fn call(&self, at: usize, request: CallToolRequestParams) -> Result<Answer, ErrorData> {
+    async fn call(
+        &self,
+        at: usize,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Answer, ErrorData> {
         let (session, tools) = (self.session.clone(), self.tools.clone());
         let arguments = request.arguments.unwrap_or_default();
-        let work = move || session.call(&tools[at], arguments);
-        let done = match self.tools[at].changes {
-            true => {
-                let _alone = self.order.write().await;
-                tokio::task::spawn_blocking(work).await
-            }
-            false => {
-                let _together = self.order.read().await;
-                tokio::task::spawn_blocking(work).await
-            }
+        let (_alone, _together) = match self.tools[at].changes {
+            true => (Some(self.order.write().await), None),
+            false => (None, Some(self.order.read().await)),
         };
+        if context.ct.is_cancelled() {
+            return Err(ErrorData::invalid_request(
+                "cancelled before it began",
+                None,
+            ));
+        }
+        let work = move || session.call(&tools[at], arguments);
+        let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|e| ErrorData::internal_error(e.to_string(), None))
     }
 }
@@ -70,13 +76,13 @@ impl ServerHandler for Server {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(at) = self.tools.iter().position(|tool| tool.name == request.name) else {
             let why = format!("there is no tool {:?}; tools/list lists all", request.name);
             return Err(ErrorData::invalid_params(why, None));
         };
-        let answer = self.call(at, request).await?;
+        let answer = self.call(at, request, &context).await?;
         Ok(CallToolResult::from(answer).into())
     }
 }

@@ -3,6 +3,7 @@
 use super::answer::Answer;
 use super::place::{Place, Refused, place};
 use super::pool::Pool;
+use super::record::recorded;
 use super::tools::Tool;
 use crate::cmd::{Context, State};
 use crate::exit::Failure;
@@ -49,7 +50,7 @@ impl Session {
             mount: answer.info.mount.to_path(),
             base: answer.info.base.to_path(),
             exports,
-            pool: Pool::new(context),
+            pool: Pool::new(context)?,
         })
     }
 
@@ -60,7 +61,10 @@ impl Session {
                 session: self,
                 context,
             };
-            tool.run(&mut turn, arguments)
+            match tool.changes {
+                true => recorded(&mut turn, tool, arguments),
+                false => tool.run(&mut turn, arguments),
+            }
         });
         match done {
             Ok(Ok(answer)) => answer,

@@ -5,6 +5,7 @@
 //! refused, so that a misspelt one is not passed over.
 
 mod branches;
+mod calls;
 mod exports;
 mod files;
 mod keys;
@@ -104,6 +105,7 @@ pub fn all() -> Vec<Tool> {
     all.extend(keys::tools());
     all.extend(versions::tools());
     all.extend(branches::tools());
+    all.extend(calls::tools());
     all.extend(exports::tools());
     all
 }

@@ -11,6 +11,7 @@ use crate::protocol::{
     BranchCreate, BranchMerge, BranchMergeAnswer, BranchResolve, BranchResolveAnswer, BranchRow,
     Bytes, Call, ConflictRow, ConflictsAnswer, OnBranch, Version,
 };
+use engine::kv::KV_CONFLICTS;
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -189,7 +190,7 @@ enum Take {
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 struct ResolveArgs {
-    /// The path in conflict
+    /// The path in conflict, as conflicts lists it
     path: String,
     /// ours: the branch that was merged into; theirs: the one that was merged; base: their common
     /// ancestor; working: the file as it is now
@@ -200,7 +201,11 @@ struct ResolveArgs {
 
 fn resolve(turn: &mut Turn<'_>, args: ResolveArgs) -> Result<Answer, Failure> {
     let state = turn.state(args.branch, None);
-    let path = turn.path(&state, &args.path)?;
+    // A key in conflict stands below a path that no file has.
+    let path = match args.path.as_bytes().starts_with(KV_CONFLICTS) {
+        true => args.path.clone().into_bytes(),
+        false => turn.path(&state, &args.path)?,
+    };
     let call = Call::BranchResolve(BranchResolve {
         workspace: state.workspace,
         branch: state.branch,
