@@ -26,14 +26,14 @@ OWN_TOOLS = {
 }
 
 
-async def call(client, tool, **arguments):
+async def call(client, tool, /, **arguments):
     """The first text of a call that must work."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, (tool, arguments, result)
     return result.content[0].text
 
 
-async def refused(client, why, tool, **arguments):
+async def refused(client, why, tool, /, **arguments):
     result = await client.call_tool(tool, arguments)
     text = result.content[0].text
     assert result.is_error and why in text and "\nhint: " in text, (tool, arguments, result)
