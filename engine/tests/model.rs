@@ -83,3 +83,43 @@ fn random_operations_agree_with_the_model_over_kills() {
 fn random_operations_agree_with_the_model_on_files() {
     many(6.0, true);
 }
+
+/// What was stored of a state that was rolled back from widened data to whole blocks; the state that is
+/// shown, and was not stored yet, kept the widening.
+#[test]
+fn regression_holes_stay_where_a_state_is_stored_that_was_gone_back_from() {
+    let checkpoint = |label, message| Op::Checkpoint {
+        label,
+        message,
+        meta: 3,
+        wait: !message,
+    };
+    let rollback = |how, which| Op::Rollback {
+        how,
+        which,
+        page: None,
+    };
+    let ops = [
+        checkpoint(4, false),
+        Op::Write {
+            node: 251114722,
+            at: 381673,
+            len: 82037,
+            seed: 159487947,
+            kill: false,
+        },
+        rollback(131, 877474226),
+        Op::Allocate {
+            node: 970682242,
+            at: 11336,
+            len: 61440,
+            how: 3,
+        },
+        checkpoint(3, false),
+        checkpoint(1, true),
+        rollback(201, 1184357410),
+    ];
+    for _ in 0..5 {
+        assert_eq!(failure(&ops, false), None);
+    }
+}

@@ -113,6 +113,8 @@ pub(crate) struct Branch {
     unchecked_bytes: AtomicU64,
     /// Trees refer to stored content that no sync has covered yet; a record in the journal must not.
     pub unsynced: AtomicBool,
+    /// Held while that is being changed.
+    syncing: Mutex<()>,
     /// Sequence number that the last state file covers.
     pub sealed_seq: AtomicU64,
     /// Wakes the workspace's background work.
@@ -312,14 +314,16 @@ impl Branch {
         loop {
             self.sync_store()?;
             let inner = self.lock();
-            if !self.unsynced.load(Ordering::SeqCst) {
+            if !self.unsynced.load(Ordering::SeqCst) && !self.syncing.is_locked() {
                 return Ok(inner);
             }
         }
     }
 
-    /// Brings the objects that trees refer to to stable storage.
+    /// Brings the objects that trees refer to to stable storage. Who finds that somebody else is at it
+    /// waits for that.
     fn sync_store(&self) -> Result<()> {
+        let _one = self.syncing.lock();
         if self.unsynced.swap(false, Ordering::SeqCst) {
             let failed = |_: &objstore::Error| self.unsynced.store(true, Ordering::SeqCst);
             self.places.store.sync().inspect_err(failed)?;

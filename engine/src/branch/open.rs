@@ -314,6 +314,7 @@ impl Parts {
             stale: Mutex::default(),
             unchecked_bytes: AtomicU64::new(0),
             unsynced: AtomicBool::new(false),
+            syncing: Mutex::new(()),
             sealed_seq: AtomicU64::new(sealed),
             wake: self.wake,
             auto: self.auto,

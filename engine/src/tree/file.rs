@@ -352,7 +352,7 @@ impl FileData {
                 let now = piece.src.skip(at - piece.range.start);
                 let then = o.src.skip(at - o.range.start);
                 if now != then {
-                    if now.is_hole() || now == Src::Zero {
+                    if !matches!(now, Src::Journal { .. }) {
                         out.keep_holes_around(&(at..end), self, size);
                     }
                     out.keep(at..end, now);
@@ -363,14 +363,17 @@ impl FileData {
         out
     }
 
-    /// Keeps the holes of `live` in the blocks of `range`: the store widens data to whole blocks, so what
-    /// was a hole beside other data there is none in the stored content.
+    /// Keeps the holes of `live` in the blocks of `range`, and what of them is its body's, which may have
+    /// holes there: the store widens data to whole blocks, so what was a hole beside other data there is
+    /// none in the stored content.
     fn keep_holes_around(&mut self, range: &Range<u64>, live: &FileData, size: u64) {
         let start = range.start - range.start % HOLE_BLOCK_BYTES;
         let end = range.end.next_multiple_of(HOLE_BLOCK_BYTES).min(size);
         for piece in live.pieces(start..end) {
-            if piece.src.is_hole() {
-                self.punch(piece.range);
+            match piece.src {
+                src @ Src::Shared { .. } => self.set(piece.range, src),
+                src if src.is_hole() => self.punch(piece.range),
+                _ => {}
             }
         }
     }
