@@ -10,7 +10,7 @@ use crate::store_tree::Reference;
 use crate::tree::Tree;
 use crate::types::Time;
 use objstore::{CommitId, HexPrefix, TimelineHead};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Trees of commits that are kept in memory for a quick way back.
 const KEPT_TREES_MAX: usize = 16;
@@ -237,6 +237,15 @@ impl History {
             .filter(|(_, s)| *s == state)
             .map(|(l, _)| l.clone())
             .collect()
+    }
+
+    /// As [`History::labels_of`] for all states that have one.
+    pub fn labels_by_state(&self) -> HashMap<u64, Vec<String>> {
+        let mut found: HashMap<u64, Vec<String>> = HashMap::new();
+        for (label, state) in self.labels.iter().rev() {
+            found.entry(*state).or_default().push(label.clone());
+        }
+        found
     }
 
     /// Notes a switch from what is now state `replaced` to state `target`, or to a mixture of both.

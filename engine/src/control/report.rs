@@ -9,11 +9,12 @@ impl Branch {
     pub fn log(&self, all: bool) -> Vec<LogEntry> {
         let inner = self.lock();
         let history = &inner.history;
+        let mut labels = history.labels_by_state();
         let shown = |s: &&crate::history::State| all || s.info.asked || !s.info.kind.is_automatic();
-        let entry = |s: &crate::history::State| LogEntry {
+        let mut entry = |s: &crate::history::State| LogEntry {
             commit: s.info.id,
             time: s.info.time,
-            labels: history.labels_of(s.info.number),
+            labels: labels.remove(&s.info.number).unwrap_or_default(),
             message: s.info.message.clone(),
             meta: s.info.meta.clone(),
             automatic: s.info.kind.is_automatic(),
@@ -31,7 +32,7 @@ impl Branch {
             .values()
             .rev()
             .filter(shown)
-            .map(entry)
+            .map(&mut entry)
             .collect()
     }
 

@@ -104,6 +104,7 @@ impl Check<'_> {
         namer: &mut Namer<'_>,
     ) {
         let who = affected(workspace, branch);
+        let mut labels = inner.history.labels_by_state();
         for state in inner.history.states.values() {
             let Some(id) = state.info.id.filter(|_| state.in_store) else {
                 continue;
@@ -111,7 +112,7 @@ impl Check<'_> {
             self.report.commits += 1;
             let of = Affected {
                 commit: Some(id),
-                labels: inner.history.labels_of(state.info.number),
+                labels: labels.remove(&state.info.number).unwrap_or_default(),
                 ..who.clone()
             };
             namer.commit(&id, &of);
