@@ -7,6 +7,7 @@ mod branch;
 mod exchange;
 mod files;
 mod kv;
+mod serve;
 mod session;
 mod store;
 mod timeline;
@@ -15,6 +16,7 @@ pub use branch::*;
 pub use exchange::*;
 pub use files::*;
 pub use kv::*;
+pub use serve::*;
 pub use session::*;
 
 use clap::builder::styling::{AnsiColor, Style, Styles};
@@ -42,7 +44,7 @@ pub struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Global {
     /// Keep everything below DIR instead of $AGENTVFS_HOME, $XDG_DATA_HOME/agentvfs or
     /// ~/.local/share/agentvfs
@@ -107,6 +109,9 @@ pub enum Command {
     /// Keep values beside the files: per branch, part of checkpoints, rollback and merges
     #[command(subcommand)]
     Kv(KvVerb),
+    /// Offer a workspace to programs that speak other protocols
+    #[command(subcommand)]
+    Serve(ServeVerb),
     /// Look whether this machine has what agentvfs needs, and say how to get what is missing
     #[command(after_help = "Example:\n  agentvfs doctor")]
     Doctor(RowArgs),

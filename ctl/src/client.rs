@@ -7,6 +7,7 @@ use crate::protocol::{
     Call, Fault, FromDaemon, Hello, HelloAnswer, PROTOCOL_VERSION, RequestId, code, encode_request,
     parse_from_daemon, shown,
 };
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Write};
@@ -112,6 +113,14 @@ impl Client {
     /// Who answers.
     pub fn daemon(&self) -> &HelloAnswer {
         &self.daemon
+    }
+
+    /// Whether the daemon still holds the connection, as far as can be told without asking it: while
+    /// nothing is asked it sends nothing, so whatever can be read is an end.
+    pub fn is_open(&self) -> bool {
+        let mut fds = [PollFd::new(self.stream.get_ref(), PollFlags::IN)];
+        let now = rustix::event::Timespec::default();
+        self.stream.buffer().is_empty() && matches!(poll(&mut fds, Some(&now)), Ok(0))
     }
 
     /// Asks and waits for the answer.

@@ -23,6 +23,7 @@ mod log;
 mod patch;
 mod restore;
 mod rollback;
+mod serve;
 mod session;
 mod start;
 mod stats;
@@ -34,6 +35,8 @@ mod tool_exec;
 mod undo;
 
 pub use files::State;
+pub use rollback::moment;
+pub use timeline::object as timeline_object;
 
 use crate::cli::{Cli, Command, Global, Verb};
 use crate::client::{Client, ClientError, Heard};
@@ -44,7 +47,7 @@ use crate::launch::{connect_or_start, failed};
 use crate::output::{Bar, Facts, warn};
 use crate::patharg::{PathError, Places, inside};
 use crate::protocol::{
-    Bytes, Call, HandOverAnswer, Info, ListAnswer, MountChoice, Nothing, Start, StartAnswer,
+    Bytes, Call, Fault, HandOverAnswer, Info, ListAnswer, MountChoice, Nothing, Start, StartAnswer,
 };
 use serde::de::DeserializeOwned;
 use std::cell::OnceCell;
@@ -63,6 +66,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
         Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
+        Command::Serve(verb) => serve::run(verb, Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),
         Command::Export(args) => export::run(&args, &mut Context::new(cli.global)?),
         Command::Import(args) => import::run(&args, &mut Context::new(cli.global)?),
@@ -146,6 +150,18 @@ impl Context {
         })
     }
 
+    /// Another one for the same, with a connection of its own.
+    pub fn another(&self) -> Result<Context, Failure> {
+        Context::new(self.global.clone())
+    }
+
+    /// Forgets the connection if the daemon has ended it.
+    pub fn drop_dead_connection(&mut self) {
+        if self.client.as_ref().is_some_and(|client| !client.is_open()) {
+            self.client = None;
+        }
+    }
+
     /// Whether `--json` was given.
     pub fn json(&self) -> bool {
         self.global.json
@@ -204,6 +220,19 @@ impl Context {
     /// Asks the daemon; `what` says what could not be done if it fails.
     pub fn ask<R: DeserializeOwned>(&mut self, what: &str, call: &Call) -> Result<R, Failure> {
         self.client()?.call(call).map_err(|e| failed(what, e))
+    }
+
+    /// The same, for who wants to know which fault the daemon finds.
+    pub fn try_ask<R: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        call: &Call,
+    ) -> Result<Result<R, Fault>, Failure> {
+        match self.client()?.call(call) {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(ClientError::Fault(fault)) => Ok(Err(fault)),
+            Err(error) => Err(failed(what, error)),
+        }
     }
 
     /// The same with a progress bar.

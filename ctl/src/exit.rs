@@ -94,6 +94,11 @@ impl Failure {
         ExitCode::from(self.exit)
     }
 
+    /// What is told, without colours.
+    pub fn plain(&self) -> String {
+        self.text(false)
+    }
+
     fn text(&self, colour: bool) -> String {
         let (red, cyan, off) = if colour {
             ("\x1b[1;31m", "\x1b[36m", "\x1b[0m")

@@ -18,6 +18,7 @@ pub mod home;
 mod identity;
 mod infer;
 mod launch;
+pub mod mcp;
 mod output;
 mod pager;
 mod patharg;

@@ -72,7 +72,7 @@ fn below_roots(given: &Path, places: Places<'_>) -> Option<PathBuf> {
 }
 
 /// `path` without `.` and `..`; `None` where it leads above its start.
-fn normal(path: &Path) -> Option<PathBuf> {
+pub fn normal(path: &Path) -> Option<PathBuf> {
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {

@@ -264,6 +264,12 @@ methods! {
     FsRead = "fs.read" (ReadFile);
     /// Writes a part of a file.
     FsWrite = "fs.write" (WriteFile);
+    /// Makes a directory.
+    FsMkdir = "fs.mkdir" (MakeDir);
+    /// Removes a file or a directory.
+    FsRemove = "fs.remove" (RemovePath);
+    /// Gives a file or directory another path.
+    FsRename = "fs.rename" (RenamePath);
     /// Checks everything, changes nothing.
     Fsck = "store.fsck" (Nothing);
     /// What takes the space.

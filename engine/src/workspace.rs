@@ -498,6 +498,21 @@ impl Workspace {
         self.branch(branch)?.write_file(who, part)
     }
 
+    /// Makes a directory of the live tree; with `parents` also those above it.
+    pub fn make_dir(&self, branch: &str, who: &Caller, path: &[u8], parents: bool) -> Result<()> {
+        self.branch(branch)?.make_dir(who, path, parents)
+    }
+
+    /// Removes a path of the live tree; a directory with entries only if `recursive`.
+    pub fn remove_path(&self, branch: &str, path: &[u8], recursive: bool) -> Result<()> {
+        self.branch(branch)?.remove_path(path, recursive)
+    }
+
+    /// Gives what has a path of the live tree another one.
+    pub fn rename_path(&self, branch: &str, from: &[u8], to: &[u8]) -> Result<()> {
+        self.branch(branch)?.rename_path(from, to)
+    }
+
     /// How a branch is.
     pub fn status(&self, branch: &str) -> Result<Status> {
         Ok(self.branch(branch)?.status())

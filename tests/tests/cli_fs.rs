@@ -162,6 +162,45 @@ fn what_is_written_is_seen_in_the_mount_at_once() {
 }
 
 #[test]
+fn names_are_made_moved_and_removed_without_the_mount() {
+    let Some(env) = Env::new() else { return };
+    project(&env);
+    let root = env.start();
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 4);
+    assert!(!root.join("made").exists());
+    assert_eq!(run(&env, &["mkdir", "made"]).ok(), "");
+    run(&env, &["mkdir", "made"]).fails(1, "made: file exists");
+    run(&env, &["mkdir", "a/b/c"]).fails(1, "no such file");
+    run(&env, &["mkdir", "--parents", "a/b/c"]).ok();
+    assert!(root.join("made").is_dir() && root.join("a/b/c").is_dir());
+    let moved = run(&env, &["mv", "src", "a/b/c/src", "--json"]).ok();
+    let moved: Value = serde_json::from_str(&moved).unwrap();
+    assert_eq!(
+        (&moved["from"], &moved["to"]),
+        (&"src".into(), &"a/b/c/src".into())
+    );
+    assert!(!root.join("src").exists());
+    assert_eq!(
+        fs::read(root.join("a/b/c/src/main.rs")).unwrap(),
+        b"fn main() {}\n"
+    );
+    run(&env, &["mv", "a", "a/b/c/inside"]).fails(1, "invalid");
+    run(&env, &["rm", "a"]).fails(1, "a: directory not empty");
+    run(&env, &["rm", "--recursive", "a"]).ok();
+    run(&env, &["rm", "out"]).ok();
+    run(&env, &["rm", "out"]).fails(1, "out: no such file");
+    run(&env, &["rm", "--recursive", "."]).fails(2, "whole workspace");
+    run(&env, &["rm", "../x"]).fails(2, "not inside");
+    run(&env, &["mkdir", ".agentvfs/x"]).status_is(1);
+    let mut names: Vec<_> = fs::read_dir(&root)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["README", "current", "made"]);
+}
+
+#[test]
 fn large_and_sparse_files_come_and_go_whole() {
     let Some(env) = Env::new() else { return };
     project(&env);

@@ -102,6 +102,31 @@ fn what_goes_through_the_mount_is_heard() {
 }
 
 #[test]
+fn what_fs_commands_change_is_heard() {
+    let Some(env) = Env::new() else { return };
+    fs::create_dir(env.project().join("full")).unwrap();
+    fs::write(env.project().join("full/file"), "x").unwrap();
+    let root = env.start();
+    let run = |args: &[&str]| {
+        let told = env.told(env.command(&env.path(""), &[&["fs"], args].concat()));
+        told.ok();
+    };
+    let mut watcher = Watcher::of(&[&root]);
+    // It is told after the answer, and of what is there then.
+    run(&["write", "written"]);
+    watcher.hears(&[("written", "create")]);
+    run(&["mkdir", "made"]);
+    watcher.hears(&[("made", "create")]);
+    run(&["mv", "written", "moved"]);
+    watcher.hears(&[("written", "delete"), ("moved", "create")]);
+    run(&["rm", "--recursive", "full"]);
+    watcher.hears(&[("full", "delete")]);
+    run(&["write", "moved"]);
+    watcher.hears(&[("moved", "modify")]);
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 2);
+}
+
+#[test]
 fn fanotify_hears_of_a_whole_mount() {
     let Some(env) = Env::as_root() else { return };
     let root = env.start();

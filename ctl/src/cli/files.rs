@@ -43,6 +43,15 @@ pub enum FsVerb {
     /// Write standard input to a file of the live tree; it is made where it does not exist
     #[command(after_help = "Example:\n  echo hello | agentvfs fs write notes/today --parents")]
     Write(FsWriteArgs),
+    /// Make a directory
+    #[command(after_help = "Example:\n  agentvfs fs mkdir --parents notes/2026")]
+    Mkdir(FsMkdirArgs),
+    /// Remove a file, or an empty directory; with --recursive everything in it too
+    #[command(after_help = "Example:\n  agentvfs fs rm --recursive build")]
+    Rm(FsRmArgs),
+    /// Give a file or directory another path; a file that has it is replaced
+    #[command(after_help = "Example:\n  agentvfs fs mv draft.md notes/final.md")]
+    Mv(FsMvArgs),
     /// Tell what is known of a path: type, size, permissions, owner, times
     #[command(after_help = "Example:\n  agentvfs fs stat --ref @ README")]
     Stat(FsPathArgs),
@@ -100,6 +109,39 @@ pub struct FsWriteArgs {
     /// Make missing directories
     #[arg(long)]
     pub parents: bool,
+}
+
+/// Arguments of `fs mkdir`.
+#[derive(Debug, Args)]
+pub struct FsMkdirArgs {
+    /// The directory
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Make missing directories above it too; one that exists is no error
+    #[arg(long)]
+    pub parents: bool,
+}
+
+/// Arguments of `fs rm`.
+#[derive(Debug, Args)]
+pub struct FsRmArgs {
+    /// The file or directory; a symbolic link is removed itself
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Remove everything in a directory too
+    #[arg(long)]
+    pub recursive: bool,
+}
+
+/// Arguments of `fs mv`.
+#[derive(Debug, Args)]
+pub struct FsMvArgs {
+    /// The file or directory
+    #[arg(value_name = "FROM")]
+    pub from: PathBuf,
+    /// Its new path, name included
+    #[arg(value_name = "TO")]
+    pub to: PathBuf,
 }
 
 /// Arguments of `fs tree`.

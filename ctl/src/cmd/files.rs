@@ -43,6 +43,7 @@ impl State {
             branch: self.branch.clone(),
             state: self.side.clone(),
             path: Bytes(path.to_vec()),
+            follow: false,
         });
         context.ask(&self.cannot("look into"), &call)
     }
@@ -57,6 +58,8 @@ impl State {
                 state: self.side.clone(),
                 path: Bytes(path.to_vec()),
                 after: all.last().map(|node| node.name.clone()),
+                skip: 0,
+                limit: None,
             });
             let answer: ListFilesAnswer = context.ask(&self.cannot("look into"), &call)?;
             all.extend(answer.entries);
@@ -82,6 +85,7 @@ impl State {
                 state: self.side.clone(),
                 path: Bytes(path.to_vec()),
                 offset,
+                length: None,
             });
             let answer: ReadAnswer = context.ask(&what, &call)?;
             let bytes = from_base64(&answer.b64)

@@ -1,5 +1,7 @@
 //! `agentvfs fs`: files of a commit or of the live tree, without a mount.
 
+mod names;
+
 use super::Context;
 use super::files::{State, path_or_root};
 use crate::cli::{FsFindArgs, FsListArgs, FsPathArgs, FsTreeArgs, FsVerb, FsWriteArgs, KindArg};
@@ -20,6 +22,9 @@ pub fn run(verb: FsVerb, context: &mut Context) -> Result<u8, Failure> {
         FsVerb::Ls(args) => list(&args, context),
         FsVerb::Cat(args) => cat(&args, context),
         FsVerb::Write(args) => write(&args, context),
+        FsVerb::Mkdir(args) => names::mkdir(&args, context),
+        FsVerb::Rm(args) => names::remove(&args, context),
+        FsVerb::Mv(args) => names::rename(&args, context),
         FsVerb::Stat(args) => stat(&args, context),
         FsVerb::Tree(args) => tree(&args, context),
         FsVerb::Find(args) => find(&args, context),

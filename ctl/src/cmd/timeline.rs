@@ -111,7 +111,7 @@ fn value(text: Option<&String>) -> Value {
 }
 
 /// A call as JSON: what AgentFS's has, and more.
-fn object(item: &TimelineRow) -> Value {
+pub fn object(item: &TimelineRow) -> Value {
     json!({
         "id": item.id,
         "kind": item.kind,

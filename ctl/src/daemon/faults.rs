@@ -65,6 +65,8 @@ fn kind(error: &Error) -> &'static str {
         Error::InTheWay(_) => "in-the-way",
         Error::LeadsOut(_) => "leads-out",
         Error::IsDir | Error::NotDir | Error::Invalid => "wrong-type",
+        Error::Exists => "exists",
+        Error::NotEmpty => "not-empty",
         Error::NothingTo(_) => "nothing-to-undo",
         Error::BaseInUse(_) | Error::ChangedMeanwhile(_) => "base-changed",
         Error::NeedsPrivilege { .. } => "needs-privilege",
@@ -139,6 +141,10 @@ fn hint(error: &Error, name: &str) -> String {
             String::from_utf8_lossy(path)
         ),
         Error::LeadsOut(_) => "give the path of the file itself".to_owned(),
+        Error::Exists => {
+            format!("choose another name; agentvfs fs stat -w {name} PATH tells what has it")
+        }
+        Error::NotEmpty => format!("agentvfs fs ls -w {name} PATH lists what is in it"),
         Error::IsDir | Error::NotDir | Error::Invalid => {
             format!("agentvfs fs stat -w {name} PATH tells what it is")
         }

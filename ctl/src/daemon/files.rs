@@ -4,7 +4,8 @@ use super::dispatch::{Data, bare, looking_into, of_change, on, side};
 use super::mounts::Mounts;
 use crate::protocol::{
     AtPath, Bytes, Changed, Diff, DiffAnswer, Fault, FileKind, FileNode, LineCount, ListFiles,
-    ListFilesAnswer, PIECE_BYTES, PatchAnswer, ReadAnswer, ReadFile, WriteAnswer, WriteFile,
+    ListFilesAnswer, MakeDir, PIECE_BYTES, PatchAnswer, ReadAnswer, ReadFile, RemovePath,
+    RenamePath, WriteAnswer, WriteFile,
 };
 use crate::quote::{base64, from_base64};
 use engine::{Caller, Error, Kind, Node};
@@ -16,7 +17,7 @@ const ENTRIES_MAX: usize = 4096;
 pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
     let node = looking_into(mounts, &ask.workspace, |w| {
         w.view_of(&ask.branch, &side(&ask.state))?
-            .stat(&ask.path.0, false)
+            .stat(&ask.path.0, ask.follow)
     });
     node.map(of_node).map_err(|fault| at(fault, &ask.path))
 }
@@ -27,22 +28,36 @@ pub fn list(mounts: &Mounts, ask: &ListFiles) -> Result<ListFilesAnswer, Fault> 
         w.view_of(&ask.branch, &side(&ask.state))?.list(&ask.path.0)
     })
     .map_err(|fault| at(fault, &ask.path))?;
+    let total = all.len() as u64;
     if let Some(after) = &ask.after {
         all.retain(|node| node.name > after.0);
     }
-    let more = all.len() > ENTRIES_MAX;
-    all.truncate(ENTRIES_MAX);
+    let skipped = usize::try_from(ask.skip).unwrap_or(usize::MAX);
+    all.drain(..skipped.min(all.len()));
+    let limit = bounded(ask.limit, ENTRIES_MAX);
+    let more = all.len() > limit;
+    all.truncate(limit);
     Ok(ListFilesAnswer {
         entries: all.into_iter().map(of_node).collect(),
         more,
+        total,
     })
+}
+
+/// A limit that was asked for, or the daemon's own.
+fn bounded(asked: Option<u64>, most: usize) -> usize {
+    let asked = asked.and_then(|asked| usize::try_from(asked).ok());
+    asked.map_or(most, |asked| asked.min(most))
 }
 
 /// A part of a file.
 pub fn read(mounts: &Mounts, ask: &ReadFile) -> Result<ReadAnswer, Fault> {
     let stretch = looking_into(mounts, &ask.workspace, |w| {
-        w.view_of(&ask.branch, &side(&ask.state))?
-            .read(&ask.path.0, ask.offset, PIECE_BYTES)
+        w.view_of(&ask.branch, &side(&ask.state))?.read(
+            &ask.path.0,
+            ask.offset,
+            bounded(ask.length, PIECE_BYTES),
+        )
     })
     .map_err(|fault| at(fault, &ask.path))?;
     Ok(ReadAnswer {
@@ -68,18 +83,53 @@ pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
         perm: ask.perm & 0o7777,
         parents: ask.parents,
     };
-    // The file belongs to whose daemon this is, as everything that it is asked to do.
-    let who = Caller {
+    let size = on(mounts, &ask.workspace, |w| {
+        w.write_file(&ask.branch, &owner(), &part)
+    })
+    .map_err(|fault| at(fault, &ask.path))?;
+    Ok(WriteAnswer { size })
+}
+
+/// Makes a directory.
+pub fn mkdir(mounts: &Mounts, ask: &MakeDir) -> Result<(), Fault> {
+    on(mounts, &ask.workspace, |w| {
+        w.make_dir(&ask.branch, &owner(), &ask.path.0, ask.parents)
+    })
+    .map_err(|fault| at(fault, &ask.path))
+}
+
+/// Removes a file or a directory.
+pub fn remove(mounts: &Mounts, ask: &RemovePath) -> Result<(), Fault> {
+    on(mounts, &ask.workspace, |w| {
+        w.remove_path(&ask.branch, &ask.path.0, ask.recursive)
+    })
+    .map_err(|fault| match fault.kind.as_str() {
+        "not-empty" if !ask.recursive => {
+            at(fault, &ask.path).hint("ask for it to be removed with everything in it")
+        }
+        _ => at(fault, &ask.path),
+    })
+}
+
+/// Gives a file or directory another path.
+pub fn rename(mounts: &Mounts, ask: &RenamePath) -> Result<(), Fault> {
+    on(mounts, &ask.workspace, |w| {
+        w.rename_path(&ask.branch, &ask.from.0, &ask.to.0)
+    })
+    .map_err(|fault| {
+        let both = [&ask.from.0[..], b" to ", &ask.to.0].concat();
+        at(fault, &Bytes(both))
+    })
+}
+
+/// What is made belongs to whose daemon this is, as everything that it is asked to do.
+fn owner() -> Caller {
+    Caller {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         pid: std::process::id(),
         umask: 0o022,
-    };
-    let size = on(mounts, &ask.workspace, |w| {
-        w.write_file(&ask.branch, &who, &part)
-    })
-    .map_err(|fault| at(fault, &ask.path))?;
-    Ok(WriteAnswer { size })
+    }
 }
 
 /// Sends what differs as a patch.
@@ -140,8 +190,14 @@ pub fn counted(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
 
 /// A fault about a path says which one.
 fn at(fault: Fault, path: &Bytes) -> Fault {
-    let about_path = ["no-such-path", "wrong-type", "failed"].contains(&fault.kind.as_str());
-    if !about_path {
+    const ABOUT_PATH: [&str; 5] = [
+        "no-such-path",
+        "wrong-type",
+        "failed",
+        "exists",
+        "not-empty",
+    ];
+    if !ABOUT_PATH.contains(&fault.kind.as_str()) {
         return fault;
     }
     let shown = match path.0.as_slice() {

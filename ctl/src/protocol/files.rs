@@ -38,6 +38,53 @@ pub struct AtPath {
     pub state: Side,
     /// The path, relative to the workspace's root; empty for the root.
     pub path: Bytes,
+    /// Of a symbolic link, tell what it leads to.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// Parameters of `fs.mkdir`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MakeDir {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// The new directory.
+    pub path: Bytes,
+    /// Make missing directories above it too; one that exists is no error.
+    #[serde(default)]
+    pub parents: bool,
+}
+
+/// Parameters of `fs.remove`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemovePath {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// What to remove.
+    pub path: Bytes,
+    /// Of a directory, remove everything in it too.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// Parameters of `fs.rename`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RenamePath {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// The path that it has.
+    pub from: Bytes,
+    /// The path that it gets.
+    pub to: Bytes,
 }
 
 /// Parameters of `fs.list`.
@@ -56,6 +103,12 @@ pub struct ListFiles {
     /// Only names behind this one.
     #[serde(default)]
     pub after: Option<Bytes>,
+    /// How many of those to pass over.
+    #[serde(default)]
+    pub skip: u64,
+    /// How many to give at most; the daemon has a limit of its own.
+    #[serde(default)]
+    pub limit: Option<u64>,
 }
 
 /// Parameters of `fs.read`.
@@ -74,6 +127,9 @@ pub struct ReadFile {
     /// Where to begin.
     #[serde(default)]
     pub offset: u64,
+    /// How many bytes to give at most; the daemon has a limit of its own.
+    #[serde(default)]
+    pub length: Option<u64>,
 }
 
 /// Answer of `fs.read`.
@@ -183,6 +239,9 @@ pub struct ListFilesAnswer {
     pub entries: Vec<FileNode>,
     /// There are more behind the last one.
     pub more: bool,
+    /// How many entries the directory has.
+    #[serde(default)]
+    pub total: u64,
 }
 
 /// Answer of `workspace.patch`.

@@ -8,7 +8,25 @@ use crate::types::{Announcement, Happened, Kind, Nid};
 impl Branch {
     /// Tells watchers how `before` became the tree of `changes`.
     pub(crate) fn announce(&self, before: &Tree, changes: &Transition) {
-        let mut list = announcements(before, changes);
+        self.tell_watchers(announcements(before, changes));
+    }
+
+    /// Tells watchers of names that came or went.
+    pub(crate) fn announce_names(&self, names: &[(Nid, Vec<u8>, Happened)]) {
+        let live = self.lock().live.clone();
+        let list = names
+            .iter()
+            .filter_map(|(dir, name, what)| told(&live, *dir, name, *what));
+        self.tell_watchers(list.collect());
+    }
+
+    /// Tells watchers that a file's content is another one.
+    pub(crate) fn announce_changed(&self, nid: Nid) {
+        let live = self.lock().live.clone();
+        self.tell_watchers(changed(&live, &live, nid));
+    }
+
+    fn tell_watchers(&self, mut list: Vec<Announcement>) {
         if let Some(view) = self.view_path() {
             for a in &mut list {
                 let below = std::mem::take(&mut a.dir);

@@ -6,6 +6,7 @@ mod announce;
 mod checkpoint;
 mod diff;
 mod merging;
+mod names;
 mod report;
 mod resolve;
 mod restore;

@@ -186,7 +186,7 @@ fn file_of(inode: &Inode) -> Result<&FileData> {
     }
 }
 
-fn known_dir(tree: &Tree, nid: Nid) -> Result<&Dir> {
+pub(super) fn known_dir(tree: &Tree, nid: Nid) -> Result<&Dir> {
     let dir = tree.dir(nid)?;
     if dir.lazy.is_some() {
         return Err(Error::NeedsDir(nid));

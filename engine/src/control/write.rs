@@ -22,10 +22,11 @@ pub struct WriteFile {
     pub parents: bool,
 }
 
-/// What the kernel must forget of a name that came into being.
-struct Made {
-    parent: Nid,
-    name: Vec<u8>,
+/// A name that came into being, of which the kernel must forget that it did not exist.
+pub(super) struct Made {
+    pub parent: Nid,
+    pub name: Vec<u8>,
+    pub kind: Kind,
 }
 
 impl Branch {
@@ -37,16 +38,13 @@ impl Branch {
             let size = self.write_part(who, nid, w)?;
             Ok((nid, size))
         });
-        let cache = self.cache();
-        for m in &made {
-            cache.inval_entry(self.node(m.parent), &m.name);
-            cache.inval_inode(self.node(m.parent));
-        }
+        self.show_made(&made);
         let (nid, size) = written?;
         if self.lock().lookups.get(nid) > 0 {
-            cache.inval_inode(self.node(nid));
+            self.cache().inval_inode(self.node(nid));
         }
         if w.last {
+            self.announce_changed(nid);
             self.sync()?;
         }
         Ok(size)
@@ -93,6 +91,7 @@ impl Branch {
         made.push(Made {
             parent,
             name: name.to_vec(),
+            kind: Kind::File,
         });
         // That counted a lookup, which nobody but this thread knows of.
         let nid = attr.node.nid();
@@ -100,7 +99,14 @@ impl Branch {
         Ok(nid)
     }
 
-    fn open_dir(&self, who: &Caller, path: &[u8], make: bool, made: &mut Vec<Made>) -> Result<Nid> {
+    /// The directory of that path; with `make` it is made where it is missing.
+    pub(super) fn open_dir(
+        &self,
+        who: &Caller,
+        path: &[u8],
+        make: bool,
+        made: &mut Vec<Made>,
+    ) -> Result<Nid> {
         let mut walked: Vec<u8> = Vec::new();
         let mut dir = Nid::ROOT;
         for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
@@ -111,23 +117,33 @@ impl Branch {
             dir = match self.look(&walked) {
                 Ok((nid, Kind::Dir)) => nid,
                 Ok(_) => return Err(Error::NotDir),
-                Err(Error::NotFound) if make => {
-                    let attr = self.mkdir(who, dir, name, 0o777 & !who.umask, Wait::Allowed)?;
-                    made.push(Made {
-                        parent: dir,
-                        name: name.to_vec(),
-                    });
-                    self.forget(attr.node.nid(), 1);
-                    attr.node.nid()
-                }
+                Err(Error::NotFound) if make => self.make_one_dir(who, dir, name, made)?,
                 Err(e) => return Err(e),
             };
         }
         Ok(dir)
     }
 
+    /// Makes a directory in a directory.
+    pub(super) fn make_one_dir(
+        &self,
+        who: &Caller,
+        parent: Nid,
+        name: &[u8],
+        made: &mut Vec<Made>,
+    ) -> Result<Nid> {
+        let attr = self.mkdir(who, parent, name, 0o777 & !who.umask, Wait::Allowed)?;
+        made.push(Made {
+            parent,
+            name: name.to_vec(),
+            kind: Kind::Dir,
+        });
+        self.forget(attr.node.nid(), 1);
+        Ok(attr.node.nid())
+    }
+
     /// What a path of the live tree leads to, links followed.
-    fn look(&self, path: &[u8]) -> Result<(Nid, Kind)> {
+    pub(super) fn look(&self, path: &[u8]) -> Result<(Nid, Kind)> {
         self.request(Wait::Allowed, |inner| {
             let nid = find(&inner.live, path, true)?;
             Ok((nid, inner.live.inode(nid)?.kind()))

@@ -1,0 +1,24 @@
+//! Arguments of `serve`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// What a workspace is offered by.
+#[derive(Debug, Subcommand)]
+pub enum ServeVerb {
+    /// Speak the Model Context Protocol on standard input and output, for agents to start
+    #[command(
+        after_help = "Examples:\n  agentvfs serve mcp --workspace my-task --branch fix\n  \
+        claude mcp add files -- agentvfs serve mcp -w my-task\n\n\
+        It serves one client, and ends when that closes its input. docs/mcp.md describes the tools."
+    )]
+    Mcp(McpArgs),
+}
+
+/// Arguments of `serve mcp`.
+#[derive(Debug, Args)]
+pub struct McpArgs {
+    /// Where the tool export writes files, instead of exports in the agentvfs home
+    #[arg(long, value_name = "DIR")]
+    pub exports: Option<PathBuf>,
+}

@@ -1,0 +1,75 @@
+//! `agentvfs fs mkdir`, `rm` and `mv`: names of the live tree, without a mount.
+
+use super::{Context, State};
+use crate::cli::{FsMkdirArgs, FsMvArgs, FsRmArgs};
+use crate::cmd::files::path_or_root;
+use crate::exit::Failure;
+use crate::output::{insert_bytes, print_json};
+use crate::protocol::{Bytes, Call, MakeDir, Nothing, RemovePath, RenamePath};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Makes a directory.
+pub fn mkdir(args: &FsMkdirArgs, context: &mut Context) -> Result<(), Failure> {
+    let (state, path) = at(&args.path, context)?;
+    let what = format!("cannot write in {}", state.workspace);
+    let call = Call::FsMkdir(MakeDir {
+        workspace: state.workspace,
+        branch: state.branch,
+        path: path.clone(),
+        parents: args.parents,
+    });
+    let Nothing {} = context.ask(&what, &call)?;
+    tell(&[("path", &path)], context)
+}
+
+/// Removes a file or directory.
+pub fn remove(args: &FsRmArgs, context: &mut Context) -> Result<(), Failure> {
+    let (state, path) = at(&args.path, context)?;
+    let what = format!("cannot remove from {}", state.workspace);
+    let call = Call::FsRemove(RemovePath {
+        workspace: state.workspace,
+        branch: state.branch,
+        path: path.clone(),
+        recursive: args.recursive,
+    });
+    let Nothing {} = context.ask(&what, &call)?;
+    tell(&[("path", &path)], context)
+}
+
+/// Gives a file or directory another path.
+pub fn rename(args: &FsMvArgs, context: &mut Context) -> Result<(), Failure> {
+    let (state, from) = at(&args.from, context)?;
+    let (_, to) = at(&args.to, context)?;
+    let what = format!("cannot move in {}", state.workspace);
+    let call = Call::FsRename(RenamePath {
+        workspace: state.workspace,
+        branch: state.branch,
+        from: from.clone(),
+        to: to.clone(),
+    });
+    let Nothing {} = context.ask(&what, &call)?;
+    tell(&[("from", &from), ("to", &to)], context)
+}
+
+/// The live tree, and a path in it that is not its root.
+fn at(path: &Path, context: &mut Context) -> Result<(State, Bytes), Failure> {
+    let state = State::find(None, context)?;
+    let inside = path_or_root(path, &state.workspace, context)?;
+    if inside.is_empty() {
+        let why = format!("{} is the whole workspace", path.display());
+        return Err(Failure::usage(why).hint("name something in it"));
+    }
+    Ok((state, Bytes(inside)))
+}
+
+fn tell(facts: &[(&str, &Bytes)], context: &Context) -> Result<(), Failure> {
+    if !context.json() {
+        return Ok(());
+    }
+    let mut object = Map::new();
+    for (key, path) in facts {
+        insert_bytes(&mut object, key, &path.0);
+    }
+    print_json(&Value::Object(object))
+}

@@ -1,0 +1,62 @@
+//! `agentvfs serve mcp`: the Model Context Protocol over standard input and output.
+//!
+//! Sits on the control protocol as the commands do: a tool's call becomes requests to the daemon, and
+//! its errors are told in the words of the commands. This is the only part of the program that starts an
+//! asynchronous runtime, as the protocol's library wants one.
+//!
+//! Invariants: whatever a client sends costs at most its own server: messages, their number in hand, and
+//! results are bounded ([`limits`]). Tools that change something run one at a time, in the order in which
+//! they were asked for; no tool reaches beyond the workspace.
+
+mod answer;
+mod limits;
+mod lines;
+mod place;
+mod pool;
+mod record;
+mod server;
+mod session;
+mod tools;
+mod transport;
+
+pub use lines::{Received, receive};
+pub use session::Session;
+
+use crate::exit::Failure;
+use server::Server;
+use std::time::Duration;
+use transport::Stdio;
+
+/// How long answers that are on their way may take after the client has left.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Serves the client on standard input and output until it leaves.
+pub fn serve(session: Session) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .max_blocking_threads(limits::THREADS_MAX)
+        .build()
+        .map_err(|e| Failure::new("cannot serve", e.to_string()))?;
+    let (stdio, written) =
+        Stdio::open().map_err(|e| Failure::new("cannot serve", e.to_string()))?;
+    let served = runtime.block_on(async {
+        match rmcp::serve_server(Server::new(session), stdio).await {
+            Ok(service) => service
+                .waiting()
+                .await
+                .map(|_| ())
+                .map_err(|e| e.to_string()),
+            // It left, or never spoke: nothing was wanted.
+            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    });
+    runtime.shutdown_background();
+    // Whatever still waits to be written is lost only where nobody reads it.
+    let _ = written.recv_timeout(FAREWELL);
+    served.map_err(|why| {
+        Failure::new("the client does not speak MCP", why).hint(
+            "this command is for MCP clients to start; docs/mcp.md says how they are told of it",
+        )
+    })
+}

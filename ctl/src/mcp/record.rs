@@ -1,0 +1,175 @@
+//! Each call that changes something, in the timeline: its name, its parameters and what became of it.
+//!
+//! Invariant: what is recorded is of a sane size whatever a client sends, and a call is carried out also
+//! where it cannot be recorded (its answer then says so): on a full disk a rollback must still work.
+
+use super::answer::Answer;
+use super::session::Turn;
+use super::tools::Tool;
+use crate::exit::Failure;
+use crate::protocol::{Call, CallId, Nothing, ToolFinish, ToolStart};
+use serde_json::{Map, Value, json};
+
+/// Longest text in recorded parameters, in bytes.
+const TEXT_BYTES_MAX: usize = 1000;
+
+/// Most members of a list in recorded parameters.
+const MEMBERS_MAX: usize = 32;
+
+/// Longest recorded parameters or result, in bytes.
+const RECORD_BYTES_MAX: usize = 16 << 10;
+
+/// Carries out a call, with an entry in the timeline of the branch that it changes.
+pub fn recorded(
+    turn: &mut Turn<'_>,
+    tool: &Tool,
+    arguments: Map<String, Value>,
+) -> Result<Answer, Failure> {
+    let branch = turn.branch(branch_of(&arguments));
+    let start = Call::ToolStart(ToolStart {
+        workspace: turn.workspace(),
+        branch: branch.clone(),
+        name: tool.name.to_owned(),
+        parameters: Some(parameters(&arguments)),
+    });
+    let started: Result<CallId, Failure> = turn.ask("cannot record the call", &start);
+    let done = tool.run(turn, arguments);
+    let finished = started.and_then(|CallId { id }| {
+        let (result, error) = outcome(&done);
+        let finish = Call::ToolFinish(ToolFinish {
+            workspace: turn.workspace(),
+            branch,
+            id,
+            result,
+            error,
+        });
+        let Nothing {} = turn.ask("cannot record the call", &finish)?;
+        Ok(id)
+    });
+    match (done, finished) {
+        (Ok(answer), Ok(id)) => Ok(answer.fact("call", id)),
+        (Ok(answer), Err(failure)) => {
+            Ok(answer.note(format!("not in the timeline: {}", failure.why)))
+        }
+        (failed, _) => failed,
+    }
+}
+
+/// The branch that a call names.
+fn branch_of(arguments: &Map<String, Value>) -> Option<String> {
+    let named = arguments.get("branch").or_else(|| arguments.get("into"))?;
+    named.as_str().map(str::to_owned)
+}
+
+fn outcome(done: &Result<Answer, Failure>) -> (Option<String>, Option<String>) {
+    match done {
+        Ok(answer) if !answer.is_failed() => {
+            let text = answer.words();
+            let is_json = text.len() <= RECORD_BYTES_MAX
+                && serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_object());
+            let result = match is_json {
+                true => text.to_owned(),
+                false => Value::from(cut(text, TEXT_BYTES_MAX)).to_string(),
+            };
+            (Some(result), None)
+        }
+        Ok(answer) => (None, Some(cut(answer.words(), TEXT_BYTES_MAX))),
+        Err(failure) => (None, Some(cut(failure.plain().trim_end(), TEXT_BYTES_MAX))),
+    }
+}
+
+/// The parameters as JSON, long parts of them cut.
+fn parameters(arguments: &Map<String, Value>) -> String {
+    let mut value = Value::Object(arguments.clone());
+    shorten(&mut value);
+    let text = value.to_string();
+    if text.len() <= RECORD_BYTES_MAX {
+        return text;
+    }
+    json!({ "cut": cut(&text, RECORD_BYTES_MAX / 8) }).to_string()
+}
+
+fn shorten(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > TEXT_BYTES_MAX => *text = cut(text, TEXT_BYTES_MAX),
+        Value::Array(members) => {
+            let more = members.len().saturating_sub(MEMBERS_MAX);
+            members.truncate(MEMBERS_MAX);
+            members.iter_mut().for_each(shorten);
+            if more > 0 {
+                members.push(format!("… {more} more").into());
+            }
+        }
+        Value::Object(members) => members.values_mut().for_each(shorten),
+        _ => {}
+    }
+}
+
+/// The beginning of a text, and how long it was.
+fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!(
+        "{}… ({} bytes)",
+        &text[..text.floor_char_boundary(most)],
+        text.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn parameters_are_recorded_as_they_are_or_cut() {
+        let short = json!({"path": "a", "content": "b", "n": 1});
+        let kept: Value = serde_json::from_str(&parameters(&object(short.clone()))).unwrap();
+        assert_eq!(kept, short);
+        let long = json!({"path": "a", "content": "ä".repeat(1 << 20), "list": vec![1; 5000]});
+        let kept: Value = serde_json::from_str(&parameters(&object(long))).unwrap();
+        let content = kept["content"].as_str().unwrap();
+        assert!(
+            content.len() < 1100 && content.ends_with("(2097152 bytes)"),
+            "{content}"
+        );
+        assert_eq!(kept["list"].as_array().unwrap().len(), 33);
+        let many: Map<String, Value> = (0..9000).map(|i| (i.to_string(), json!([i]))).collect();
+        assert!(parameters(&many).len() < RECORD_BYTES_MAX);
+        assert!(serde_json::from_str::<Value>(&parameters(&many)).unwrap()["cut"].is_string());
+    }
+
+    #[test]
+    fn outcomes_are_json_or_the_words_of_the_error() {
+        let plain = outcome(&Ok(Answer::text("Wrote 3 bytes")));
+        assert_eq!(plain, (Some("\"Wrote 3 bytes\"".into()), None));
+        let (result, _) = outcome(&Ok(Answer::json(&json!({"left": 0}))));
+        assert_eq!(
+            serde_json::from_str::<Value>(&result.unwrap()).unwrap(),
+            json!({"left": 0})
+        );
+        let failed = Failure::new("cannot write in w", "no space").hint("make room");
+        let (_, error) = outcome(&Err(failed));
+        assert_eq!(
+            error.unwrap(),
+            "agentvfs: cannot write in w: no space\nhint: make room"
+        );
+        assert!(outcome(&Ok(Answer::text("x").failed())).1.is_some());
+    }
+
+    #[test]
+    fn the_branch_is_the_one_that_is_changed() {
+        let branch = |value: Value| branch_of(&object(value));
+        assert_eq!(branch(json!({"branch": "fix"})).as_deref(), Some("fix"));
+        assert_eq!(
+            branch(json!({"from": "fix", "into": "main"})).as_deref(),
+            Some("main")
+        );
+        assert_eq!(branch(json!({"branch": null})), None);
+        assert_eq!(branch(json!({})), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! What a client's calls are about: a workspace, a branch, and the way to them.
+
+use super::answer::Answer;
+use super::place::{Place, Refused, place};
+use super::pool::Pool;
+use super::record::recorded;
+use super::tools::Tool;
+use crate::cmd::{Context, State};
+use crate::exit::Failure;
+use crate::protocol::{AtPath, Bytes, Call, FileNode, OnBranch, Side, StatusAnswer};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// A client's session.
+pub struct Session {
+    /// The workspace.
+    pub workspace: String,
+    /// The branch, where a call names no other.
+    pub branch: String,
+    /// Where the workspace is mounted.
+    pub mount: PathBuf,
+    /// The project's directory.
+    pub base: PathBuf,
+    /// Where exports are written.
+    pub exports: PathBuf,
+    pool: Pool,
+}
+
+impl Session {
+    /// A session on the workspace and branch that the command's surroundings name; exports go to a
+    /// directory that was given, else into the home.
+    pub fn open(exports: Option<&Path>, mut context: Context) -> Result<Session, Failure> {
+        let exports = match exports {
+            Some(dir) => context.absolute(dir)?,
+            None => context.home().root().join("exports"),
+        };
+        let workspace = context.workspace(None)?;
+        let branch = context.branch()?;
+        let call = Call::Status(OnBranch {
+            workspace: workspace.clone(),
+            branch: branch.clone(),
+        });
+        let answer: StatusAnswer = context.ask(&format!("cannot serve {workspace}"), &call)?;
+        Ok(Session {
+            workspace,
+            branch,
+            mount: answer.info.mount.to_path(),
+            base: answer.info.base.to_path(),
+            exports,
+            pool: Pool::new(context)?,
+        })
+    }
+
+    /// Carries out a call of a tool.
+    pub fn call(&self, tool: &Tool, arguments: Map<String, Value>) -> Answer {
+        let done = self.pool.with(|context| {
+            let mut turn = Turn {
+                session: self,
+                context,
+            };
+            match tool.changes {
+                true => recorded(&mut turn, tool, arguments),
+                false => tool.run(&mut turn, arguments),
+            }
+        });
+        match done {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(failure)) | Err(failure) => Answer::failure(&failure),
+        }
+    }
+}
+
+/// One call of a tool, with a connection of its own.
+pub struct Turn<'a> {
+    session: &'a Session,
+    context: &'a mut Context,
+}
+
+impl Turn<'_> {
+    /// The workspace's name.
+    pub fn workspace(&self) -> String {
+        self.session.workspace.clone()
+    }
+
+    /// The branch that a call means.
+    pub fn branch(&self, named: Option<String>) -> String {
+        named.unwrap_or_else(|| self.session.branch.clone())
+    }
+
+    /// The live tree of a branch, or a commit.
+    pub fn state(&self, branch: Option<String>, reference: Option<String>) -> State {
+        State {
+            workspace: self.workspace(),
+            branch: self.branch(branch),
+            side: reference.map_or(Side::Live, Side::Ref),
+        }
+    }
+
+    /// Asks the daemon; `what` says what could not be done if it fails.
+    pub fn ask<R: DeserializeOwned>(&mut self, what: &str, call: &Call) -> Result<R, Failure> {
+        self.context.ask(what, call)
+    }
+
+    /// Asks for something whose result comes in parts before the answer.
+    pub fn ask_data<R: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        call: &Call,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<R, Failure> {
+        self.context.ask_data(what, call, take)
+    }
+
+    /// What is known of a path; with `follow` of what a symbolic link there leads to.
+    pub fn stat(&mut self, state: &State, path: &[u8], follow: bool) -> Result<FileNode, Failure> {
+        let call = self.look(state, path, follow);
+        self.ask(&format!("cannot look into {}", state.workspace), &call)
+    }
+
+    /// The same, where one kind of fault is an answer, too.
+    pub fn ask_unless<R: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        call: &Call,
+        kind: &str,
+    ) -> Result<Option<R>, Failure> {
+        match self.context.try_ask(what, call)? {
+            Ok(answer) => Ok(Some(answer)),
+            Err(fault) if fault.kind == kind => Ok(None),
+            Err(fault) => Err(Failure::from_fault(what, fault)),
+        }
+    }
+
+    /// What a path leads to; none where nothing does.
+    pub fn find(&mut self, state: &State, path: &[u8]) -> Result<Option<FileNode>, Failure> {
+        let call = self.look(state, path, true);
+        let what = format!("cannot look into {}", state.workspace);
+        self.ask_unless(&what, &call, "no-such-path")
+    }
+
+    /// The directory for exports, which is made where it does not exist.
+    pub fn exports(&self) -> Result<&Path, Failure> {
+        let dir = &self.session.exports;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|e| {
+                let what = format!("cannot export {}", self.session.workspace);
+                Failure::new(what, format!("{}: {e}", dir.display()))
+                    .hint("agentvfs serve mcp --exports DIR takes another directory")
+            })?;
+        Ok(dir)
+    }
+
+    fn look(&self, state: &State, path: &[u8], follow: bool) -> Call {
+        Call::FsStat(AtPath {
+            workspace: state.workspace.clone(),
+            branch: state.branch.clone(),
+            state: state.side.clone(),
+            path: Bytes(path.to_vec()),
+            follow,
+        })
+    }
+
+    /// A path in that state, for one that was given.
+    pub fn path(&mut self, state: &State, given: &str) -> Result<Vec<u8>, Failure> {
+        let session = self.session;
+        let (path, top) = match place(given, &session.mount, &session.base) {
+            Ok(Place::Inside(path)) => return Ok(path),
+            Ok(Place::IfThere(path, top)) => (path, top),
+            Err(refused) => return Err(self.refused(&refused)),
+        };
+        match self.stat(state, top.as_bytes(), false) {
+            Ok(_) => Ok(path),
+            Err(_) => Err(self.refused(&Refused::Outside(given.to_owned()))),
+        }
+    }
+
+    fn refused(&self, refused: &Refused) -> Failure {
+        let failure = Failure::usage(refused.to_string());
+        match refused {
+            Refused::Outside(_) => failure.hint(format!(
+                "paths count from the workspace's root, which is mounted at {}; src/main.rs and \
+                 /src/main.rs are the same",
+                self.session.mount.display()
+            )),
+            Refused::Own(_) => failure.hint("name a branch with branch, a commit with ref"),
+            Refused::NoPath => failure.hint("paths have no NUL in them, and 4,096 bytes at most"),
+        }
+    }
+
+    /// The same for several.
+    pub fn paths(&mut self, state: &State, given: &[String]) -> Result<Vec<Bytes>, Failure> {
+        given
+            .iter()
+            .map(|path| self.path(state, path).map(Bytes))
+            .collect()
+    }
+}

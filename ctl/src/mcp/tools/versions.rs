@@ -1,0 +1,306 @@
+//! Tools that keep and bring back states: `checkpoint`, `rollback`, `undo`, `log`, `diff`.
+
+use super::Tool;
+use crate::cmd::moment;
+use crate::exit::Failure;
+use crate::mcp::answer::{Answer, Page, row};
+use crate::mcp::limits::{BYTES_DEFAULT, BYTES_MAX, ENTRIES_DEFAULT};
+use crate::mcp::session::Turn;
+use crate::protocol::{
+    Call, Changed, Checkpoint, CheckpointAnswer, Diff, DiffAnswer, Log, LogAnswer, LogRow,
+    OnBranch, PatchAnswer, PlanAnswer, Rollback, RollbackAnswer, Side, Target,
+};
+use crate::when::rfc3339;
+use rmcp::schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+pub fn tools() -> [Tool; 5] {
+    [
+        Tool::changes(
+            "checkpoint",
+            "Keep everything as it is now (all files, ignored and untracked ones too) as a commit to come \
+             back to. Takes milliseconds; do it before something risky. Gives the commit's id and how \
+             many files changed since the last checkpoint.",
+            checkpoint,
+        ),
+        Tool::changes(
+            "rollback",
+            "Go back: without arguments to the last checkpoint, else to ref or to how it was before a \
+             time. All files and key-value data, or only paths. What was there is kept: undo brings it back. dry_run only \
+             lists what would change.",
+            rollback,
+        ),
+        Tool::changes(
+            "undo",
+            "Take back the last rollback, merge or other such operation of the branch (not single file \
+             changes). Can be given several times.",
+            undo,
+        ),
+        Tool::looks(
+            "log",
+            "List the checkpoints, newest first, one a line: commit id, time, label or -, message. all adds \
+             automatic ones, made when work pauses and before each rollback.",
+            log,
+        ),
+        Tool::looks(
+            "diff",
+            "Tell what changed: from the last checkpoint to now, or from one commit to another or to now. \
+             One path a line: A added, M modified, D deleted, R renamed (old and new path), T type \
+             changed. patch gives the changed lines instead.",
+            diff,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+struct CheckpointArgs {
+    /// A name for it, unique in the branch, such as before-refactor; given again it moves here
+    label: Option<String>,
+    /// Why it was made
+    #[serde(default)]
+    message: String,
+    /// Keys and values to find it by, such as {"turn": "12"}
+    #[serde(default)]
+    meta: BTreeMap<String, String>,
+    /// The branch, where it is not the one served
+    branch: Option<String>,
+}
+
+fn checkpoint(turn: &mut Turn<'_>, args: CheckpointArgs) -> Result<Answer, Failure> {
+    let workspace = turn.workspace();
+    let what = format!("cannot checkpoint {workspace}");
+    let call = Call::Checkpoint(Checkpoint {
+        workspace,
+        branch: turn.branch(args.branch),
+        label: args.label,
+        message: args.message,
+        meta: args.meta.into_iter().collect(),
+        wait: true,
+        progress: false,
+    });
+    let answer: CheckpointAnswer = turn.ask(&what, &call)?;
+    Ok(Answer::json(&json!({
+        "commit": answer.commit,
+        "files_changed": answer.files_changed,
+        "bytes_changed": answer.bytes_changed,
+        "new_commit": answer.new_commit,
+        "moved_from": answer.moved_from,
+        "unresolved_conflicts": answer.unresolved,
+    })))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+struct RollbackArgs {
+    /// The commit: a label, an id or the beginning of one, @~1 (the checkpoint before the last)
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    /// Instead of ref, the newest state from before then: a duration (90s, 5m, 2h, 1d) or an RFC 3339
+    /// time
+    before: Option<String>,
+    /// Go back only with what lies at or below these paths
+    #[serde(default)]
+    paths: Vec<String>,
+    /// Leave key-value data (kv_get, kv_set) as it is now
+    #[serde(default)]
+    keep_kv: bool,
+    /// Change nothing, list what would change
+    #[serde(default)]
+    dry_run: bool,
+    /// The branch, where it is not the one served
+    branch: Option<String>,
+}
+
+fn rollback(turn: &mut Turn<'_>, args: RollbackArgs) -> Result<Answer, Failure> {
+    let target = match (args.reference, args.before) {
+        (Some(_), Some(_)) => {
+            return Err(
+                Failure::usage("rollback: a ref cannot be given with before")
+                    .hint("give one of them, or none for the last checkpoint"),
+            );
+        }
+        (Some(name), None) => Target::Ref(name),
+        (None, Some(before)) => Target::Before(moment(&before)?),
+        (None, None) => Target::Head,
+    };
+    let state = turn.state(args.branch, None);
+    let what = format!("cannot roll back {}", state.workspace);
+    let request = Rollback {
+        paths: turn.paths(&state, &args.paths)?,
+        workspace: state.workspace,
+        branch: state.branch,
+        target,
+        keep_kv: args.keep_kv,
+    };
+    if request.paths.iter().any(|path| path.0.is_empty()) {
+        return Err(Failure::usage("rollback: a path is the whole workspace")
+            .hint("leave out paths to mean all of it"));
+    }
+    if args.dry_run {
+        let plan: PlanAnswer = turn.ask(&what, &Call::RollbackPlan(request))?;
+        let rows = Page::new(None, Some(u64::MAX)).of(&plan.changes, change_row);
+        return Ok(rows.fact("keys_changed", plan.keys_changed));
+    }
+    let answer: RollbackAnswer = turn.ask(&what, &Call::Rollback(request))?;
+    Ok(went(&answer))
+}
+
+fn went(answer: &RollbackAnswer) -> Answer {
+    Answer::json(&json!({
+        "commit": answer.commit,
+        "replaced": answer.replaced,
+        "files_changed": answer.files_changed,
+    }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+struct UndoArgs {
+    /// The branch, where it is not the one served
+    branch: Option<String>,
+}
+
+fn undo(turn: &mut Turn<'_>, args: UndoArgs) -> Result<Answer, Failure> {
+    let workspace = turn.workspace();
+    let what = format!("cannot undo in {workspace}");
+    let call = Call::Undo(OnBranch {
+        workspace,
+        branch: turn.branch(args.branch),
+    });
+    let answer: RollbackAnswer = turn.ask(&what, &call)?;
+    Ok(went(&answer))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+struct LogArgs {
+    /// Also automatic commits
+    #[serde(default)]
+    all: bool,
+    /// How many to pass over; 0 without this
+    offset: Option<u64>,
+    /// How many to give at most; 20 without this, 1000 at most
+    limit: Option<u64>,
+    /// The branch, where it is not the one served
+    branch: Option<String>,
+}
+
+fn log(turn: &mut Turn<'_>, args: LogArgs) -> Result<Answer, Failure> {
+    let workspace = turn.workspace();
+    let what = format!("cannot show the log of {workspace}");
+    let call = Call::Log(Log {
+        workspace,
+        branch: turn.branch(args.branch),
+        all: args.all,
+    });
+    let answer: LogAnswer = turn.ask(&what, &call)?;
+    let page = Page::with_default(args.offset, args.limit, ENTRIES_DEFAULT);
+    Ok(page.of(&answer.commits, commit_row))
+}
+
+fn commit_row(commit: &LogRow) -> String {
+    let time = rfc3339(commit.time.into());
+    row(&[
+        commit.commit.as_deref().unwrap_or("pending").as_bytes(),
+        time.as_bytes(),
+        commit.labels.first().map_or("-", String::as_str).as_bytes(),
+        commit.message.as_bytes(),
+    ])
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+struct DiffArgs {
+    /// The older commit: a label, an id, @~1; base is the project as it was at the start; the last
+    /// checkpoint without this
+    from: Option<String>,
+    /// The newer commit; now without this
+    to: Option<String>,
+    /// Only what lies at or below these paths
+    #[serde(default)]
+    paths: Vec<String>,
+    /// Give the changed lines, as a patch in git's format
+    #[serde(default)]
+    patch: bool,
+    /// How many paths (with patch: bytes) to pass over; 0 without this
+    offset: Option<u64>,
+    /// How many paths (with patch: bytes) to give at most; 100 (32768) without this
+    limit: Option<u64>,
+    /// The branch, where it is not the one served
+    branch: Option<String>,
+}
+
+fn diff(turn: &mut Turn<'_>, args: DiffArgs) -> Result<Answer, Failure> {
+    let state = turn.state(args.branch, None);
+    let what = format!("cannot compare in {}", state.workspace);
+    let paths = turn.paths(&state, &args.paths)?;
+    let ask = Diff {
+        from: side(args.from.unwrap_or_else(|| "@".to_owned())),
+        to: args.to.map_or(Side::Live, side),
+        // The root is everything.
+        paths: if paths.iter().any(|path| path.0.is_empty()) {
+            Vec::new()
+        } else {
+            paths
+        },
+        workspace: state.workspace,
+        branch: state.branch,
+        stat: false,
+    };
+    if args.patch {
+        return patch(turn, &what, ask, args.offset, args.limit);
+    }
+    let answer: DiffAnswer = turn.ask(&what, &Call::Diff(ask))?;
+    Ok(Page::new(args.offset, args.limit).of(&answer.changes, change_row))
+}
+
+fn side(name: String) -> Side {
+    match name.as_str() {
+        "base" => Side::Base,
+        _ => Side::Ref(name),
+    }
+}
+
+/// A stretch of the patch; all of it is made, and what is not wanted is not kept.
+fn patch(
+    turn: &mut Turn<'_>,
+    what: &str,
+    ask: Diff,
+    offset: Option<u64>,
+    limit: Option<u64>,
+) -> Result<Answer, Failure> {
+    let page = Page {
+        offset: offset.unwrap_or(0),
+        limit: limit.unwrap_or(BYTES_DEFAULT).clamp(1, BYTES_MAX),
+    };
+    let (mut at, mut bytes) = (0u64, Vec::new());
+    let end = page.offset.saturating_add(page.limit);
+    let answer: PatchAnswer = turn.ask_data(what, &Call::Patch(ask), &mut |piece| {
+        let within = |n: u64| n.saturating_sub(at).min(piece.len() as u64) as usize;
+        bytes.extend_from_slice(&piece[within(page.offset)..within(end)]);
+        at += piece.len() as u64;
+    })?;
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    for path in &answer.left_out {
+        let path = String::from_utf8_lossy(&path.0);
+        text.push_str(&format!("\n# changed, but not in the patch: {path}"));
+    }
+    Ok(page.noted(Answer::text(text), bytes.len() as u64, at))
+}
+
+/// A change as a row of `diff`.
+pub fn change_row(change: &Changed) -> String {
+    let status = change.status.to_string();
+    let mut cells: Vec<&[u8]> = vec![status.as_bytes()];
+    cells.extend(change.old_path.as_ref().map(|path| path.0.as_slice()));
+    cells.push(&change.path.0);
+    row(&cells)
+}

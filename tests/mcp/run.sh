@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# `agentvfs serve mcp` with a client that others wrote: the package mcp from PyPI; some seconds once it is
+# installed.
+#
+#   tests/mcp/run.sh
+#
+# The binary is $AGENTVFS_BIN, else target/debug/agentvfs, which is built. The packages of
+# requirements.txt are installed, at the versions it names, into target/mcp. Needs Python 3.10 or later
+# with venv, which is installed where it is missing.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+repository=$(cd "$here/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$repository/target}
+venv=$target/mcp
+
+install_python() {
+    python3 -c 'import ensurepip, sys; assert sys.version_info >= (3, 10)' 2>/dev/null && return
+    local root=()
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    "${root[@]}" apt-get update -qq
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null
+}
+
+install_packages() {
+    cmp -s "$here/requirements.txt" "$venv/installed" && return
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --requirement "$here/requirements.txt"
+    cp "$here/requirements.txt" "$venv/installed"
+}
+
+take_down() {
+    cd /
+    "$agentvfs" workspace stop mcp --force --no-checkpoint >/dev/null 2>&1 || true
+    for _ in $(seq 100); do
+        [ -S "$AGENTVFS_HOME/daemon.sock" ] || break
+        sleep 0.1
+    done
+    rm -rf "$scratch"
+}
+
+agentvfs=${AGENTVFS_BIN:-$target/debug/agentvfs}
+[ -n "${AGENTVFS_BIN:-}" ] || (cd "$repository" && cargo build --quiet --locked --bin agentvfs)
+install_python
+install_packages
+scratch=$(mktemp -d)
+export AGENTVFS_HOME=$scratch/home
+unset AGENTVFS_WORKSPACE AGENTVFS_BRANCH
+trap take_down EXIT
+mkdir -p "$scratch/project/src"
+printf 'a project\n' >"$scratch/project/README"
+printf 'fn main() {}\n' >"$scratch/project/src/main.rs"
+"$agentvfs" workspace start mcp --from "$scratch/project" --mount "$scratch/m" >/dev/null
+
+timeout 300 "$venv/bin/python" "$here/client.py" "$agentvfs" "$scratch/m"
