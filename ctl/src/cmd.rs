@@ -350,6 +350,28 @@ fn paths(given: &[PathBuf], workspace: &str, context: &mut Context) -> Result<Ve
         .collect()
 }
 
+/// A path, relative to the workspace's root; empty for the root itself.
+fn path_or_root(
+    given: &std::path::Path,
+    workspace: &str,
+    context: &mut Context,
+) -> Result<Bytes, Failure> {
+    let info = context.info(workspace)?;
+    let cwd = context.surroundings().cwd.clone();
+    let places = info.as_ref().map(|info| Places {
+        mount: info.mount.path(),
+        base: info.base.path(),
+        cwd: cwd.as_deref(),
+    });
+    match places.map(|places| inside(given, places)) {
+        Some(Ok(path)) => Ok(Bytes(path)),
+        Some(Err(PathError::Root(_))) => Ok(Bytes(Vec::new())),
+        Some(Err(e)) => Err(bad_path(e)),
+        // The daemon's own answer about a workspace that does not exist is the better one.
+        None => Ok(Bytes::from(given)),
+    }
+}
+
 fn bad_path(error: PathError) -> Failure {
     let failure = Failure::usage(error.to_string());
     match error {

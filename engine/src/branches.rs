@@ -14,12 +14,13 @@ use crate::branch::create::Origin;
 use crate::branch::open::OpenBranch;
 use crate::branch::tree_file::Trees;
 use crate::branch_refs::{
-    BranchRecord, DeletedRecord, branch_dir, deleted_dir, deleted_record, recorded, ref_name,
+    BranchRecord, DeletedRecord, branch_dir, deleted_dir, recorded, ref_name,
     trees_dir,
 };
 use crate::clock;
 use crate::control::{Progress, Target};
 use crate::error::{Error, Result};
+use crate::exchange::Calls;
 use crate::journals::Journals;
 use crate::keeper::Wake;
 use crate::names::check_branch_name;
@@ -31,7 +32,7 @@ use crate::workspace::Workspace;
 use objstore::import_table::ImportTable;
 use objstore::io::Storage;
 use objstore::refs::RefStore;
-use objstore::{CommitId, HexPrefix, ObjectStore};
+use objstore::{CommitId, ObjectStore};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -385,14 +386,25 @@ impl Workspace {
         // before those are.
         parent.places.store.sync()?;
         parent.sync()?;
-        self.add_branch(name, origin)
+        self.add_branch(name, origin, &mut || Ok(Vec::new()))
     }
 
-    pub(crate) fn add_branch(&self, name: &str, origin: Origin) -> Result<Created> {
+    /// Makes a branch of what it begins with and of calls that are taken over from elsewhere.
+    pub(crate) fn add_branch(
+        &self,
+        name: &str,
+        origin: Origin,
+        calls: Calls<'_>,
+    ) -> Result<Created> {
         let views = &self.views;
         let number = views.free_number()?;
         let head = origin.head();
         let branch = Branch::make(views.open_parts(name, number), origin)?;
+        if let Err(error) = branch.take_over(calls) {
+            views.journals.remove(branch.places.journal.number());
+            self.discard(&branch)?;
+            return Err(error);
+        }
         let created = clock::now();
         let record = BranchRecord::new(number, created, None);
         views.record(name, &record)?;
@@ -567,32 +579,5 @@ impl Workspace {
         };
         branch.know(id)?;
         Ok(Target::Ref(id.to_string()))
-    }
-
-    /// The last commit of a branch that was deleted, by its id or a unique prefix.
-    fn stored_commit(&self, text: &str) -> Result<Option<CommitId>> {
-        let Ok(prefix) = HexPrefix::parse(text) else {
-            return Ok(None);
-        };
-        let views = &self.views;
-        let mut found = BTreeSet::new();
-        for name in views.shared.refs.list(&deleted_dir(&views.workspace))? {
-            let Some(bytes) = views.shared.refs.get(&name)? else {
-                continue;
-            };
-            let Some(record) = deleted_record(&name, &bytes)? else {
-                continue;
-            };
-            if prefix.matches(record.last.as_bytes()) {
-                found.insert(record.last);
-            }
-        }
-        if found.len() > 1 {
-            return Err(Error::AmbiguousRef {
-                prefix: text.to_owned(),
-                count: found.len(),
-            });
-        }
-        Ok(found.pop_first())
     }
 }

@@ -210,10 +210,12 @@ impl Engine {
 
     pub(crate) fn put(&self, c: &WorkspaceConfig) -> Result<()> {
         let bytes = |p: &PathBuf| p.as_os_str().as_bytes().to_vec();
-        let has_base = c.base != no_base(&self.cfg.root);
         let record = ConfigRecord {
             version: CONFIG_VERSION,
-            base: has_base.then(|| bytes(&c.base)).unwrap_or_default(),
+            base: match c.base == no_base(&self.cfg.root) {
+                true => Vec::new(),
+                false => bytes(&c.base),
+            },
             mount: c.mount.as_ref().map(bytes),
             created: c.created,
             running: c.running.as_ref().map(bytes),

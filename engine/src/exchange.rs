@@ -7,6 +7,8 @@
 
 use crate::branch::Branch;
 use crate::branch::create::Origin;
+use crate::branch_refs::{self, deleted_dir, deleted_record};
+use crate::branches::Created;
 use crate::branches::{MAIN, Views};
 use crate::clock;
 use crate::control::{Progress, Target};
@@ -14,9 +16,10 @@ use crate::engine::{Engine, WorkspaceConfig};
 use crate::error::{Error, Result};
 use crate::names::{check_branch_name, check_workspace_name};
 use crate::record::OpKind;
+use crate::timeline::ImportedCall;
 use crate::workspace::Workspace;
-use crate::{branch_refs, branches::Created};
-use objstore::{CommitId, ObjectStore};
+use objstore::{CommitId, HexPrefix, ObjectStore};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +30,9 @@ const UNFINISHED: &str = "unfinished";
 
 /// How the message of the first commit of a workspace begins that has no base.
 pub const IMPORTED: &str = "imported from ";
+
+/// Gives calls to take over, some at a time and none at the end.
+pub type Calls<'a> = &'a mut dyn FnMut() -> Result<Vec<ImportedCall>>;
 
 /// What stands for a base in the home `root`.
 pub(crate) fn no_base(root: &Path) -> PathBuf {
@@ -52,9 +58,15 @@ impl Engine {
         }
     }
 
-    /// Makes a workspace whose branch `main` begins with a commit that is in the store as a whole.
+    /// Makes a workspace whose branch `main` begins with a commit that is in the store as a whole, and
+    /// whose timeline begins with `calls`.
     /// Durable after `Ok`; on error there is none.
-    pub fn create_from_commit(&self, name: &str, commit: CommitId) -> Result<WorkspaceConfig> {
+    pub fn create_from_commit(
+        &self,
+        name: &str,
+        commit: CommitId,
+        calls: Calls<'_>,
+    ) -> Result<WorkspaceConfig> {
         check_workspace_name(name)?;
         self.check_is_new(name)?;
         self.clear_deleted(name)?;
@@ -69,7 +81,7 @@ impl Engine {
             running: None,
         };
         let made = self
-            .make_main(name, &base, commit)
+            .make_main(name, &base, commit, calls)
             .and_then(|()| self.put(&config));
         if made.is_err() {
             self.clear_unfinished(name)?;
@@ -85,7 +97,7 @@ impl Engine {
     }
 
     /// The branch `main` of a workspace that is not there yet.
-    fn make_main(&self, name: &str, base: &Path, commit: CommitId) -> Result<()> {
+    fn make_main(&self, name: &str, base: &Path, commit: CommitId, calls: Calls<'_>) -> Result<()> {
         self.clear_unfinished(name)?;
         // What the branch refers to must not be younger than the branch.
         self.store.sync()?;
@@ -93,6 +105,7 @@ impl Engine {
         let origin = Origin::of_commit(&shared, commit)?;
         let views = Views::new(name.to_owned(), self.author().to_owned(), shared)?;
         let main = Branch::make(views.open_parts(MAIN, 0), origin)?;
+        main.take_over(calls)?;
         main.begin_closing();
         Ok(main.places.journal.mark_clean()?)
     }
@@ -152,8 +165,14 @@ impl Workspace {
         b.wait_for_id(state, progress)
     }
 
-    /// Makes a branch that begins with a commit that is in the store as a whole. Durable after `Ok`.
-    pub fn create_branch_from(&self, name: &str, commit: CommitId) -> Result<Created> {
+    /// Makes a branch that begins with a commit that is in the store as a whole; `calls` are added to the
+    /// timeline that it has of `main`. Durable after `Ok`.
+    pub fn create_branch_from(
+        &self,
+        name: &str,
+        commit: CommitId,
+        calls: Calls<'_>,
+    ) -> Result<Created> {
         check_branch_name(name)?;
         let _one = self.views.changing();
         if self.branch(name).is_ok() {
@@ -167,11 +186,58 @@ impl Workspace {
         let mut origin = parent.origin_at(state)?;
         origin.begin_as_asked_for();
         parent.sync()?;
-        self.add_branch(name, origin)
+        self.add_branch(name, origin, calls)
+    }
+}
+
+impl Workspace {
+    /// Removes a branch that nothing names yet.
+    pub(crate) fn discard(&self, branch: &Branch) -> Result<()> {
+        let dir = &branch.dir;
+        let removed = branch.storage.remove_dir_all(dir);
+        removed.map_err(Error::io(dir))
+    }
+
+    /// The last commit of a branch that was deleted, by its id or a unique prefix.
+    pub(crate) fn stored_commit(&self, text: &str) -> Result<Option<CommitId>> {
+        let Ok(prefix) = HexPrefix::parse(text) else {
+            return Ok(None);
+        };
+        let shared = self.views.shared();
+        let mut found = BTreeSet::new();
+        for name in shared.refs.list(&deleted_dir(self.name()))? {
+            let Some(bytes) = shared.refs.get(&name)? else {
+                continue;
+            };
+            let Some(record) = deleted_record(&name, &bytes)? else {
+                continue;
+            };
+            if prefix.matches(record.last.as_bytes()) {
+                found.insert(record.last);
+            }
+        }
+        if found.len() > 1 {
+            return Err(Error::AmbiguousRef {
+                prefix: text.to_owned(),
+                count: found.len(),
+            });
+        }
+        Ok(found.pop_first())
     }
 }
 
 impl Branch {
+    /// Takes calls over from elsewhere.
+    pub(crate) fn take_over(&self, calls: Calls<'_>) -> Result<()> {
+        loop {
+            let some = calls()?;
+            if some.is_empty() {
+                return Ok(());
+            }
+            self.call_import(some)?;
+        }
+    }
+
     /// State of what the live tree is now, made where it differs from the head.
     fn freeze_now(&self, author: &str) -> Result<u64> {
         self.cache().flush_dirty();

@@ -63,7 +63,7 @@ pub use control::{
 };
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
-pub use exchange::IMPORTED;
+pub use exchange::{Calls, IMPORTED};
 pub use fsck::{Affected, Finding, FsckReport, RepairStep};
 pub use kv::{KvEntry, KvMap};
 pub use objstore::CommitId;

@@ -96,8 +96,9 @@ impl Builder<'_> {
             (Some(target), _) => Body::Symlink(target.clone()),
             (None, 0o100000) => {
                 let file = self.overlay()?.open_file(&node.path)?;
-                let data = [0..node.size];
-                let stored = store_content(self.store, None, &[], &data, node.size, &file);
+                let data = 0..node.size;
+                let data = std::slice::from_ref(&data);
+                let stored = store_content(self.store, None, &[], data, node.size, &file);
                 Body::File(stored?)
             }
             _ => Body::None,

@@ -33,6 +33,8 @@ pub(crate) struct Origin {
     pub workspace: Option<String>,
     /// Commit that was exported.
     pub commit: Option<CommitId>,
+    /// The last tool call that was exported.
+    pub last_call: i64,
 }
 
 /// agentvfs's own tables.
@@ -95,6 +97,10 @@ impl<'a> Facts<'a> {
         self.origin = Origin {
             workspace: self.info("workspace")?,
             commit: self.info("commit")?.and_then(|id| id.parse().ok()),
+            last_call: self
+                .info("last_call")?
+                .and_then(|id| id.parse().ok())
+                .unwrap_or(0),
         };
         Ok(())
     }

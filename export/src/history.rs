@@ -111,7 +111,7 @@ fn row(writer: &Writer, id: CommitId, change: &Change) -> Result<()> {
 }
 
 /// A path as text, and as bytes where it is none.
-fn shown(path: &[u8]) -> (String, Option<Vec<u8>>) {
+pub(crate) fn shown(path: &[u8]) -> (String, Option<Vec<u8>>) {
     match std::str::from_utf8(path) {
         Ok(text) => (text.to_owned(), None),
         Err(_) => (

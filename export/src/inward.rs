@@ -1,6 +1,7 @@
 //! `import`: a database becomes a commit, of which a workspace or a branch is made.
 
 use crate::build::Builder;
+use crate::calls::{Calls, Wanted};
 use crate::check::Shape;
 use crate::content::store_files;
 use crate::error::{Error, Result};
@@ -10,8 +11,9 @@ use crate::keys;
 use crate::overlay::{Overlay, base_of};
 use crate::plan::{Groups, Reader};
 use crate::source::{Source, sweep_copies};
-use engine::{Engine, IMPORTED, Progress, Time};
+use engine::{Calls as ToTakeOver, Engine, IMPORTED, Progress, Time};
 use objstore::{Commit, CommitId, CommitKind, TreeId};
+use rusqlite::Connection;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -50,37 +52,65 @@ pub fn import<T>(
     request: &ImportRequest<'_>,
     is_known: &dyn Fn(CommitId) -> bool,
     progress: Progress<'_>,
-    make: impl FnOnce(CommitId) -> Result<T>,
+    make: impl FnOnce(CommitId, ToTakeOver<'_>) -> Result<T>,
 ) -> Result<(Imported, T)> {
     sweep_copies(engine.root());
     let source = Source::open(request.file, engine.root())?;
     // Until something is made of it gc must leave what is stored alone.
     let store = engine.objects().clone();
     let _pin = store.pin();
-    let (mut imported, commit) = read(engine, &source, request, is_known, progress)?;
+    let db = source.connect()?;
+    let shape = Shape::of(&source, &db)?;
+    let (mut imported, commit, last_call) =
+        read(engine, (&source, &db, &shape), request, is_known, progress)?;
     source.check_unchanged()?;
     imported.commit = store.put_object(&commit)?;
-    let made = make(imported.commit)?;
-    Ok((imported, made))
+    let wanted = match request.kind {
+        // A workspace of its own has all of them as they were.
+        CommitKind::Start => Wanted {
+            after: 0,
+            ids: true,
+        },
+        // The branch has those of its workspace already.
+        _ if !commit.parents.is_empty() => Wanted {
+            after: last_call,
+            ids: false,
+        },
+        _ => Wanted {
+            after: 0,
+            ids: false,
+        },
+    };
+    let mut calls = Calls::of(&source, &db, &shape, wanted);
+    let mut failed = None;
+    let made = make(imported.commit, &mut || {
+        calls.next().map_err(|error| {
+            failed = Some(error);
+            engine::Error::Closing
+        })
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok((imported, made?)),
+    }
 }
 
-/// Stores a database's tree; gives the commit that is to be made of it.
+/// Stores a database's tree; gives the commit that is to be made of it, and the last tool call that an
+/// export had.
 fn read(
     engine: &Engine,
-    source: &Source,
+    (source, db, shape): (&Source, &Connection, &Shape),
     request: &ImportRequest<'_>,
     is_known: &dyn Fn(CommitId) -> bool,
     progress: Progress<'_>,
-) -> Result<(Imported, Commit)> {
-    let db = source.connect()?;
-    let shape = Shape::of(source, &db)?;
-    let overlay = open_overlay(source, &db, &shape, request.base)?;
-    let facts = Facts::of(source, &db, &shape)?;
-    let inodes = Inodes::read(source, &db, &shape, request.sparse)?;
+) -> Result<(Imported, Commit, i64)> {
+    let overlay = open_overlay(source, db, shape, request.base)?;
+    let facts = Facts::of(source, db, shape)?;
+    let inodes = Inodes::read(source, db, shape, request.sparse)?;
     let reader = Reader {
         source,
-        db: &db,
-        shape: &shape,
+        db,
+        shape,
         inodes: &inodes,
         facts: &facts,
         overlay: overlay.as_ref(),
@@ -89,7 +119,7 @@ fn read(
     let plan = reader.plan()?;
     engine.check_room(plan.bytes)?;
     let store = engine.objects();
-    let contents = store_files(source, store, &shape, &inodes, &plan, progress)?;
+    let contents = store_files(source, store, shape, &inodes, &plan, progress)?;
     let builder = Builder {
         reader: &reader,
         store,
@@ -100,7 +130,7 @@ fn read(
     };
     let (root_meta, root) = builder.build()?;
     let now = now();
-    let kv = keys::read(source, &db, &shape, store, now)?;
+    let kv = keys::read(source, db, shape, store, now)?;
     let origin = facts.origin.clone();
     let commit = Commit {
         root_meta,
@@ -125,7 +155,7 @@ fn read(
         names: plan.names,
         bytes: plan.bytes,
     };
-    Ok((imported, commit))
+    Ok((imported, commit, facts.origin.last_call))
 }
 
 fn now() -> Time {
@@ -139,7 +169,7 @@ fn now() -> Time {
 
 fn open_overlay(
     source: &Source,
-    db: &rusqlite::Connection,
+    db: &Connection,
     shape: &Shape,
     base: Option<&Path>,
 ) -> Result<Option<Overlay>> {

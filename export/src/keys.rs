@@ -67,8 +67,8 @@ pub(crate) fn read(
     }
     let bytes = encode_map(&map);
     let len = bytes.len() as u64;
-    let data = [0..len];
-    let stored = store_content(store, None, &[], &data, len, &bytes)?;
+    let data = 0..len;
+    let stored = store_content(store, None, &[], std::slice::from_ref(&data), len, &bytes)?;
     Ok(Some(stored))
 }
 

@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod build;
+mod calls;
 mod changes;
 mod check;
 mod commits;

@@ -1,5 +1,6 @@
 //! `export`: a commit becomes a database.
 
+use crate::calls;
 use crate::commits;
 use crate::error::{Error, Result};
 use crate::history;
@@ -81,9 +82,11 @@ pub fn export(
     })?;
     keys::write(&writer, store, &commit)?;
     commits::write_one(&writer, store, workspace, request.branch, id)?;
+    let branch = request.branch;
+    let last_call = calls::write(&writer, store, workspace, branch, request.history)?;
+    writer.info("last_call", &last_call.to_string())?;
     let mut commits = 0;
     if request.history {
-        let branch = request.branch;
         commits = history::write(&writer, store, workspace, branch, id, progress)?;
     }
     describe(&writer, workspace, request, id, &commit)?;

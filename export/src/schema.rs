@@ -147,6 +147,15 @@ CREATE TABLE agentvfs_kv_time (
     updated_at INTEGER NOT NULL,
     updated_nsec INTEGER NOT NULL
 );
+CREATE TABLE agentvfs_tool_call (
+    id INTEGER PRIMARY KEY,
+    before_commit TEXT,
+    after_commit TEXT,
+    started_nsec INTEGER NOT NULL,
+    completed_nsec INTEGER,
+    overlaps TEXT NOT NULL,
+    entry INTEGER NOT NULL
+);
 CREATE VIEW agentvfs_errors_last_hour AS
     SELECT name, count(*) AS errors, max(started_at) AS last
     FROM tool_calls WHERE status = 'error' AND started_at >= unixepoch() - 3600

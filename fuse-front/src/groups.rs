@@ -59,6 +59,6 @@ mod tests {
         mine.sort_unstable();
         found.sort_unstable();
         assert_eq!(found, mine);
-        assert_eq!(further(u32::MAX), []);
+        assert!(further(u32::MAX).is_empty());
     }
 }

@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod acl;
+pub mod database;
 mod disk;
 pub mod index;
 pub mod journal;
@@ -27,8 +28,9 @@ pub mod timeline;
 pub type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
-pub const CHECKS: [Check; 10] = [
+pub const CHECKS: [Check; 11] = [
     ("acl", acl::check),
+    ("database", database::check),
     ("index", index::check),
     ("journal", journal::check),
     ("object", object::check),

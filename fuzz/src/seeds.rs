@@ -32,6 +32,7 @@ pub type Seed = (&'static str, String, Vec<u8>);
 pub fn all() -> Vec<Seed> {
     let groups = [
         ("acl", acls()),
+        ("database", crate::database::seeds()),
         ("index", indexes()),
         ("journal", journals()),
         ("object", objects()),

@@ -61,6 +61,40 @@ fn every_kind_of_file_comes_back_with_the_same_root() {
 }
 
 #[test]
+fn keys_come_along_and_are_rows_of_agentfs() {
+    let Some(env) = Env::new() else { return };
+    small(&env);
+    for (key, value) in [("a", "{\"n\":1}"), ("b/ü", "[true,null]")] {
+        run(&env, &["kv", "set", key, value, "-w", "project"]).ok();
+    }
+    run(&env, &["export", "project", "out.db"]).ok();
+    let db = database::open(&env.path("out.db"));
+    let rows = "SELECT count(*) FROM kv_store WHERE json_valid(value) AND updated_at >= created_at";
+    assert_eq!(database::number(&db, rows), 2);
+    // As AgentFS's SDKs set a key.
+    db.execute_batch(
+        "UPDATE kv_store SET value = '2', updated_at = updated_at + 5 WHERE key = 'a'",
+    )
+    .unwrap();
+    drop(db);
+    run(&env, &["import", "out.db", "--workspace", "copy"]).ok();
+    let get = |key| run(&env, &["kv", "get", key, "-w", "copy"]).ok();
+    assert_eq!(
+        (get("a").trim_end(), get("b/ü").trim_end()),
+        ("2", "[true,null]")
+    );
+    for value in ["'not json'", "x'ff'"] {
+        let db = database::open(&env.path("out.db"));
+        db.execute_batch(&format!(
+            "UPDATE kv_store SET value = {value} WHERE key = 'a'"
+        ))
+        .unwrap();
+        drop(db);
+        run(&env, &["import", "out.db", "--workspace", "bad"]).fails(1, "the value of key \"a\"");
+    }
+}
+
+#[test]
 fn workspace_without_a_base_works_like_any_other() {
     let Some(env) = Env::new() else { return };
     small(&env);

@@ -29,6 +29,79 @@ fn rows(db: &Connection, sql: &str) -> Vec<String> {
 }
 
 #[test]
+fn calls_tell_what_they_changed_and_come_along() {
+    let Some(env) = Env::new() else { return };
+    fs::write(env.project().join("a"), "a").unwrap();
+    env.start();
+    let exec = |name: &str, script: &str| {
+        let args = [
+            "tool", "exec", name, "-w", "project", "--", "sh", "-c", script,
+        ];
+        let mut command = env.command(&env.mountpoint(), &args);
+        command.stderr(std::process::Stdio::null());
+        env.told(command)
+    };
+    assert_eq!(exec("edit", "echo more >> a").status, 0);
+    assert_eq!(exec("make", "echo b > b").status, 0);
+    assert_ne!(exec("fail", "exit 3").status, 0);
+    run(&env, &["export", "--history", "project", "h.db"]).ok();
+    database::check(&env.path("h.db"));
+    let db = database::open(&env.path("h.db"));
+    let calls = "SELECT name, status FROM tool_calls ORDER BY id";
+    let wanted = ["edit|success", "make|success", "fail|error"];
+    assert_eq!(rows(&db, calls), wanted);
+    let touched = "SELECT path, kind, name FROM agentvfs_calls_of_path ORDER BY path";
+    assert_eq!(rows(&db, touched), ["a|M|edit", "b|A|make"]);
+    assert_eq!(
+        rows(&db, "SELECT name FROM agentvfs_errors_last_hour"),
+        ["fail"]
+    );
+    // As AgentFS's Rust SDK records one: an empty text where there is no result.
+    db.execute_batch(
+        "INSERT INTO tool_calls (name, parameters, result, error, status, started_at, completed_at, duration_ms)
+         VALUES ('foreign', 'not json', '', 'timeout', 'error', 1700000000, 1700000002, 2000)",
+    )
+    .unwrap();
+    drop(db);
+    run(&env, &["import", "h.db", "--workspace", "copy"]).ok();
+    run(&env, &["export", "copy", "again.db"]).ok();
+    let again = database::open(&env.path("again.db"));
+    assert_eq!(
+        rows(&again, calls),
+        [&wanted[..], &["foreign|error"]].concat()
+    );
+    let same =
+        "SELECT count(*) FROM tool_calls WHERE id = 1 AND name = 'edit' AND result IS NOT NULL";
+    assert_eq!(database::number(&again, same), 1);
+    run(
+        &env,
+        &[
+            "import",
+            "h.db",
+            "--workspace",
+            "project",
+            "--branch",
+            "theirs",
+        ],
+    )
+    .ok();
+    let told = run(
+        &env,
+        &["timeline", "-w", "project", "--branch", "theirs", "--json"],
+    )
+    .ok();
+    assert_eq!(told.matches("\"foreign\"").count(), 1, "{told}");
+    assert_eq!(told.matches("\"edit\"").count(), 1, "{told}");
+    database::made(
+        &env.path("h.db"),
+        &["UPDATE tool_calls SET started_at = 'soon' WHERE id = 4"],
+    );
+    run(&env, &["import", "h.db", "--workspace", "bad"]).fails(1, "not an integer");
+    run(&env, &["workspace", "list"]).ok();
+    assert!(!env.home().join("workspaces/bad").exists());
+}
+
+#[test]
 fn every_commit_tells_what_it_changed_and_who_made_it() {
     let Some(env) = Env::new() else { return };
     fs::write(env.project().join("a"), "a").unwrap();

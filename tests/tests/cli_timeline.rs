@@ -317,6 +317,12 @@ fn calls_at_the_same_time_are_named_and_never_guessed() {
     let blame = json(&env, &["blame", "x"]);
     assert_eq!(blame["items"].as_array().unwrap().len(), 2);
     assert_eq!(blame["items"][0]["certain"], false);
+    for all in [
+        env.command(&root, &["blame", "."]),
+        env.command(&env.path(""), &["blame", "."]),
+    ] {
+        assert_eq!(env.told(all).ok().lines().count(), 2);
+    }
     let told = agentvfs(&env, &["blame", "x"]);
     assert!(told.err.contains("the change may be theirs"), "{told:?}");
 }
@@ -373,6 +379,10 @@ fn the_timeline_is_printed_as_agentfs_does_and_for_scripts() {
     tool(&env, &["diff", "99"]).fails(1, "there is no tool call 99");
     tool(&env, &["record", "x", "--started", "then"]).fails(2, "is no time");
     tool(&env, &["record", "a\tb"]).fails(2, "control characters");
+    let wrong = |args: &[&str]| agentvfs(&env, &[&["timeline"], args].concat()).status;
+    assert_eq!(wrong(&["--verify", "--limit", "3"]), 2);
+    assert_eq!(wrong(&["-z", "--format", "json"]), 2);
+    assert_eq!(wrong(&["--json", "--format", "table"]), 2);
     agentvfs(&env, &["blame", "none"]).fails(1, "none");
 }
 

@@ -124,7 +124,7 @@ pub struct TimelineArgs {
     #[command(flatten)]
     pub list: ListCallsArgs,
     /// Check instead that no entry was altered or removed; exit status 1 where one was
-    #[arg(long, conflicts_with_all = ["filter", "status", "format", "all"])]
+    #[arg(long, conflicts_with_all = ["limit", "filter", "status", "format", "all", "nul"])]
     pub verify: bool,
 }
 

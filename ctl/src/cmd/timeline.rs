@@ -1,6 +1,6 @@
 //! `agentvfs timeline`, `agentvfs tool list` and `agentvfs blame`.
 
-use super::{Context, id_or_pending, paths, short};
+use super::{Context, id_or_pending, path_or_root, short};
 use crate::cli::{BlameArgs, FormatArg, ListCallsArgs, StatusArg, TimelineArgs};
 use crate::exit::{FAILED, Failure};
 use crate::output::{Rows, count, print, print_json, talk, warn};
@@ -22,6 +22,14 @@ pub fn run(args: &TimelineArgs, context: &mut Context) -> Result<u8, Failure> {
 
 /// Lists calls, the newest first.
 pub fn list(args: &ListCallsArgs, context: &mut Context) -> Result<u8, Failure> {
+    if args.rows.nul && args.format.is_some() {
+        return Err(Failure::usage("-z is for rows, not for --format"));
+    }
+    if context.json() && args.format == Some(FormatArg::Table) {
+        return Err(Failure::usage(
+            "--json and --format table exclude each other",
+        ));
+    }
     let as_json = context.json() || args.format == Some(FormatArg::Json);
     let items = fetch(args, !as_json, context)?;
     if as_json {
@@ -170,10 +178,7 @@ fn verify(context: &mut Context) -> Result<u8, Failure> {
 pub fn blame(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
     let shown = args.path.display().to_string();
-    let path = match shown.as_str() {
-        "." if !inside_mount(&workspace, context)? => Bytes(Vec::new()),
-        _ => paths(std::slice::from_ref(&args.path), &workspace, context)?.remove(0),
-    };
+    let path = path_or_root(&args.path, &workspace, context)?;
     let call = Call::Blame(BlamePath {
         workspace,
         branch: context.branch()?,
@@ -198,18 +203,6 @@ pub fn blame(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
         ));
     }
     Ok(0)
-}
-
-/// Whether the current directory lies in the mount of the workspace, or in its base.
-fn inside_mount(workspace: &str, context: &mut Context) -> Result<bool, Failure> {
-    let Some(info) = context.info(workspace)? else {
-        return Ok(false);
-    };
-    let cwd = context.surroundings().cwd.clone();
-    let (mount, base) = (info.mount.path().to_owned(), info.base.path().to_owned());
-    Ok(cwd.is_some_and(|cwd| {
-        (cwd.starts_with(&mount) && cwd != mount) || (cwd.starts_with(&base) && cwd != base)
-    }))
 }
 
 fn tell_doubt(item: &BlameRow) {

@@ -4,7 +4,7 @@ use super::faults;
 use super::mounts::{Mounts, Progress};
 use crate::protocol::{Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile};
 use ::export::{Error, ExportRequest, ImportRequest, Imported};
-use engine::{MAIN, Workspace};
+use engine::{Calls, MAIN, Workspace};
 use objstore::{CommitId, CommitKind};
 
 /// Writes a commit as a database.
@@ -56,7 +56,10 @@ pub fn import(
     let done = match &ask.branch {
         None => {
             mounts.check_new(name)?;
-            let make = |id| mounts.make_of_commit(name, id).map_err(Error::Engine);
+            let make = |id, calls: Calls<'_>| {
+                let made = mounts.make_of_commit(name, id, calls);
+                made.map_err(Error::Engine)
+            };
             ::export::import(engine, &request, &|_| false, progress, make)
         }
         Some(branch) => {
@@ -67,8 +70,8 @@ pub fn import(
                 return Err(faults::of_engine(&taken, name));
             }
             let known = |id| knows(&workspace, id);
-            let make = |id| {
-                let made = workspace.create_branch_from(branch, id);
+            let make = |id, calls: Calls<'_>| {
+                let made = workspace.create_branch_from(branch, id, calls);
                 made.map(|_| ()).map_err(Error::Engine)
             };
             ::export::import(engine, &request, &known, progress, make)

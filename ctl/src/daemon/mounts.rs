@@ -19,7 +19,7 @@ use super::sessions::Sessions;
 use super::{faults, mountpoint};
 use crate::home::Home;
 use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State};
-use engine::{CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
+use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
 use parking_lot::Mutex;
 use running::Running;
 use std::collections::{BTreeMap, HashMap};
@@ -226,10 +226,16 @@ impl Mounts {
     }
 
     /// Makes a workspace that begins with a commit.
-    pub fn make_of_commit(&self, name: &str, commit: CommitId) -> engine::Result<()> {
+    pub fn make_of_commit(
+        &self,
+        name: &str,
+        commit: CommitId,
+        calls: Calls<'_>,
+    ) -> engine::Result<()> {
         let slot = self.slot(name);
         let _lifecycle = slot.lifecycle.lock();
-        self.engine.create_from_commit(name, commit).map(|_| ())
+        let made = self.engine.create_from_commit(name, commit, calls);
+        made.map(|_| ())
     }
 
     /// A base below a mount of ours would have the daemon wait for itself.

@@ -401,7 +401,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_of_version_2_is_read_and_has_no_keys() {
+    fn files_of_older_versions_are_read_without_what_came_later() {
         let storage: Arc<dyn Storage> = Arc::new(CrashStorage::without_log());
         storage.create_dir_all("b").unwrap();
         let trees = Trees::open(storage.clone(), "t".into()).unwrap();
@@ -411,8 +411,11 @@ pub(crate) mod tests {
             trees: &trees,
             branch: 0,
         };
+        let mut timeline = Timeline::default();
+        timeline.used.insert(7);
         let more = StateMore {
             kv: Some(FileContent::Empty),
+            timeline,
         };
         let none = (0, Tree::default());
         file.write(head(), &more, &one_file_tree(), &none).unwrap();
@@ -422,7 +425,13 @@ pub(crate) mod tests {
         let length = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         let second = 12 + 8 + length(12) as usize;
         let third = second + 8 + length(second) as usize;
-        let mut old = [&bytes[..second], &bytes[third..]].concat();
+        let fourth = third + 8 + length(third) as usize;
+        let mut old = [&bytes[..third], &bytes[fourth..]].concat();
+        old[8] = 3;
+        let (_, without_timeline) = read_state(&old[..], &mut |_| Ok(())).unwrap();
+        assert_eq!(without_timeline.kv, more.kv);
+        assert_eq!(without_timeline.timeline, Timeline::default());
+        let mut old = [&bytes[..second], &bytes[fourth..]].concat();
         old[8] = 2;
         let (head, more) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert_eq!((head.next_seq, head.patched), (7, 1));

@@ -374,8 +374,12 @@ impl Branch {
             let made = if undoes { replaced + 1 } else { head };
             (shown, replaced, changes, before, state.unwrap_or(made))
         };
-        self.after_swap(&before, &changes, replaced, shown, state)
-            .map(Some)
+        let mut back = self.after_swap(&before, &changes, replaced, shown, state)?;
+        if undoes && back.commit.is_none() {
+            // What was there was stored already, so this does not take long.
+            back.commit = self.wait_for_id(state, &|_, _| {}).ok();
+        }
+        Ok(Some(back))
     }
 }
 

@@ -86,10 +86,11 @@ impl Branch {
         let checkpoints: Vec<BlameItem> = {
             let inner = self.lock();
             let history = &inner.history;
+            let labels = history.labels_by_state();
             let made = history.states.values().rev();
             made.filter(|s| s.info.kind == OpKind::Checkpoint)
                 .filter_map(|s| {
-                    let label = history.labels_of(s.info.number).into_iter().next();
+                    let label = labels.get(&s.info.number).and_then(|l| l.first()).cloned();
                     Some(BlameItem {
                         kind: "checkpoint",
                         call: None,

@@ -166,7 +166,7 @@ impl Branch {
         Ok(id)
     }
 
-    fn call_import(&self, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
+    pub(crate) fn call_import(&self, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
         let mut ids = Vec::with_capacity(calls.len());
         let mut next = self.lock().timeline.next_call;
         for call in &calls {
