@@ -14,8 +14,7 @@ use crate::branch::create::Origin;
 use crate::branch::open::OpenBranch;
 use crate::branch::tree_file::Trees;
 use crate::branch_refs::{
-    BranchRecord, DeletedRecord, branch_dir, deleted_dir, recorded, ref_name,
-    trees_dir,
+    BranchRecord, DeletedRecord, branch_dir, deleted_dir, recorded, ref_name, trees_dir,
 };
 use crate::clock;
 use crate::control::{Progress, Target};

@@ -28,6 +28,15 @@ fn rows(db: &Connection, sql: &str) -> Vec<String> {
     found.map(Result::unwrap).collect()
 }
 
+/// A call as AgentFS's Rust SDK records one: an empty text where there is no result.
+fn record_foreign(db: &Connection) {
+    db.execute_batch(
+        "INSERT INTO tool_calls (name, parameters, result, error, status, started_at, completed_at, duration_ms)
+         VALUES ('foreign', 'not json', '', 'timeout', 'error', 1700000000, 1700000002, 2000)",
+    )
+    .unwrap();
+}
+
 #[test]
 fn calls_tell_what_they_changed_and_come_along() {
     let Some(env) = Env::new() else { return };
@@ -56,12 +65,7 @@ fn calls_tell_what_they_changed_and_come_along() {
         rows(&db, "SELECT name FROM agentvfs_errors_last_hour"),
         ["fail"]
     );
-    // As AgentFS's Rust SDK records one: an empty text where there is no result.
-    db.execute_batch(
-        "INSERT INTO tool_calls (name, parameters, result, error, status, started_at, completed_at, duration_ms)
-         VALUES ('foreign', 'not json', '', 'timeout', 'error', 1700000000, 1700000002, 2000)",
-    )
-    .unwrap();
+    record_foreign(&db);
     drop(db);
     run(&env, &["import", "h.db", "--workspace", "copy"]).ok();
     run(&env, &["export", "copy", "again.db"]).ok();
@@ -97,7 +101,6 @@ fn calls_tell_what_they_changed_and_come_along() {
         &["UPDATE tool_calls SET started_at = 'soon' WHERE id = 4"],
     );
     run(&env, &["import", "h.db", "--workspace", "bad"]).fails(1, "not an integer");
-    run(&env, &["workspace", "list"]).ok();
     assert!(!env.home().join("workspaces/bad").exists());
 }
 
