@@ -51,7 +51,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Where to write for now.
+    /// The temporary name, under which it is written.
     pub fn partial(&self) -> &Path {
         &self.partial
     }

@@ -176,7 +176,7 @@ wire! {
         pub store_bytes: u64,
         /// Bytes of objects that are needed.
         pub needed_bytes: u64,
-        /// Bytes that nothing needs and that stay for now.
+        /// Bytes that nothing needs and that stay: too young, or too few in their pack.
         pub left_bytes: u64,
         /// Packs that stay because something needed in them cannot be read.
         pub damaged_packs: u64,
