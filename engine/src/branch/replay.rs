@@ -3,7 +3,7 @@
 use super::Inner;
 use crate::journal::{PayloadRef, ReplayError, ReplayRecord};
 use crate::limits::FIRST_NEW_INO;
-use crate::record::{Event, Loaded, Mutation, Record, SwitchKind, TreePatch, decode};
+use crate::record::{Counters, Event, Loaded, Mutation, Record, SwitchKind, TreePatch, decode};
 use crate::retention::Expiry;
 use crate::tree::file::Body;
 use crate::tree::patch::BaseDirs;
@@ -142,6 +142,22 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// Changes the live tree by the patch that ends with this payload.
+    fn patch_live(
+        &mut self,
+        payload: Option<PayloadRef>,
+        read: Option<&ReadPayload<'_>>,
+        counters: Counters,
+    ) -> Result<(), ReplayError> {
+        self.parts.extend(payload);
+        let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
+        let inner = &mut *self.inner;
+        inner.anchors.patched(self.seq, &patch);
+        patch.apply(&mut inner.live, &mut self.dirs)?;
+        inner.counters = counters;
+        Ok(())
+    }
+
     fn event(
         &mut self,
         e: Event,
@@ -176,21 +192,11 @@ impl<'a> Replay<'a> {
                 head,
                 counters,
             } => {
-                self.parts.extend(payload);
-                let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
-                inner.anchors.patched(self.seq, &patch);
-                patch.apply(&mut inner.live, &mut self.dirs)?;
-                inner.history.switch(kind, replaced, target, head);
-                inner.counters = counters;
-                inner.note_switch(kind, replaced, target);
+                self.patch_live(payload, read, counters)?;
+                self.inner.history.switch(kind, replaced, target, head);
+                self.inner.note_switch(kind, replaced, target);
             }
-            Event::Patched { counters } => {
-                self.parts.extend(payload);
-                let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
-                inner.anchors.patched(self.seq, &patch);
-                patch.apply(&mut inner.live, &mut self.dirs)?;
-                inner.counters = counters;
-            }
+            Event::Patched { counters } => self.patch_live(payload, read, counters)?,
             Event::Known { info } => {
                 inner.counters.state = inner.counters.state.max(info.number + 1);
                 inner.history.know(info);
@@ -202,12 +208,8 @@ impl<'a> Replay<'a> {
                 conflicts,
                 counters,
             } => {
-                self.parts.extend(payload);
-                let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
-                inner.anchors.patched(self.seq, &patch);
-                patch.apply(&mut inner.live, &mut self.dirs)?;
-                inner.counters = counters;
-                let number = info.number;
+                self.patch_live(payload, read, counters)?;
+                let (inner, number) = (&mut *self.inner, info.number);
                 inner.history.merged(replaced, info, None, label, conflicts);
                 inner.note_switch(SwitchKind::Merge, replaced, number);
             }
@@ -284,12 +286,8 @@ impl<'a> Replay<'a> {
                 after,
                 counters,
             } => {
-                self.parts.extend(payload);
-                let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
-                inner.anchors.patched(self.seq, &patch);
-                patch.apply(&mut inner.live, &mut self.dirs)?;
-                inner.counters = counters;
-                inner.note_call_undone(call, replaced, after);
+                self.patch_live(payload, read, counters)?;
+                self.inner.note_call_undone(call, replaced, after);
             }
         }
         Ok(())

@@ -138,7 +138,8 @@ impl Runner {
                 let live = self.live.clone().without_orphans();
                 let same = self.history.head == n && live.difference(&target).is_none();
                 let states = self.world.w().log(MAIN, true).map_or(0, |l| l.len());
-                if same && !(self.unsettled && states > self.history.commits.len()) {
+                let switched = states > self.history.commits.len() || done.replaced.is_some();
+                if same && !(self.unsettled && switched) {
                     ensure!(done.files_changed == 0, "nothing to do, yet {done:?}");
                     return self.log();
                 }
