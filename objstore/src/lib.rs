@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod atomic_file;
+mod behind;
 mod cache;
 pub mod chunker;
 pub mod codec;
@@ -29,6 +30,7 @@ mod pack;
 pub mod refs;
 mod store;
 
+pub use behind::PutBehind;
 pub use content::{
     FileContent, Source, data_ranges, each_part, next_data, next_hole, read_content, store_content,
     try_read_content,

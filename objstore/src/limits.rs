@@ -28,6 +28,10 @@ pub const FREE_BYTES_MIN: u64 = 8 * 1024 * 1024;
 /// Packed bytes after which free space is looked at again.
 pub const FREE_CHECK_BYTES: u64 = 1024 * 1024;
 
+/// Bytes of objects that wait to be packed; beyond them whoever puts does all the work itself. A
+/// checkpoint of a thousand edited sources fits.
+pub const WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// The index beside a growing pack is rewritten at a sync once this much of the pack is not covered:
 /// it bounds what has to be read again at open after a crash.
 pub const UNINDEXED_BYTES_MAX: u64 = 8 * 1024 * 1024;

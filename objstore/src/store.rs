@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::behind::Behind;
 use crate::cache::Cache;
 use crate::compress;
 use crate::content::FileContent;
@@ -95,6 +96,7 @@ pub struct VerifyReport {
 pub struct ObjectStore {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) packs: PackSet,
+    pub(crate) behind: Behind,
     /// Marks of the run of gc that goes on. Held while an object is put.
     pub(crate) gc: RwLock<Option<Arc<Marks>>>,
     pub(crate) pins: Pins,
@@ -110,6 +112,7 @@ impl ObjectStore {
         Ok(ObjectStore {
             storage,
             packs,
+            behind: Behind::default(),
             gc: RwLock::default(),
             pins: Pins::default(),
             chunks: Cache::new(cfg.chunk_cache_bytes),
@@ -138,12 +141,11 @@ impl ObjectStore {
         if let Some(bytes) = self.chunks.get(id) {
             return Ok(Some(bytes));
         }
-        let bytes = self.packs.read(&(Kind::Chunk, *id.as_bytes()), false)?;
+        let bytes = self.read(&(Kind::Chunk, *id.as_bytes()), false)?;
         Ok(bytes.map(|bytes| self.keep_chunk(*id, bytes)))
     }
 
-    fn keep_chunk(&self, id: ChunkId, bytes: Vec<u8>) -> Arc<Vec<u8>> {
-        let bytes = Arc::new(bytes);
+    fn keep_chunk(&self, id: ChunkId, bytes: Arc<Vec<u8>>) -> Arc<Vec<u8>> {
         self.chunks.put(id, bytes.clone(), bytes.len());
         bytes
     }
@@ -176,10 +178,7 @@ impl ObjectStore {
         if let Some(node) = self.nodes.get(id) {
             return Ok(Some(node));
         }
-        let Some(bytes) = self
-            .packs
-            .read(&(Kind::Manifest, *id.as_bytes()), may_wait)?
-        else {
+        let Some(bytes) = self.read(&(Kind::Manifest, *id.as_bytes()), may_wait)? else {
             return Ok(None);
         };
         let node = Arc::new(Node::new(decode_checked(id, &bytes)?));
@@ -197,8 +196,9 @@ impl ObjectStore {
     /// it then.
     fn finds(&self, marks: Option<&Marks>, key: &Key) -> bool {
         match marks {
+            // Nothing waits while gc runs.
             Some(marks) => marks.find(&self.packs, key),
-            None => self.packs.contains(key),
+            None => self.behind.contains(key) || self.packs.contains(key),
         }
     }
 
@@ -239,7 +239,26 @@ impl ObjectStore {
     ///
     /// After an error the store takes no more puts until it is opened again; reads go on.
     pub fn sync(&self) -> Result<()> {
+        self.flush()?;
         self.packs.sync()
+    }
+
+    /// Hands everything put before the call to the kernel: it survives the death of the process after
+    /// `Ok`. After an error it waits on.
+    pub fn flush(&self) -> Result<()> {
+        let _gc = self.gc.read();
+        self.flush_in_order()
+    }
+
+    /// As [`ObjectStore::flush`], for whoever holds the lock of gc.
+    pub(crate) fn flush_in_order(&self) -> Result<()> {
+        self.behind.flush(|key, bytes| {
+            self.append(key, bytes)?;
+            if key.0 == Kind::Chunk {
+                self.keep_chunk(ChunkId::from_bytes(key.1), bytes.clone());
+            }
+            Ok(())
+        })
     }
 
     /// True once a sync failed.
@@ -249,6 +268,7 @@ impl ObjectStore {
 
     /// Syncs and writes the indexes, so that the next open is fast. Without it nothing is lost.
     pub fn close(&self) -> Result<()> {
+        self.flush()?;
         self.packs.close()
     }
 
@@ -257,7 +277,12 @@ impl ObjectStore {
         let Ok(prefix) = HexPrefix::parse(hex_prefix) else {
             return Vec::new();
         };
-        let ids = self.packs.with_prefix(Kind::Commit, prefix);
+        let waiting = self.behind.keys().into_iter();
+        let waiting = waiting.filter(|(kind, id)| *kind == Kind::Commit && prefix.matches(id));
+        let mut ids: Vec<_> = waiting.map(|(_, id)| id).collect();
+        ids.extend(self.packs.with_prefix(Kind::Commit, prefix));
+        ids.sort_unstable();
+        ids.dedup();
         ids.into_iter().map(CommitId::from_bytes).collect()
     }
 
@@ -273,6 +298,7 @@ impl ObjectStore {
 
     /// Reads every record of every pack and checks all checksums.
     pub fn verify(&self) -> Result<VerifyReport> {
+        self.flush()?;
         let mut report = VerifyReport::default();
         for pack in self.packs.packs() {
             verify_pack(&pack, &mut report)?;
@@ -358,14 +384,32 @@ impl ObjectStore {
         if self.finds(gc.as_deref(), &key) {
             return Ok(());
         }
+        let has_space = || self.packs.has_space_for(limits::WAITING_BYTES_MAX as u64);
+        if gc.is_none() && self.behind.push(key, bytes, has_space) {
+            return Ok(());
+        }
+        self.flush_in_order()?;
+        self.append(key, bytes)
+    }
+
+    fn append(&self, key: Key, bytes: &[u8]) -> Result<()> {
         match compress::compress(bytes) {
             Some(stored) => self.packs.append(key, Codec::Zstd, bytes.len(), &stored),
             None => self.packs.append(key, Codec::Raw, bytes.len(), bytes),
         }
     }
 
-    pub(crate) fn get(&self, kind: Kind, hash: &[u8; ID_BYTES]) -> Result<Vec<u8>> {
-        let bytes = self.packs.read(&(kind, *hash), true)?;
+    /// The bytes of an object; with `may_wait` false `None` where the disk would be waited for.
+    fn read(&self, key: &Key, may_wait: bool) -> Result<Option<Arc<Vec<u8>>>> {
+        // What waits is found in the packs before it is no longer found here.
+        if let Some(bytes) = self.behind.get(key) {
+            return Ok(Some(bytes));
+        }
+        Ok(self.packs.read(key, may_wait)?.map(Arc::new))
+    }
+
+    pub(crate) fn get(&self, kind: Kind, hash: &[u8; ID_BYTES]) -> Result<Arc<Vec<u8>>> {
+        let bytes = self.read(&(kind, *hash), true)?;
         bytes.ok_or_else(|| Error::ObjectMissing {
             kind,
             id: crate::id::hex(hash),

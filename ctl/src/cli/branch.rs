@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// What can be done with branches.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum BranchVerb {
     /// Make a branch of everything as it is now, or of a commit; it is at once at the path printed
     #[command(after_help = "Example:\n  agentvfs branch create fix --from before-refactor")]
@@ -34,7 +35,7 @@ pub enum BranchVerb {
     Diff(BranchDiffArgs),
 }
 
-/// Arguments of `branch create`.
+#[doc = concat!("Arguments of `branch create`.")]
 #[derive(Debug, Args)]
 pub struct CreateArgs {
     /// Name of the new branch
@@ -45,14 +46,14 @@ pub struct CreateArgs {
     pub from: Option<String>,
 }
 
-/// A branch's name.
+#[doc = concat!("A branch's name.")]
 #[derive(Debug, Args)]
 pub struct BranchNameArgs {
     /// The branch
     pub name: String,
 }
 
-/// Arguments of `branch rename`.
+#[doc = concat!("Arguments of `branch rename`.")]
 #[derive(Debug, Args)]
 pub struct RenameArgs {
     /// The branch
@@ -70,7 +71,7 @@ pub enum ConflictsArg {
     Abort,
 }
 
-/// Arguments of `branch merge`.
+#[doc = concat!("Arguments of `branch merge`.")]
 #[derive(Debug, Args)]
 pub struct MergeArgs {
     /// The branch that is merged
@@ -95,7 +96,7 @@ pub struct MergeArgs {
     pub nul: bool,
 }
 
-/// Arguments of `branch conflicts`.
+#[doc = concat!("Arguments of `branch conflicts`.")]
 #[derive(Debug, Args)]
 pub struct ConflictsArgs {
     /// The branch [default: --branch, else main]
@@ -106,7 +107,7 @@ pub struct ConflictsArgs {
     pub rows: RowArgs,
 }
 
-/// Arguments of `branch resolve`.
+#[doc = concat!("Arguments of `branch resolve`.")]
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("version").required(true).args(["ours", "theirs", "base", "working"])))]
 pub struct ResolveArgs {
@@ -126,7 +127,7 @@ pub struct ResolveArgs {
     pub working: bool,
 }
 
-/// Arguments of `branch diff`.
+#[doc = concat!("Arguments of `branch diff`.")]
 #[derive(Debug, Args)]
 pub struct BranchDiffArgs {
     /// From this branch

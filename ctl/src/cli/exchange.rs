@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// Arguments of `export`.
+#[doc = concat!("Arguments of `export`.")]
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// The file to write; a workspace may come first
@@ -20,7 +20,7 @@ pub struct ExportArgs {
     pub force: bool,
 }
 
-/// Arguments of `import`.
+#[doc = concat!("Arguments of `import`.")]
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// The file: an export, or a database of AgentFS

@@ -4,7 +4,7 @@ use super::RowArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Arguments of `restore`.
+#[doc = concat!("Arguments of `restore`.")]
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
     /// Files or directories, from the workspace's root, or from here in the mount
@@ -31,6 +31,7 @@ pub struct RestoreArgs {
 
 /// What can be done with files without a mount.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum FsVerb {
     /// List a directory: permissions, size, time, name, target of a symbolic link
     #[command(after_help = "Example:\n  agentvfs fs ls --ref before-refactor src")]
@@ -63,7 +64,7 @@ pub enum FsVerb {
     Find(FsFindArgs),
 }
 
-/// Which state is looked into.
+#[doc = concat!("Which state is looked into.")]
 #[derive(Debug, Args)]
 pub struct StateArg {
     /// A commit to look into instead of the live tree: a label, commit id, unique prefix of one, @,
@@ -72,7 +73,7 @@ pub struct StateArg {
     pub reference: Option<String>,
 }
 
-/// Arguments of `fs ls`.
+#[doc = concat!("Arguments of `fs ls`.")]
 #[derive(Debug, Args)]
 pub struct FsListArgs {
     /// The directory [default: the root]; of anything else its own row is printed
@@ -86,7 +87,7 @@ pub struct FsListArgs {
     pub rows: RowArgs,
 }
 
-/// A path and a state.
+#[doc = concat!("A path and a state.")]
 #[derive(Debug, Args)]
 pub struct FsPathArgs {
     /// The path
@@ -97,7 +98,7 @@ pub struct FsPathArgs {
     pub state: StateArg,
 }
 
-/// Arguments of `fs write`.
+#[doc = concat!("Arguments of `fs write`.")]
 #[derive(Debug, Args)]
 pub struct FsWriteArgs {
     /// The file
@@ -111,7 +112,7 @@ pub struct FsWriteArgs {
     pub parents: bool,
 }
 
-/// Arguments of `fs mkdir`.
+#[doc = concat!("Arguments of `fs mkdir`.")]
 #[derive(Debug, Args)]
 pub struct FsMkdirArgs {
     /// The directory
@@ -122,7 +123,7 @@ pub struct FsMkdirArgs {
     pub parents: bool,
 }
 
-/// Arguments of `fs rm`.
+#[doc = concat!("Arguments of `fs rm`.")]
 #[derive(Debug, Args)]
 pub struct FsRmArgs {
     /// The file or directory; a symbolic link is removed itself
@@ -133,7 +134,7 @@ pub struct FsRmArgs {
     pub recursive: bool,
 }
 
-/// Arguments of `fs mv`.
+#[doc = concat!("Arguments of `fs mv`.")]
 #[derive(Debug, Args)]
 pub struct FsMvArgs {
     /// The file or directory
@@ -144,7 +145,7 @@ pub struct FsMvArgs {
     pub to: PathBuf,
 }
 
-/// Arguments of `fs tree`.
+#[doc = concat!("Arguments of `fs tree`.")]
 #[derive(Debug, Args)]
 pub struct FsTreeArgs {
     /// The directory [default: the root]
@@ -161,7 +162,7 @@ pub struct FsTreeArgs {
     pub rows: RowArgs,
 }
 
-/// Arguments of `fs find`.
+#[doc = concat!("Arguments of `fs find`.")]
 #[derive(Debug, Args)]
 pub struct FsFindArgs {
     /// The directory [default: the root]

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 
 /// What can be done with key-value state.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum KvVerb {
     /// Set a key to a JSON value; it is on stable storage when this returns
     #[command(after_help = "Example:\n  agentvfs kv set plan '{\"step\": 3}'\n  \
@@ -23,7 +24,7 @@ pub enum KvVerb {
     Delete(KvDeleteArgs),
 }
 
-/// Arguments of `kv set`.
+#[doc = concat!("Arguments of `kv set`.")]
 #[derive(Debug, Args)]
 pub struct KvSetArgs {
     /// The key
@@ -37,7 +38,7 @@ pub struct KvSetArgs {
     pub string: bool,
 }
 
-/// Arguments of `kv get`.
+#[doc = concat!("Arguments of `kv get`.")]
 #[derive(Debug, Args)]
 pub struct KvGetArgs {
     /// The key
@@ -48,7 +49,7 @@ pub struct KvGetArgs {
     pub state: StateArg,
 }
 
-/// Arguments of `kv list`.
+#[doc = concat!("Arguments of `kv list`.")]
 #[derive(Debug, Args)]
 pub struct KvListArgs {
     /// What the keys begin with [default: all keys]
@@ -62,7 +63,7 @@ pub struct KvListArgs {
     pub rows: RowArgs,
 }
 
-/// Arguments of `kv delete`.
+#[doc = concat!("Arguments of `kv delete`.")]
 #[derive(Debug, Args)]
 pub struct KvDeleteArgs {
     /// The key

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 /// What a workspace is offered by.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ServeVerb {
     /// Speak the Model Context Protocol on standard input and output, for agents to start
     #[command(
@@ -15,7 +16,7 @@ pub enum ServeVerb {
     Mcp(McpArgs),
 }
 
-/// Arguments of `serve mcp`.
+#[doc = concat!("Arguments of `serve mcp`.")]
 #[derive(Debug, Args)]
 pub struct McpArgs {
     /// Where the tool export writes files, instead of exports in the agentvfs home

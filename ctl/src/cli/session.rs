@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// What can be done with sessions.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum SessionVerb {
     /// Have the processes of a cgroup, and of those below it, see a branch at the path printed
     #[command(
@@ -23,7 +24,7 @@ pub enum SessionVerb {
     Unregister(CgroupArgs),
 }
 
-/// A control group.
+#[doc = concat!("A control group.")]
 #[derive(Debug, Args)]
 pub struct CgroupArgs {
     /// The cgroup's directory, of version 1 or 2

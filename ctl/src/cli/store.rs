@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// Arguments of `config`.
+#[doc = concat!("Arguments of `config`.")]
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     /// A setting to show, or to change with =VALUE; all are shown where none is given
@@ -26,7 +26,7 @@ Settings, with their defaults:
 Example:
   agentvfs config quota=20G keep-daily=90d";
 
-/// Arguments of `gc`.
+#[doc = concat!("Arguments of `gc`.")]
 #[derive(Debug, Args)]
 pub struct GcArgs {
     /// Leave alone what was written or deleted less than this ago, such as 0s, 30m, 2h [default: the
@@ -38,7 +38,7 @@ pub struct GcArgs {
     pub dry_run: bool,
 }
 
-/// Arguments of `fsck`.
+#[doc = concat!("Arguments of `fsck`.")]
 #[derive(Debug, Args)]
 pub struct FsckArgs {
     /// Show the plan of a repair, then carry it out; what is replaced is kept in damaged/ in the home

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 /// What can be done with tool calls.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ToolVerb {
     /// Note a call that is over already, and print its id
     #[command(
@@ -43,7 +44,7 @@ pub enum ToolVerb {
     Exec(ToolExecArgs),
 }
 
-/// Arguments of `tool record`.
+#[doc = concat!("Arguments of `tool record`.")]
 #[derive(Debug, Args)]
 pub struct ToolRecordArgs {
     /// Name of the tool
@@ -65,7 +66,7 @@ pub struct ToolRecordArgs {
     pub completed: Option<String>,
 }
 
-/// Arguments of `tool start`.
+#[doc = concat!("Arguments of `tool start`.")]
 #[derive(Debug, Args)]
 pub struct ToolStartArgs {
     /// Name of the tool
@@ -75,7 +76,7 @@ pub struct ToolStartArgs {
     pub params: Option<String>,
 }
 
-/// Arguments of `tool success`.
+#[doc = concat!("Arguments of `tool success`.")]
 #[derive(Debug, Args)]
 pub struct ToolSuccessArgs {
     /// The call
@@ -85,7 +86,7 @@ pub struct ToolSuccessArgs {
     pub result: Option<String>,
 }
 
-/// Arguments of `tool error`.
+#[doc = concat!("Arguments of `tool error`.")]
 #[derive(Debug, Args)]
 pub struct ToolErrorArgs {
     /// The call
@@ -94,7 +95,7 @@ pub struct ToolErrorArgs {
     pub message: String,
 }
 
-/// Arguments of `tool list`, and of `timeline` with more.
+#[doc = concat!("Arguments of `tool list`, and of `timeline` with more.")]
 #[derive(Debug, Args)]
 pub struct ListCallsArgs {
     /// At most so many, the newest
@@ -117,7 +118,7 @@ pub struct ListCallsArgs {
     pub rows: RowArgs,
 }
 
-/// Arguments of `timeline`.
+#[doc = concat!("Arguments of `timeline`.")]
 #[derive(Debug, Args)]
 pub struct TimelineArgs {
     /// What to list
@@ -148,7 +149,7 @@ pub enum FormatArg {
     Json,
 }
 
-/// Arguments of `tool diff`.
+#[doc = concat!("Arguments of `tool diff`.")]
 #[derive(Debug, Args)]
 pub struct ToolDiffArgs {
     /// The call
@@ -170,7 +171,7 @@ pub struct ToolDiffArgs {
     pub rows: RowArgs,
 }
 
-/// Arguments of `tool undo`.
+#[doc = concat!("Arguments of `tool undo`.")]
 #[derive(Debug, Args)]
 pub struct ToolUndoArgs {
     /// The call
@@ -183,7 +184,7 @@ pub struct ToolUndoArgs {
     pub rows: RowArgs,
 }
 
-/// Arguments of `tool exec`.
+#[doc = concat!("Arguments of `tool exec`.")]
 #[derive(Debug, Args)]
 pub struct ToolExecArgs {
     /// Name of the tool
@@ -193,7 +194,7 @@ pub struct ToolExecArgs {
     pub command: Vec<OsString>,
 }
 
-/// Arguments of `blame`.
+#[doc = concat!("Arguments of `blame`.")]
 #[derive(Debug, Args)]
 pub struct BlameArgs {
     /// A file or directory

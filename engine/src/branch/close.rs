@@ -73,6 +73,7 @@ impl Branch {
     /// One round of background storing.
     fn store_step(&self, seq: u64, idle: bool) -> Result<()> {
         self.store_pending()?;
+        self.places.store.flush()?;
         self.importer.release();
         self.flush_timeline()?;
         let bytes = self.places.journal.bytes();

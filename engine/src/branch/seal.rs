@@ -55,6 +55,9 @@ impl Branch {
             self.import_ahead()?;
         }
         let _pin = self.places.store.pin();
+        // The first commit is a whole project.
+        let small = self.lock().reference.is_some();
+        let _behind = small.then(|| self.places.store.put_behind());
         let (info, tree, reference) = {
             let mut inner = self.lock();
             let fenced = inner.fence.as_ref().map(|f| f.state);
@@ -191,22 +194,26 @@ impl Branch {
         let mut inner = self.lock();
         inner.reference = Some(reference.clone());
         inner.storing = None;
-        let history = &mut inner.history;
-        let Some(state) = history.states.get_mut(&number) else {
+        let Ok(state) = inner.history.state(number) else {
             return Ok(());
         };
         let told = state.info.id.filter(|known| self.is_told(*known, id));
+        let new = told.is_none() && state.info.id != Some(id);
         let (id, stored) = match told {
             Some(known) => (known, None),
             None => (id, Some(reference)),
         };
-        let new = state.info.id.replace(id) != Some(id);
-        (state.tree, state.stored, state.in_store) = (None, stored, true);
-        history.trim();
         if new {
+            // First: where it fails the state has no id yet, and can be taken back.
             self.record(Event::Named { state: number, id }, &[])?;
             inner.note_named(number, id);
         }
+        let history = &mut inner.history;
+        if let Some(state) = history.states.get_mut(&number) {
+            state.info.id = Some(id);
+            (state.tree, state.stored, state.in_store) = (None, stored, true);
+        }
+        history.trim();
         self.signal();
         Ok(())
     }

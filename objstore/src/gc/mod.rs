@@ -65,6 +65,8 @@ impl ObjectStore {
             if gc.is_some() {
                 return Err(Error::Busy);
             }
+            // What was put since waits no longer: marks are for what is in packs.
+            self.flush_in_order()?;
             let marks = Arc::new(Marks::new(&self.packs));
             *gc = Some(marks.clone());
             Collection {
@@ -108,8 +110,16 @@ impl Collection<'_> {
         bytes
     }
 
-    fn mark(&self, key: &Key) -> Marked {
-        self.marks.meet(&self.store.packs, key)
+    fn mark(&self, key: &Key) -> Result<Marked> {
+        let meet = || self.marks.meet(&self.store.packs, key);
+        match meet() {
+            // A run that only looks goes on beside puts that may wait.
+            Marked::Missing => {
+                self.store.flush()?;
+                Ok(meet())
+            }
+            marked => Ok(marked),
+        }
     }
 }
 

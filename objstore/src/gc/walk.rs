@@ -142,7 +142,7 @@ impl<'a> Walk<'a> {
 
     /// The length of the record, where it was not marked before.
     fn mark(&self, kind: Kind, hash: &[u8; ID_BYTES], strict: Strictness) -> Result<Option<u64>> {
-        match self.collection.mark(&(kind, *hash)) {
+        match self.collection.mark(&(kind, *hash))? {
             Marked::Now(stored) => Ok(Some(stored)),
             Marked::Before => Ok(None),
             Marked::Missing if strict == Strictness::WhatIsThere => Ok(None),

@@ -184,6 +184,12 @@ impl PackSet {
         Ok(())
     }
 
+    /// True where records of so many bytes would not be refused.
+    pub fn has_space_for(&self, len: u64) -> bool {
+        let free = self.storage.free_bytes();
+        free.is_ok_and(|free| free >= FREE_BYTES_MIN + len)
+    }
+
     /// Refuses a record where the disk is nearly full.
     fn check_space(&self, writer: &mut Writer, len: u64) -> Result<()> {
         writer.unchecked_bytes += len;
