@@ -29,6 +29,7 @@ pub mod object;
 mod pack;
 pub mod refs;
 mod store;
+mod verify;
 
 pub use behind::PutBehind;
 pub use content::{
@@ -43,4 +44,5 @@ pub use object::manifest::{Manifest, Part};
 pub use object::tree::{
     Body, Edit, Meta, TreeEntry, TreeNode, diff_trees, edit_tree, name_hash, read_tree, tree_entry,
 };
-pub use store::{Damage, ObjectStore, StoreConfig, StoreStats, VerifyReport};
+pub use store::{ObjectStore, StoreConfig, StoreStats};
+pub use verify::{Damage, VerifyReport};

@@ -85,6 +85,7 @@ fn start(args: ToolStartArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: context.branch()?,
         name: args.name.clone(),
         parameters,
+        unsynced: false,
     });
     let answer: CallId = context.ask(&format!("cannot note {}", args.name), &call)?;
     print_id(answer.id, context)

@@ -40,6 +40,7 @@ pub fn run(args: &ToolExecArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: branch.clone(),
         name: args.name.clone(),
         parameters: Some(json!({ "command": words, "cwd": cwd }).to_string()),
+        unsynced: false,
     });
     let what = format!("cannot note {}", args.name);
     let begun: Result<CallId, Failure> = context.ask(&what, &start);

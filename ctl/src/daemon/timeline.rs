@@ -15,6 +15,7 @@ pub fn start(mounts: &Mounts, ask: &ToolStart) -> Result<CallId, Fault> {
     let call = CallStart {
         name: ask.name.clone(),
         parameters: ask.parameters.clone(),
+        unsynced: ask.unsynced,
     };
     let id = on(mounts, &ask.workspace, |w| w.call_start(&ask.branch, call))?;
     Ok(CallId { id })

@@ -31,6 +31,8 @@ pub fn recorded(
         branch: branch.clone(),
         name: tool.name.to_owned(),
         parameters: Some(parameters(&arguments)),
+        // What the call changes is in the same journal, behind it.
+        unsynced: true,
     });
     let started: Result<CallId, Failure> = turn.ask("cannot record the call", &start);
     let done = tool.run(turn, arguments);

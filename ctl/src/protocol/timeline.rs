@@ -26,6 +26,9 @@ wire! {
         /// Parameters, JSON text.
         #[serde(default)]
         pub parameters: Option<String>,
+        /// Answer before the call is on stable storage.
+        #[serde(default)]
+        pub unsynced: bool,
     }
 
     /// Answer of `tool.start` and `tool.record`.

@@ -22,6 +22,8 @@ pub struct CallStart {
     pub name: String,
     /// Parameters, JSON text.
     pub parameters: Option<String>,
+    /// Do not wait for stable storage: the note is there together with whatever is brought there next.
+    pub unsynced: bool,
 }
 
 /// A call that is over.
@@ -59,7 +61,7 @@ pub struct ImportedCall {
 }
 
 impl Workspace {
-    /// Notes that a call begins; gives its id. Durable.
+    /// Notes that a call begins; gives its id. Durable, unless it says that it need not be.
     pub fn call_start(&self, branch: &str, call: CallStart) -> Result<u64> {
         self.branch(branch)?.call_start(self.author(), call)
     }
@@ -99,7 +101,10 @@ impl Branch {
         };
         self.note(&mut inner, clock::now(), what)?;
         drop(inner);
-        self.noted()?;
+        match call.unsynced {
+            true => self.signal(),
+            false => self.noted()?,
+        }
         Ok(id)
     }
 

@@ -73,9 +73,14 @@ pub fn read(w: &Workspace, path: &str) -> String {
 }
 
 pub fn begin(w: &Workspace, name: &str) -> u64 {
+    begin_so(w, name, false)
+}
+
+pub fn begin_so(w: &Workspace, name: &str, unsynced: bool) -> u64 {
     let call = CallStart {
         name: name.into(),
         parameters: Some(format!("{{\"of\": \"{name}\"}}")),
+        unsynced,
     };
     w.call_start(MAIN, call).unwrap()
 }
