@@ -154,16 +154,22 @@ fn collect(store: &ObjectStore, node: Draft, out: &mut Vec<TreeEntry>) -> Result
     }
 }
 
+/// Sorted entries with the edits applied, still sorted.
 fn merge(entries: Vec<TreeEntry>, edits: Edits) -> Vec<TreeEntry> {
-    if entries.is_empty() {
-        return edits.into_values().flatten().collect();
+    let mut merged = Vec::with_capacity(entries.len() + edits.len());
+    let mut edits = edits.into_iter().peekable();
+    for entry in entries {
+        let order = entry.order();
+        while let Some((_, new)) = edits.next_if(|((hash, name), _)| (*hash, &name[..]) < order) {
+            merged.extend(new);
+        }
+        match edits.next_if(|((hash, name), _)| (*hash, &name[..]) == order) {
+            Some((_, new)) => merged.extend(new),
+            None => merged.push(entry),
+        }
     }
-    let old = entries
-        .into_iter()
-        .map(|e| ((name_hash(&e.name), e.name.clone()), Some(e)));
-    let mut all: Edits = old.collect();
-    all.extend(edits);
-    all.into_values().flatten().collect()
+    merged.extend(edits.filter_map(|(_, new)| new));
+    merged
 }
 
 /// A node of these sorted entries.

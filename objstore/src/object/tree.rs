@@ -138,7 +138,8 @@ impl Object for TreeNode {
     fn check(&self) -> Result<(), &'static str> {
         match self {
             TreeNode::Leaf(entries) => {
-                if entries.is_empty() || !entries.is_sorted_by(|a, b| a.order() < b.order()) {
+                let orders = entries.iter().map(TreeEntry::order);
+                if entries.is_empty() || !orders.is_sorted_by(|a, b| a < b) {
                     return Err("entries of a directory are not sorted");
                 }
                 entries.iter().try_for_each(TreeEntry::check)
