@@ -8,6 +8,8 @@
 # installed by name and version: Debian packages; crates and Python packages into target/conformance.
 # pjdfstest needs root, for it acts as several users; the others run as whoever starts this.
 #
+# A case that takes longer than $CASE_SECONDS (120) fails; AGENTFS_FILES=10000 needs more.
+#
 # A case may fail only if docs/semantics.md lists it under "Exceptions"; each other failure fails this.
 set -euo pipefail
 
@@ -60,7 +62,7 @@ check() {
     shift 2
     log=$(mktemp "$scratch/log.XXXXXX")
     mkdir -p "$work/$suite"
-    if (cd "$work/$suite" && timeout 120 "$@") >"$log" 2>&1 </dev/null; then
+    if (cd "$work/$suite" && timeout "${CASE_SECONDS:-120}" "$@") >"$log" 2>&1 </dev/null; then
         pass
     else
         fail "$suite" "$name" "$(tail -n 3 "$log" | tr '\n' ' ')"
