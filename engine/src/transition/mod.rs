@@ -160,24 +160,11 @@ mod tests {
 
     /// A tree with nothing in it.
     pub(super) fn root() -> Tree {
-        let m = Mutation::Create {
-            parent: 1,
-            name: b"x".to_vec(),
-            nid: 2,
-            ino: 2,
+        Tree::with_root(Inode {
             mode: mode::DIR | 0o755,
             uid: 0,
             gid: 0,
-            rdev: 0,
-            target: vec![],
-            xattrs: vec![],
-            now: Time::default(),
-        };
-        let mut dir = Inode {
-            mode: mode::DIR | 0o755,
-            uid: 0,
-            gid: 0,
-            nlink: 2,
+            nlink: 1,
             rdev: 0,
             ino: 1,
             size: 0,
@@ -189,10 +176,7 @@ mod tests {
             links: None,
             xattrs: None,
             content: Content::Dir(Box::new(Dir::new(DirMap::default(), 0))),
-        };
-        dir.nlink = 1;
-        let _ = m;
-        Tree::with_root(dir)
+        })
     }
 
     /// Changes a tree by hand.
