@@ -250,16 +250,11 @@ struct Reader {
 }
 
 impl Reader {
+    /// The item that an entry began; what an entry tells of earlier ones is remembered until they are met.
     fn take(&mut self, entry: u64, time: Time, what: What) -> Option<TimelineItem> {
         match what {
-            What::Named { state, commit } => {
-                bounded(&mut self.names, state, commit);
-                None
-            }
-            What::Same { state, kept } => {
-                bounded(&mut self.same, state, kept);
-                None
-            }
+            What::Named { state, commit } => bounded(&mut self.names, state, commit),
+            What::Same { state, kept } => bounded(&mut self.same, state, kept),
             What::Ended {
                 call,
                 outcome,
@@ -275,7 +270,6 @@ impl Reader {
                     switches,
                 };
                 self.ends.insert(call, end);
-                None
             }
             What::Started {
                 call,
@@ -283,23 +277,10 @@ impl Reader {
                 parameters,
                 before,
             } => {
-                let end = self.ends.remove(&call);
                 let mut item = self.item(entry, call, name, time);
                 (item.parameters, item.before) = (parameters, Some(self.named(before)));
-                match end {
-                    Some(end) => {
-                        item.completed = Some(end.time);
-                        item.after = Some(self.named(end.after));
-                        item.switches = end.switches;
-                        set_outcome(&mut item, Some(end.outcome));
-                        self.overlap(&mut item, call, end.overlaps);
-                    }
-                    None => {
-                        let so_far = self.running.remove(&call).unwrap_or_default();
-                        self.overlap(&mut item, call, so_far.into_iter().collect());
-                    }
-                }
-                Some(item)
+                self.end(&mut item, call);
+                return Some(item);
             }
             What::Recorded {
                 call,
@@ -318,7 +299,7 @@ impl Reader {
                 item.after = after.map(|s| self.named(s));
                 set_outcome(&mut item, outcome);
                 self.overlap(&mut item, call, overlaps);
-                Some(item)
+                return Some(item);
             }
             What::Switched {
                 by,
@@ -331,7 +312,25 @@ impl Reader {
                 (item.status, item.completed) = (CallStatus::Success, Some(time));
                 item.before = Some(self.named(before));
                 item.after = after.map(|s| self.named(s));
-                Some(item)
+                return Some(item);
+            }
+        }
+        None
+    }
+
+    /// How a call that began has ended, if it has.
+    fn end(&mut self, item: &mut TimelineItem, call: u64) {
+        match self.ends.remove(&call) {
+            Some(end) => {
+                item.completed = Some(end.time);
+                item.after = Some(self.named(end.after));
+                item.switches = end.switches;
+                set_outcome(item, Some(end.outcome));
+                self.overlap(item, call, end.overlaps);
+            }
+            None => {
+                let so_far = self.running.remove(&call).unwrap_or_default();
+                self.overlap(item, call, so_far.into_iter().collect());
             }
         }
     }

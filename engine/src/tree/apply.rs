@@ -46,13 +46,7 @@ impl Tree {
                 name,
                 group,
                 now,
-            } => {
-                let hash = self.add_entry(Nid(*parent), name, Nid(*nid), *now)?;
-                self.change(Nid(*nid), |i| {
-                    i.add_name(Nid(*parent), hash, *group);
-                    i.ctime = *now;
-                })
-            }
+            } => self.link(Nid(*nid), (Nid(*parent), name), *group, *now),
             Mutation::Unlink { parent, name, now } => self.unlink(Nid(*parent), name, *now),
             Mutation::Rename {
                 parent,
@@ -289,6 +283,14 @@ impl Tree {
         self.set(Nid(*nid), Arc::new(inode));
         self.add_entry(Nid(*parent), name, Nid(*nid), *now)
             .map(|_| ())
+    }
+
+    fn link(&mut self, nid: Nid, name: (Nid, &[u8]), group: u64, now: Time) -> Applied {
+        let hash = self.add_entry(name.0, name.1, nid, now)?;
+        self.change(nid, |i| {
+            i.add_name(name.0, hash, group);
+            i.ctime = now;
+        })
     }
 
     fn unlink(&mut self, parent: Nid, name: &[u8], now: Time) -> Applied {

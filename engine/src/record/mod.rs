@@ -1,0 +1,230 @@
+//! What a journal record says: a [`Mutation`] of a live tree, or an [`Event`] between them.
+//!
+//! Both are made with everything decided (numbers, times, owners), so that applying them again gives
+//! the same tree. Encoded by bincode's own derive in the one configuration of [`encode`].
+//!
+//! Invariant: the order of variants and fields is the format (`docs/format.md`); a new variant comes last.
+//!
+//! Tests: beside the parts; `fuzz/tests/format.rs` (the bytes).
+
+mod event;
+mod inode;
+
+use crate::kv::KvEntry;
+pub use crate::timeline::entry::What;
+pub use crate::timeline::{CallOutcome, StateRef, SwitchWord};
+use crate::types::Time;
+pub use event::{Event, Loaded, OpKind, StateInfo, SwitchKind};
+pub use inode::{BodyRecord, ContentRecord, InodeRecord, LinksRecord, SrcRecord, TreePatch};
+
+/// Encodes a record, patch or state.
+pub fn encode<T: bincode::Encode>(value: &T) -> Vec<u8> {
+    objstore::codec::encode(value)
+}
+
+/// Decodes what [`encode`] made; trailing bytes are an error.
+pub fn decode<T: bincode::Decode<()>>(bytes: &[u8]) -> Result<T, String> {
+    objstore::codec::decode(bytes).map_err(|e| e.to_string())
+}
+
+/// Content of a journal record.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub enum Record {
+    /// A change of the live tree.
+    Mutation(Mutation),
+    /// Something else.
+    Event(Event),
+}
+
+/// Numbers that are given once and never again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub struct Counters {
+    /// Next inode number within the branch.
+    pub nid: u64,
+    /// Next shown inode number for inodes without a base number.
+    pub ino: u64,
+    /// Next state number.
+    pub state: u64,
+}
+
+/// A change of one tree. `now` is the time that the changed inodes get.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub enum Mutation {
+    /// A new inode under a name.
+    Create {
+        /// Directory.
+        parent: u64,
+        /// Name.
+        name: Vec<u8>,
+        /// Number of the new inode.
+        nid: u64,
+        /// Its shown inode number.
+        ino: u64,
+        /// Type and permissions.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// Device number.
+        rdev: u32,
+        /// Symbolic link's target.
+        target: Vec<u8>,
+        /// Extended attributes (inherited ACLs).
+        xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+        /// Time.
+        now: Time,
+    },
+    /// A further name of an inode.
+    Link {
+        /// The inode.
+        nid: u64,
+        /// Directory.
+        parent: u64,
+        /// Name.
+        name: Vec<u8>,
+        /// Hard-link group, used where the inode has none.
+        group: u64,
+        /// Time.
+        now: Time,
+    },
+    /// A name goes (of a file or of an empty directory).
+    Unlink {
+        /// Directory.
+        parent: u64,
+        /// Name.
+        name: Vec<u8>,
+        /// Time.
+        now: Time,
+    },
+    /// A name moves; what has the new name goes, or changes places.
+    Rename {
+        /// Old directory.
+        parent: u64,
+        /// Old name.
+        name: Vec<u8>,
+        /// New directory.
+        new_parent: u64,
+        /// New name.
+        new_name: Vec<u8>,
+        /// RENAME_EXCHANGE.
+        exchange: bool,
+        /// Time.
+        now: Time,
+    },
+    /// Attributes.
+    SetAttr {
+        /// The inode.
+        nid: u64,
+        /// All permission bits.
+        perm: Option<u32>,
+        /// Owner.
+        uid: Option<u32>,
+        /// Group.
+        gid: Option<u32>,
+        /// Length.
+        size: Option<u64>,
+        /// Access time.
+        atime: Option<Time>,
+        /// Modification time.
+        mtime: Option<Time>,
+        /// Change time.
+        ctime: Time,
+        /// Extended attributes that change with it; `None` removes.
+        xattrs: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    },
+    /// The record's payload at an offset.
+    Write {
+        /// The file.
+        nid: u64,
+        /// Offset in bytes.
+        offset: u64,
+        /// Permission bits afterwards, where set-id bits went.
+        perm: Option<u32>,
+        /// Time.
+        now: Time,
+    },
+    /// Allocation, hole or zeros.
+    Allocate {
+        /// The file.
+        nid: u64,
+        /// Start.
+        offset: u64,
+        /// Length.
+        len: u64,
+        /// What becomes of the range.
+        how: Allocation,
+        /// Length of the file afterwards.
+        size: u64,
+        /// Permission bits afterwards, where set-id bits went.
+        perm: Option<u32>,
+        /// Time.
+        now: Time,
+    },
+    /// A range shared from another file.
+    Copy {
+        /// Source file.
+        src: u64,
+        /// Offset there.
+        src_offset: u64,
+        /// Target file.
+        dst: u64,
+        /// Offset there.
+        dst_offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Permission bits of the target afterwards, where set-id bits went.
+        perm: Option<u32>,
+        /// Time.
+        now: Time,
+    },
+    /// A key of the key-value state.
+    Kv {
+        /// The key.
+        key: String,
+        /// What it has from now on; without one it goes.
+        entry: Option<Box<KvEntry>>,
+    },
+}
+
+/// What [`Mutation::Allocate`] does with its range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub enum Allocation {
+    /// Holes become allocated zeros.
+    Fill,
+    /// All becomes a hole.
+    Punch,
+    /// All becomes allocated zeros.
+    Zero,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_bytes_neither_panic_nor_allocate_without_bound() {
+        let record = Record::Mutation(Mutation::Unlink {
+            parent: 1,
+            name: b"abc".to_vec(),
+            now: Time::default(),
+        });
+        let good = encode(&record);
+        for i in 0..good.len() {
+            for bit in 0..8 {
+                let mut bad = good.clone();
+                bad[i] ^= 1 << bit;
+                let _ = decode::<Record>(&bad);
+            }
+            assert!(decode::<Record>(&good[..i]).is_err());
+        }
+        // A length of 2^60 in a name of which nothing follows.
+        let mut huge = encode(&2u32);
+        huge.extend([0; 12]);
+        huge.extend(u64::MAX.to_le_bytes());
+        assert!(decode::<Record>(&huge).is_err());
+        let mut trailing = good;
+        trailing.push(0);
+        assert!(decode::<Record>(&trailing).is_err());
+    }
+}
