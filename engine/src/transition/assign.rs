@@ -87,7 +87,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Names that both maps give the same number and below which something differs.
+    /// Names that both maps give the same number and below which something differs. They are no pairs
+    /// yet: those are of names that differ, and each child is marked once.
     fn same_names(
         &self,
         dir: Nid,
@@ -101,7 +102,6 @@ impl<'a> Job<'a> {
                     (live.get_hashed(*hash, name), target.get_hashed(*hash, name))
                 && a == b
                 && a.kind == Kind::Dir
-                && !pairs.iter().any(|(n, ..)| n == name)
             {
                 pairs.push((name.to_vec(), Some(a), Some(b)));
             }
@@ -145,13 +145,15 @@ impl<'a> Job<'a> {
             }
         }
         // A target inode whose own number was given away and that got none.
-        let displaced: Vec<Nid> = taken
+        let mut displaced: Vec<Nid> = taken
             .iter()
             .filter(|n| {
                 self.target.get(**n).is_some_and(|i| i.nlink > 0) && !moves.to.contains_key(n)
             })
             .copied()
             .collect();
+        // In an order that is the same each time.
+        displaced.sort_unstable();
         for nid in displaced {
             let (fresh, ino) = numbers.next();
             moves.to.insert(nid, fresh);
