@@ -134,12 +134,7 @@ impl Side {
         match op {
             Op::Write(_, at, len, seed) => self.write(slot, file, *at, (*len, *seed)),
             Op::Append(_, len, seed) => self.append(slot, file, (*len, *seed)),
-            Op::Read(_, at, len) => {
-                let mut data = Data::new(*len, self.direct[slot]);
-                let at = data.place(*at);
-                let count = rustix::io::pread(file, data.bytes_mut(), at)?;
-                Ok(Value::Bytes(data.bytes()[..count].to_vec()))
-            }
+            Op::Read(_, at, len) => self.read(slot, file, (*at, *len)),
             Op::Resize(_, len) => rustix::fs::ftruncate(file, *len).map(|()| Value::Nothing),
             Op::Allocate(_, mode, at, len) => {
                 let mode = FallocateFlags::from_bits_retain(*mode);
@@ -177,6 +172,17 @@ impl Side {
         }
         let written = rustix::io::pwrite(file, data.bytes(), at)?;
         Ok(Value::Number(written as u64))
+    }
+
+    /// A read. Directly past the longest length ext4 refuses it, though there are bytes before.
+    fn read(&self, slot: usize, file: &OwnedFd, (at, len): (u64, usize)) -> Result<Value> {
+        let mut data = Data::new(len, self.direct[slot]);
+        let at = data.place(at);
+        if self.direct[slot] && at + data.bytes().len() as u64 > FILE_BYTES_MAX {
+            return Ok(Value::NotMade);
+        }
+        let count = rustix::io::pread(file, data.bytes_mut(), at)?;
+        Ok(Value::Bytes(data.bytes()[..count].to_vec()))
     }
 
     /// A write at the descriptor's position, which for O_DIRECT must be a block's edge on ext4.
