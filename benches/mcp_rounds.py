@@ -1,8 +1,8 @@
 """Milliseconds for a call through `agentvfs serve mcp`, and for the same in AgentFS's Python SDK.
 
 Arguments: the program, a database to make, how many calls of each kind. `pipe` speaks JSON-RPC over the
-server's pipes by hand, `mcp` goes through the package mcp of PyPI, `sdk` is the SDK within this process: no
-server, no protocol. Prints the median and the 99th percentile of each.
+server's pipes by hand, `mcp` goes through the package mcp of PyPI, `cli` starts a command each time, `sdk` is the
+SDK within this process: no server, no protocol. Prints the median and the 99th percentile of each.
 """
 
 import json
@@ -80,6 +80,21 @@ async def by_mcp():
             told("mcp", what, times)
 
 
+def by_cli():
+    work = {
+        "kv_set": lambda i: ["kv", "set", f"key-{i % 100}", json.dumps({"n": i})],
+        "kv_get": lambda i: ["kv", "get", f"key-{i % 100}"],
+        "tool record": lambda i: ["tool", "record", "search", "--params", json.dumps({"n": i})],
+    }
+    for what, arguments in work.items():
+        times = []
+        for i in range(CALLS):
+            start = time.perf_counter()
+            subprocess.run([AGENTVFS, *arguments(i), "-w", "mcp"], check=True, stdout=subprocess.DEVNULL)
+            times.append(time.perf_counter() - start)
+        told("cli", what, times)
+
+
 async def by_sdk():
     async with await AgentFS.open(AgentFSOptions(path=DATABASE)) as agent:
         await agent.fs.write_file("/small", SMALL)
@@ -89,6 +104,7 @@ async def by_sdk():
             "write_file, 1 KiB": lambda i: agent.fs.write_file(f"/new-{i}", SMALL),
             "kv_set": lambda i: agent.kv.set(f"key-{i % 100}", {"n": i}),
             "kv_get": lambda i: agent.kv.get(f"key-{i % 100}"),
+            "tool record": lambda i: agent.tools.record("search", 1700000000, 1700000001, {"n": i}, {"found": i}),
         }
         for what, run in work.items():
             times = []
@@ -101,4 +117,5 @@ async def by_sdk():
 
 by_pipe()
 anyio.run(by_mcp)
+by_cli()
 anyio.run(by_sdk)
