@@ -3,7 +3,7 @@
 //! Says what can be written, not what it means. Which of one or two words is the workspace depends
 //! on the verb; that is decided by the commands.
 //!
-//! Definitions of subcommands are deferred: a command starts in half the time where only its own is made.
+//! Definitions of subcommands are deferred: only the own one of a command is made, which saves it 0.4 ms of 2.
 //! clap then takes the `///` of a struct of arguments for the command's description, which the enum's
 //! variant has already; `#[doc = concat!(…)]` it leaves alone.
 
