@@ -219,16 +219,30 @@ impl Context {
 
     /// Asks the daemon; `what` says what could not be done if it fails.
     pub fn ask<R: DeserializeOwned>(&mut self, what: &str, call: &Call) -> Result<R, Failure> {
-        self.client()?.call(call).map_err(|e| failed(what, e))
+        self.try_ask(what, call)?
+            .map_err(|fault| failed(what, fault.into()))
     }
 
     /// The same, for who wants to know which fault the daemon finds.
+    ///
+    /// A daemon that has died may still hold its connections for a moment. So what the next one can be
+    /// asked without harm is asked once more: what only looks, and what a daemon that is ending refused.
     pub fn try_ask<R: DeserializeOwned>(
         &mut self,
         what: &str,
         call: &Call,
     ) -> Result<Result<R, Fault>, Failure> {
-        match self.client()?.call(call) {
+        let mut answer = self.client()?.call(call);
+        let is_harmless = match answer {
+            Err(ClientError::Ending) => true,
+            Err(ClientError::Broken(_)) => call.only_looks(),
+            _ => false,
+        };
+        if is_harmless {
+            self.forget_client();
+            answer = self.client()?.call(call);
+        }
+        match answer {
             Ok(answer) => Ok(Ok(answer)),
             Err(ClientError::Fault(fault)) => Ok(Err(fault)),
             Err(error) => Err(failed(what, error)),
@@ -443,6 +457,76 @@ fn split_two(words: &[String], named: bool) -> Result<(Option<&str>, Option<&str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{HasRef, HasRefAnswer, OnBranch};
+    use clap::Parser;
+    use serde_json::Value;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    /// A context whose daemon's connections get these answers, one list each, to their lines.
+    fn served(connections: Vec<Vec<&'static str>>) -> (tempfile::TempDir, Context) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().to_str().unwrap();
+        let cli = Cli::parse_from(["agentvfs", "--root", root, "workspace", "list"]);
+        let context = Context::new(cli.global).unwrap();
+        let listener = UnixListener::bind(context.home().socket()).unwrap();
+        std::thread::spawn(move || {
+            for answers in connections {
+                let mut stream = BufReader::new(listener.accept().unwrap().0);
+                for answer in answers {
+                    stream.read_line(&mut String::new()).unwrap();
+                    stream.get_mut().write_all(answer.as_bytes()).unwrap();
+                }
+                stream.read_line(&mut String::new()).unwrap();
+            }
+        });
+        (dir, context)
+    }
+
+    const GREETING: &str =
+        "{\"id\":1,\"result\":{\"protocol\":1,\"version\":\"x\",\"build\":\"x\",\"pid\":7}}\n";
+
+    fn has_ref(context: &mut Context) -> Result<HasRefAnswer, Failure> {
+        let call = Call::HasRef(HasRef {
+            workspace: "w".to_owned(),
+            branch: "main".to_owned(),
+            name: "r".to_owned(),
+        });
+        context.ask("cannot look", &call)
+    }
+
+    #[test]
+    fn what_only_looks_is_asked_again_where_the_daemon_died_meanwhile() {
+        let answer = "{\"id\":2,\"result\":{\"exists\":true}}\n";
+        let (_dir, mut context) = served(vec![vec![GREETING], vec![GREETING, answer]]);
+        assert!(has_ref(&mut context).unwrap().exists);
+        let (_dir, mut context) = served(vec![vec![GREETING], vec![GREETING]]);
+        let failure = has_ref(&mut context).unwrap_err();
+        assert!(failure.why.contains("the daemon ended"), "{failure:?}");
+    }
+
+    #[test]
+    fn change_is_not_asked_for_twice() {
+        let (_dir, mut context) = served(vec![vec![GREETING]]);
+        let call = Call::Undo(OnBranch {
+            workspace: "w".to_owned(),
+            branch: "main".to_owned(),
+        });
+        let failure = context.ask::<Value>("cannot undo", &call).unwrap_err();
+        assert!(failure.why.contains("the daemon ended"), "{failure:?}");
+    }
+
+    #[test]
+    fn daemon_that_is_ending_did_nothing_and_the_next_is_asked() {
+        let ending = "{\"id\":2,\"error\":{\"code\":-32001,\"message\":\"ending\"}}\n";
+        let answer = "{\"id\":2,\"result\":{}}\n";
+        let (_dir, mut context) = served(vec![vec![GREETING, ending], vec![GREETING, answer]]);
+        let call = Call::Undo(OnBranch {
+            workspace: "w".to_owned(),
+            branch: "main".to_owned(),
+        });
+        context.ask::<Value>("cannot undo", &call).unwrap();
+    }
 
     #[test]
     fn second_word_makes_the_first_the_workspace() {

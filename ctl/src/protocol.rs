@@ -177,14 +177,30 @@ impl<'de> Deserialize<'de> for Fault {
     }
 }
 
-/// Declares the methods once: name, parameters, and the decoding by name.
+/// What asking a second time would do.
+enum Effect {
+    /// Nothing: it looks and changes nothing.
+    Looks,
+    /// Perhaps something that was done already.
+    Changes,
+}
+
+/// Declares the methods once: name, parameters, effect, and the decoding by name.
 macro_rules! methods {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal ($params:ty);)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal ($params:ty) $effect:ident;)*) => {
         /// What can be asked.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(tag = "method", content = "params")]
         pub enum Call {
             $($(#[$doc])* #[serde(rename = $name)] $variant($params),)*
+        }
+
+        impl Call {
+            fn effect(&self) -> Effect {
+                match self {
+                    $(Call::$variant(..) => Effect::$effect,)*
+                }
+            }
         }
 
         /// Names of all methods.
@@ -201,117 +217,124 @@ macro_rules! methods {
 
 methods! {
     /// The first message of a connection.
-    Hello = "hello" (Hello);
+    Hello = "hello" (Hello) Changes;
     /// All workspaces.
-    List = "workspace.list" (Nothing);
+    List = "workspace.list" (Nothing) Looks;
     /// Makes a workspace.
-    Init = "workspace.init" (Init);
+    Init = "workspace.init" (Init) Changes;
     /// Mounts a workspace; makes it first where a base is given.
-    Start = "workspace.start" (Start);
+    Start = "workspace.start" (Start) Changes;
     /// Unmounts a workspace.
-    Stop = "workspace.stop" (Stop);
+    Stop = "workspace.stop" (Stop) Changes;
     /// What a workspace is doing.
-    Status = "workspace.status" (OnBranch);
+    Status = "workspace.status" (OnBranch) Looks;
     /// Removes a workspace.
-    Delete = "workspace.delete" (Named);
+    Delete = "workspace.delete" (Named) Changes;
     /// Makes a commit.
-    Checkpoint = "workspace.checkpoint" (Checkpoint);
+    Checkpoint = "workspace.checkpoint" (Checkpoint) Changes;
     /// Goes back.
-    Rollback = "workspace.rollback" (Rollback);
+    Rollback = "workspace.rollback" (Rollback) Changes;
     /// What going back would change.
-    RollbackPlan = "workspace.rollback_plan" (Rollback);
+    RollbackPlan = "workspace.rollback_plan" (Rollback) Looks;
     /// Takes the last rollback back.
-    Undo = "workspace.undo" (OnBranch);
+    Undo = "workspace.undo" (OnBranch) Changes;
     /// Takes the last undo back.
-    Redo = "workspace.redo" (OnBranch);
+    Redo = "workspace.redo" (OnBranch) Changes;
     /// The commits of a branch.
-    Log = "workspace.log" (Log);
+    Log = "workspace.log" (Log) Looks;
     /// What differs.
-    Diff = "workspace.diff" (Diff);
+    Diff = "workspace.diff" (Diff) Looks;
     /// Makes a branch.
-    BranchCreate = "branch.create" (BranchCreate);
+    BranchCreate = "branch.create" (BranchCreate) Changes;
     /// The branches of a workspace.
-    BranchList = "branch.list" (Named);
+    BranchList = "branch.list" (Named) Looks;
     /// Removes a branch.
-    BranchDelete = "branch.delete" (OnBranch);
+    BranchDelete = "branch.delete" (OnBranch) Changes;
     /// Gives a branch another name.
-    BranchRename = "branch.rename" (BranchRename);
+    BranchRename = "branch.rename" (BranchRename) Changes;
     /// Merges a branch into another.
-    BranchMerge = "branch.merge" (BranchMerge);
+    BranchMerge = "branch.merge" (BranchMerge) Changes;
     /// Conflicts that are not settled.
-    BranchConflicts = "branch.conflicts" (OnBranch);
+    BranchConflicts = "branch.conflicts" (OnBranch) Looks;
     /// Settles a conflict.
-    BranchResolve = "branch.resolve" (BranchResolve);
+    BranchResolve = "branch.resolve" (BranchResolve) Changes;
     /// What differs between two branches.
-    BranchDiff = "branch.diff" (BranchDiff);
+    BranchDiff = "branch.diff" (BranchDiff) Looks;
     /// Writes a branch's changes to the base.
-    Apply = "workspace.apply" (Apply);
+    Apply = "workspace.apply" (Apply) Changes;
     /// What that would change, as a patch.
-    ApplyPatch = "workspace.apply_patch" (Apply);
+    ApplyPatch = "workspace.apply_patch" (Apply) Looks;
     /// Merges what was changed in the base into a branch.
-    Update = "workspace.update" (Update);
+    Update = "workspace.update" (Update) Changes;
     /// Whether a ref names something.
-    HasRef = "workspace.has_ref" (HasRef);
+    HasRef = "workspace.has_ref" (HasRef) Looks;
     /// Gives all mounts up and ends, for a daemon of another build.
-    HandOver = "daemon.hand_over" (Nothing);
+    HandOver = "daemon.hand_over" (Nothing) Changes;
     /// What differs, as a patch.
-    Patch = "workspace.patch" (Diff);
+    Patch = "workspace.patch" (Diff) Looks;
     /// What is known of a path.
-    FsStat = "fs.stat" (AtPath);
+    FsStat = "fs.stat" (AtPath) Looks;
     /// The entries of a directory.
-    FsList = "fs.list" (ListFiles);
+    FsList = "fs.list" (ListFiles) Looks;
     /// A part of a file.
-    FsRead = "fs.read" (ReadFile);
+    FsRead = "fs.read" (ReadFile) Looks;
     /// Writes a part of a file.
-    FsWrite = "fs.write" (WriteFile);
+    FsWrite = "fs.write" (WriteFile) Changes;
     /// Makes a directory.
-    FsMkdir = "fs.mkdir" (MakeDir);
+    FsMkdir = "fs.mkdir" (MakeDir) Changes;
     /// Removes a file or a directory.
-    FsRemove = "fs.remove" (RemovePath);
+    FsRemove = "fs.remove" (RemovePath) Changes;
     /// Gives a file or directory another path.
-    FsRename = "fs.rename" (RenamePath);
+    FsRename = "fs.rename" (RenamePath) Changes;
     /// Checks everything, changes nothing.
-    Fsck = "store.fsck" (Nothing);
+    Fsck = "store.fsck" (Nothing) Looks;
     /// What takes the space.
-    Stats = "store.stats" (Nothing);
+    Stats = "store.stats" (Nothing) Looks;
     /// Gives space back.
-    Gc = "store.gc" (Gc);
+    Gc = "store.gc" (Gc) Changes;
     /// Settings of the store.
-    Config = "store.config" (Config);
+    Config = "store.config" (Config) Changes;
     /// Has the processes of a cgroup see a branch.
-    SessionRegister = "session.register" (SessionRegister);
+    SessionRegister = "session.register" (SessionRegister) Changes;
     /// The registered cgroups.
-    SessionList = "session.list" (SessionList);
+    SessionList = "session.list" (SessionList) Looks;
     /// Forgets a cgroup.
-    SessionUnregister = "session.unregister" (SessionUnregister);
+    SessionUnregister = "session.unregister" (SessionUnregister) Changes;
     /// Writes a commit as a database.
-    Export = "workspace.export" (ExportFile);
+    Export = "workspace.export" (ExportFile) Changes;
     /// Makes a workspace, or a branch, of a database.
-    Import = "workspace.import" (ImportFile);
+    Import = "workspace.import" (ImportFile) Changes;
     /// Sets a key.
-    KvSet = "kv.set" (KvSet);
+    KvSet = "kv.set" (KvSet) Changes;
     /// What a key has.
-    KvGet = "kv.get" (KvGet);
+    KvGet = "kv.get" (KvGet) Looks;
     /// Keys with their values.
-    KvList = "kv.list" (KvList);
+    KvList = "kv.list" (KvList) Looks;
     /// Removes a key.
-    KvDelete = "kv.delete" (KvDelete);
+    KvDelete = "kv.delete" (KvDelete) Changes;
     /// Notes that a tool call begins.
-    ToolStart = "tool.start" (ToolStart);
+    ToolStart = "tool.start" (ToolStart) Changes;
     /// Notes that one has ended.
-    ToolFinish = "tool.finish" (ToolFinish);
+    ToolFinish = "tool.finish" (ToolFinish) Changes;
     /// Notes one that is over.
-    ToolRecord = "tool.record" (ToolRecord);
+    ToolRecord = "tool.record" (ToolRecord) Changes;
     /// One call.
-    ToolShow = "tool.show" (OneCall);
+    ToolShow = "tool.show" (OneCall) Looks;
     /// Takes back what one changed.
-    ToolUndo = "tool.undo" (ToolUndo);
+    ToolUndo = "tool.undo" (ToolUndo) Changes;
     /// Calls and switches, the newest first.
-    Timeline = "timeline.list" (TimelineList);
+    Timeline = "timeline.list" (TimelineList) Looks;
     /// Whether the timeline is what was recorded.
-    TimelineVerify = "timeline.verify" (OnBranch);
+    TimelineVerify = "timeline.verify" (OnBranch) Looks;
     /// Who changed a path.
-    Blame = "timeline.blame" (BlamePath);
+    Blame = "timeline.blame" (BlamePath) Looks;
+}
+
+impl Call {
+    /// Whether it changes nothing, so that it may be asked again where the answer got lost.
+    pub fn only_looks(&self) -> bool {
+        matches!(self.effect(), Effect::Looks)
+    }
 }
 
 /// A call for a log, cut where it is long.

@@ -285,14 +285,16 @@ impl Drop for Env {
     }
 }
 
-/// True for a process that has ended, though nobody may have asked how.
+/// True for a process that has ended with all its threads, though nobody may have asked how: until the
+/// last one is gone its connections stay open.
 fn is_dead(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    stat.map_or(true, |stat| {
-        stat.rsplit(") ")
-            .next()
-            .is_some_and(|rest| rest.starts_with(['Z', 'X']))
-    })
+    let process = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
+    let Ok(stat) = std::fs::read_to_string(process.join("stat")) else {
+        return true;
+    };
+    let state = stat.rsplit(") ").next();
+    let threads = std::fs::read_dir(process.join("task")).map_or(0, Iterator::count);
+    state.is_some_and(|state| state.starts_with(['Z', 'X'])) && threads <= 1
 }
 
 fn collect(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
