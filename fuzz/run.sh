@@ -18,17 +18,15 @@ if [ ${#targets[@]} -eq 0 ]; then
     done
 fi
 
-# A target triple of its own keeps build scripts and macros free of the instrumentation.
-triple=$(rustc -vV | sed -n 's/^host: //p')
-export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
--Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
--Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks"
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/fuzz
+# Only the workspace's own crates are instrumented, so that the others (SQLite among them) are those that the
+# tests have built already. The features are the tests' for the same reason: --workspace.
+export RUSTC_WORKSPACE_WRAPPER=$PWD/fuzz/instrumented.sh
+built=${CARGO_TARGET_DIR:-target}/debug
 bins=()
 for target in "${targets[@]}"; do
     bins+=(--bin "$target")
 done
-cargo build --locked -p fuzz --features libfuzzer --target "$triple" "${bins[@]}"
+cargo build --locked --workspace --features fuzz/libfuzzer "${bins[@]}"
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -36,7 +34,7 @@ for target in "${targets[@]}"; do
     mkdir -p "$scratch/$target" "fuzz/artifacts/$target"
     echo "fuzz: $target for $seconds s"
     log=$scratch/$target.log
-    if ! "$CARGO_TARGET_DIR/$triple/debug/$target" -max_total_time="$seconds" -max_len=65536 \
+    if ! "$built/$target" -max_total_time="$seconds" -max_len=65536 \
         -timeout=10 -rss_limit_mb=2048 -artifact_prefix="fuzz/artifacts/$target/" \
         "$scratch/$target" "fuzz/corpus/$target" >"$log" 2>&1; then
         tail -n 40 "$log"
