@@ -1,7 +1,8 @@
 //! Going from roots to everything that they need.
 //!
 //! What was marked is not looked into again, so shared parts cost nothing; directories nested however
-//! deep take no stack.
+//! deep take no stack. One commit is much like the next, so nearly all that is met was met just before: a
+//! small table of that spares the search through the indexes of all packs.
 
 use super::Collection;
 use super::marks::Marked;
@@ -13,6 +14,7 @@ use crate::object::Object;
 use crate::object::commit::Commit;
 use crate::object::manifest::{Manifest, Part};
 use crate::object::tree::{Body, TreeEntry, TreeNode};
+use crate::pack::Key;
 
 /// An object that a walk met for the first time.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,23 @@ enum Todo {
     Manifest(ManifestId, u8, Strictness, Option<Vec<u8>>),
 }
 
+/// Slots of the table of what was met lately: 2 MiB.
+const RECENT_SLOTS: usize = 1 << 16;
+
+/// Objects that were met lately, each in the slot that its hash chooses.
+struct Recent(Vec<Option<Key>>);
+
+impl Recent {
+    fn new() -> Recent {
+        Recent(vec![None; RECENT_SLOTS])
+    }
+
+    fn slot(&mut self, key: &Key) -> &mut Option<Key> {
+        let at = u16::from_le_bytes([key.1[0], key.1[1]]);
+        &mut self.0[usize::from(at)]
+    }
+}
+
 /// A walk of one run of gc. `met` hears of each object once.
 pub struct Walk<'a> {
     collection: &'a Collection<'a>,
@@ -50,6 +69,7 @@ pub struct Walk<'a> {
     todo: Vec<Todo>,
     /// Ancestors, which need not be there: after all that must be.
     ancestors: Vec<CommitId>,
+    recent: Recent,
 }
 
 impl<'a> Walk<'a> {
@@ -60,6 +80,7 @@ impl<'a> Walk<'a> {
             met,
             todo: Vec::new(),
             ancestors: Vec::new(),
+            recent: Recent::new(),
         }
     }
 
@@ -141,8 +162,21 @@ impl<'a> Walk<'a> {
     }
 
     /// The length of the record, where it was not marked before.
-    fn mark(&self, kind: Kind, hash: &[u8; ID_BYTES], strict: Strictness) -> Result<Option<u64>> {
-        match self.collection.mark(&(kind, *hash))? {
+    fn mark(
+        &mut self,
+        kind: Kind,
+        hash: &[u8; ID_BYTES],
+        strict: Strictness,
+    ) -> Result<Option<u64>> {
+        let key = (kind, *hash);
+        if *self.recent.slot(&key) == Some(key) {
+            return Ok(None);
+        }
+        let marked = self.collection.mark(&key)?;
+        if marked != Marked::Missing {
+            *self.recent.slot(&key) = Some(key);
+        }
+        match marked {
             Marked::Now(stored) => Ok(Some(stored)),
             Marked::Before => Ok(None),
             Marked::Missing if strict == Strictness::WhatIsThere => Ok(None),

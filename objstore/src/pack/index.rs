@@ -179,25 +179,42 @@ impl PackIndex {
         low
     }
 
-    /// A narrow range that holds the lower bound: around where an even spread would put it, doubled
-    /// until it does.
+    /// A narrow range that holds the lower bound: around where the spread would put it, doubled until it
+    /// does.
     fn bracket(&self, start: usize, end: usize, id: &[u8; ID_BYTES]) -> (usize, usize) {
-        let count = (end - start) as u64;
-        let rank = u64::from(u32::from_be_bytes([id[0], id[1], id[2], id[3]]));
-        let guess = start + ((rank * count) >> 32) as usize;
+        let guess = self.guess(start, end, id);
         let (mut low, mut high) = (guess, guess);
-        let mut step = 4;
+        let mut step = 2;
         while low > start && self.id(low - 1) >= &id[..] {
             low = low.saturating_sub(step).max(start);
             step *= 2;
         }
-        step = 4;
+        step = 2;
         while high < end && self.id(high) < &id[..] {
             high = (high + step).min(end);
             step *= 2;
         }
         (low, high)
     }
+
+    /// About where an id stands: where an even spread would put it, corrected by how far the id that
+    /// stands there is from it. The first guess is wrong by the root of the number of entries, the second by
+    /// the root of that.
+    fn guess(&self, start: usize, end: usize, id: &[u8; ID_BYTES]) -> usize {
+        let count = (end - start) as i64;
+        let entries = |distance: i64| (distance * count) >> 32;
+        let first = entries(rank(id));
+        if first >= count {
+            return start;
+        }
+        let off = entries(rank(id) - rank(self.id(start + first as usize)));
+        start + (first + off).clamp(0, count) as usize
+    }
+}
+
+/// The first four bytes of an id as a number: below 2^32.
+fn rank(id: &[u8]) -> i64 {
+    i64::from(u32::from_be_bytes([id[0], id[1], id[2], id[3]]))
 }
 
 fn checksum(bytes: &[u8], salt: u32) -> [u8; CHECKSUM_BYTES] {
