@@ -87,7 +87,7 @@ run_tests() {
     cargo test --workspace --locked
 }
 
-build() { (cd "$here" && cargo build --release --locked --bin agentvfs); }
+build() { (cd "$here" && cargo program); }
 
 install_program() {
     local bin=$HOME/.local/bin

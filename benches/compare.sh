@@ -9,7 +9,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --locked --bin agentvfs --bin compare
+cargo program
+cargo build --release --locked --bin compare
 target=${CARGO_TARGET_DIR:-target}/release
 target=$(cd "$target" && pwd)
 work=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/agentvfs-compare.XXXXXX")

@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --locked --bin agentvfs
+cargo program
 target=${CARGO_TARGET_DIR:-target}/release
 vfs=$(cd "$target" && pwd)/agentvfs
 work=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/agentvfs-export.XXXXXX")

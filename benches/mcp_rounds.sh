@@ -14,7 +14,7 @@ venv=$target/mcp-bench
 
 agentvfs=${AGENTVFS_BIN:-$target/release/agentvfs}
 [ -n "${AGENTVFS_BIN:-}" ] ||
-    (cd "$repository" && cargo build --quiet --release --locked --bin agentvfs)
+    (cd "$repository" && cargo --quiet program)
 if [ ! -e "$venv/installed" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
