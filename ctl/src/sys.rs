@@ -2,6 +2,8 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// Closes every descriptor from `first` on.
 ///
@@ -47,16 +49,41 @@ fn handled_set() -> libc::sigset_t {
     }
 }
 
+/// Which signals a thread has blocked.
+pub struct SignalMask(libc::sigset_t);
+
+impl SignalMask {
+    /// Has a command begin with these blocked and no others.
+    pub fn give_to(self, command: &mut Command) {
+        let restore = move || {
+            let code =
+                // SAFETY: the set is initialised and outlives the call; a null pointer for the old set
+                // is allowed.
+                unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+            done(code)
+        };
+        // SAFETY: after fork(2) the closure calls nothing but pthread_sigmask, which is safe in a signal
+        // handler (signal-safety(7)), and makes an error without allocating.
+        unsafe { command.pre_exec(restore) };
+    }
+}
+
 /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those that it starts from now on, so that
-/// [`wait_for_end`] alone receives them.
-pub fn block_signals() -> io::Result<()> {
+/// [`wait_for_end`] or [`pass_signals_on`] alone receives them. Gives what was blocked before: programs
+/// that are started inherit what is blocked.
+pub fn block_signals() -> io::Result<SignalMask> {
     let set = handled_set();
-    // SAFETY: `set` is initialised and outlives the call; a null pointer for the old set is allowed.
-    let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::from_raw_os_error(code))
+    let mut before = handled_set();
+    // SAFETY: both sets are initialised and outlive the call.
+    done(unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before) })?;
+    Ok(SignalMask(before))
+}
+
+/// What a call that returns an error number says.
+fn done(code: i32) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
     }
 }
 
@@ -72,11 +99,8 @@ pub fn wait_for_end() {
 }
 
 /// Has SIGTERM and SIGHUP passed on to a child of this process, and SIGINT left to it: a terminal sends
-/// that to both. Where signals cannot be blocked they end this process as ever.
+/// that to both. The signals must be blocked since before the child was started, so that none is lost.
 pub fn pass_signals_on(child: u32) {
-    if block_signals().is_err() {
-        return;
-    }
     let pid = i32::try_from(child)
         .ok()
         .and_then(rustix::process::Pid::from_raw);

@@ -35,11 +35,17 @@ impl Told {
     pub fn id(self) -> String {
         let out = self.ok();
         let id = out.trim_end().to_owned();
-        assert!(
-            id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit()),
-            "no commit id: {out:?}"
-        );
+        assert!(is_id(&id), "no commit id: {out:?}");
         id
+    }
+
+    /// Checks that the commit's id is printed alone, or that it is not known yet: what undo and redo go to
+    /// may still be being stored.
+    #[track_caller]
+    pub fn id_or_pending(self) {
+        let out = self.ok();
+        let id = out.trim_end();
+        assert!(is_id(id) || id == "pending", "no commit id: {out:?}");
     }
 
     /// Checks a failure: its status, nothing on standard output, one clear line and a hint.
@@ -283,6 +289,10 @@ impl Drop for Env {
         }
         mount::clear(&self.root);
     }
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// True for a process that has ended with all its threads, though nobody may have asked how: until the

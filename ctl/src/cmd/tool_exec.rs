@@ -79,13 +79,22 @@ fn carry_out(args: &ToolExecArgs) -> (u8, Option<String>, Option<String>) {
     let Some((program, rest)) = args.command.split_first() else {
         return (CANNOT_RUN, None, Some("no command was given".into()));
     };
-    let spawned = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(rest)
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let child = match spawned {
-        Ok(child) => child,
+        .stderr(Stdio::piped());
+    // Before the command runs: nothing that asks it to end may end this process alone. Where they cannot
+    // be blocked they end this process as ever.
+    let blocked = sys::block_signals().map(|before| before.give_to(&mut command));
+    let child = match command.spawn() {
+        Ok(child) => {
+            // Ctrl-C reaches the command by itself; what it does then is to be noted.
+            if blocked.is_ok() {
+                sys::pass_signals_on(child.id());
+            }
+            child
+        }
         Err(e) => {
             let name = program.to_string_lossy();
             let why = format!("cannot run {name}: {e}");
@@ -106,10 +115,8 @@ fn carry_out(args: &ToolExecArgs) -> (u8, Option<String>, Option<String>) {
     }
 }
 
-/// Waits for a command, passing on what it prints, and signals that ask it to end.
+/// Waits for a command, passing on what it prints.
 fn watch(mut child: Child) -> (ExitStatus, Kept, Kept) {
-    // Ctrl-C reaches the command by itself; what it does then is to be noted.
-    sys::pass_signals_on(child.id());
     let (out, err) = (child.stdout.take(), child.stderr.take());
     std::thread::scope(|scope| {
         let out = scope.spawn(move || passed_on(out, &mut std::io::stdout()));
