@@ -40,7 +40,7 @@ impl Told {
     }
 
     /// Checks that the commit's id is printed alone, or that it is not known yet: what undo and redo go to
-    /// may still be being stored.
+    /// may still be being stored, or its import may still run.
     #[track_caller]
     pub fn id_or_pending(self) {
         let out = self.ok();

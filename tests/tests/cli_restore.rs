@@ -279,16 +279,3 @@ fn restore_while_the_project_is_still_being_read() {
     tree::same("d7", &part(&wanted, "d7"), &part(&now, "d7"));
     assert_eq!(fs::read(root.join("away/e/f/file3")).unwrap(), b"7 3\n");
 }
-
-/// A commit's id, or `pending` while the import runs.
-trait IdOrPending {
-    fn id_or_pending(self);
-}
-
-impl IdOrPending for tests::env::Told {
-    fn id_or_pending(self) {
-        let out = self.ok();
-        let word = out.trim_end();
-        assert!(word == "pending" || word.len() == 64, "{out}");
-    }
-}
