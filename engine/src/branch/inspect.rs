@@ -1,6 +1,7 @@
 //! A closed branch as opening it would show it, read from its files without changing them.
 
 use super::Inner;
+use super::left::Remains;
 use super::open::new_inner;
 use super::replay::Replay;
 use super::state_file::{State, StateFile};
@@ -33,8 +34,9 @@ pub(crate) fn inspect(
     boot: u64,
 ) -> Result<Option<Inspected>> {
     let mut dirs = BaseDirs::default();
-    let Some(state) = state_file(storage, trees, dir).read(&mut dirs)? else {
-        return Ok(None);
+    let file = state_file(storage, trees, dir);
+    let Some(state) = file.read(&mut dirs)? else {
+        return file.check_never_made(boot).map(|()| None);
     };
     let State { head, more, tree } = state.with_kv(store)?;
     let states = head.history.states.iter();
@@ -63,6 +65,11 @@ pub(crate) fn inspect(
         sealed_commits,
         journal,
     }))
+}
+
+/// What is left of a branch whose state may be damaged.
+pub(crate) fn left_of(storage: &dyn Storage, trees: &Trees, dir: &str, boot: u64) -> Remains {
+    Remains::read(&state_file(storage, trees, dir), boot)
 }
 
 /// First journal record that the state file in `dir` does not have.
@@ -100,7 +107,11 @@ pub(crate) fn state_path(
 
 /// The state files of a branch that is only looked at. Which branch that is does not matter: no tree
 /// file is written.
-fn state_file<'a>(storage: &'a dyn Storage, trees: &'a Trees, dir: &'a str) -> StateFile<'a> {
+pub(crate) fn state_file<'a>(
+    storage: &'a dyn Storage,
+    trees: &'a Trees,
+    dir: &'a str,
+) -> StateFile<'a> {
     StateFile {
         storage,
         dir,

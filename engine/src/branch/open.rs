@@ -62,12 +62,15 @@ pub(crate) struct OpenBranch {
 }
 
 impl Branch {
-    /// Opens the branch; makes it where it does not exist.
+    /// Opens the branch; makes it where it never existed.
     pub fn open(o: OpenBranch) -> Result<Branch> {
         let mut dirs = BaseDirs::default();
         match state_file(&o).read(&mut dirs)? {
             Some(state) => recover(o, state, dirs),
-            None => create(o),
+            None => {
+                state_file(&o).check_never_made(o.boot)?;
+                create(o)
+            }
         }
     }
 }
