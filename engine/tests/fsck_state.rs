@@ -193,6 +193,11 @@ fn plan_of(report: &FsckReport) -> Plan {
         RepairStep::Reopen(r) if r.branch == MAIN => Some(r),
         _ => None,
     });
+    // A file is made and written, a key is set.
+    assert!(
+        reopen.is_none_or(|r| r.changes.is_none_or(|n| n == 3)),
+        "{reopen:?}"
+    );
     reopen.map_or(Plan::Exact, |r| Plan::Newest {
         entries_lost: r.entries_lost,
     })
@@ -389,6 +394,54 @@ fn a_state_file_that_is_cut_off_or_gone_loses_no_commit() {
         let plan = damage_and_repair(&store, disk, &format!("sealed {sealed}, both gone"));
         assert_ne!(plan, Plan::Exact);
     }
+}
+
+/// A workspace of which nothing was sealed yet; its first branch was made of it early.
+#[test]
+fn a_branch_whose_journal_has_all_loses_nothing() {
+    let base = tempfile::tempdir().unwrap();
+    std::fs::create_dir(base.path().join("sub")).unwrap();
+    std::fs::write(base.path().join("sub/b"), "of the base").unwrap();
+    let disk = CrashStorage::without_log();
+    let mut world = World::on_disk(disk.clone(), base.path());
+    world.engine.set_settings(Settings::quiet()).unwrap();
+    world.w().create_branch(SIDE, MAIN, None).unwrap();
+    put(&world, "own", b"first");
+    call(&world, MAIN, "tool");
+    let first = checkpoint(&world, MAIN, "first");
+    put(&world, "late", b"in no commit");
+    world.w().kv_set(MAIN, "key", "1").unwrap();
+    let (live, log) = (files(&world, MAIN), world.w().log(MAIN, true).unwrap());
+    world.close(CloseMode::NoCheckpoint).unwrap();
+    world.engine.shut_down().unwrap();
+    let path = state_of(&disk, MAIN_DIR);
+    for at in (12..len(&disk, &path)).step_by(23) {
+        let damaged = copy(&disk);
+        assert!(damaged.flip_bit(&path, at, 2));
+        let at = format!("byte {at}");
+        let report = check(&damaged);
+        assert!(
+            matches!(&report.steps[..], [RepairStep::Replay { .. }]),
+            "{at}: {report:?}"
+        );
+        repair(&damaged, &report, &at);
+        let world = World::try_open(damaged, base.path()).unwrap();
+        assert_same(&files(&world, MAIN), &live, &at);
+        assert_eq!(world.w().log(MAIN, true).unwrap(), log, "{at}");
+        assert_eq!(world.w().kv_list(MAIN, "").unwrap().len(), 1, "{at}");
+        let verified = world.w().timeline_verify(MAIN).unwrap();
+        assert_eq!(verified.faults, [], "{at}");
+        let target = Target::Ref(first.to_string());
+        world.w().rollback(MAIN, &target).unwrap();
+        assert!(!files(&world, MAIN).contains_key(b"late".as_slice()));
+    }
+    let damaged = copy(&disk);
+    damaged.remove(&state_of(&disk, SIDE_DIR)).unwrap();
+    let report = check(&damaged);
+    assert!(matches!(&report.steps[..], [RepairStep::Reopen(_)]));
+    repair(&damaged, &report, "side");
+    let world = World::try_open(damaged, base.path()).unwrap();
+    assert_eq!(files(&world, SIDE).len(), 1, "the start");
 }
 
 /// More files than a state file has differences at most.

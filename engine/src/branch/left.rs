@@ -21,6 +21,14 @@ use objstore::content::FileContent;
 use objstore::{Commit, ObjectStore, TreeId};
 use std::collections::{BTreeSet, HashMap};
 
+/// A state that was shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    pub state: u64,
+    /// Changes of the live tree before that.
+    pub changes: u64,
+}
+
 /// What is left of a branch.
 #[derive(Debug)]
 pub(crate) struct Remains {
@@ -31,7 +39,9 @@ pub(crate) struct Remains {
     /// The timeline is whole.
     pub has_timeline: bool,
     /// States that were shown since the state file was written, the newest last.
-    pub shown: Vec<u64>,
+    pub shown: Vec<Shown>,
+    /// Changes of the live tree since then.
+    pub changes: u64,
     /// What the state file shows, where that was stored: the root directory's object, and the key-value
     /// state where that is known.
     pub sealed: Option<(Option<TreeId>, Option<Option<FileContent>>)>,
@@ -101,6 +111,7 @@ impl Remains {
             has_head,
             has_timeline,
             shown: Vec::new(),
+            changes: 0,
             sealed,
             logs,
             last_seq: None,
@@ -108,7 +119,14 @@ impl Remains {
         }
     }
 
+    /// The live tree is this state now.
+    fn show(&mut self, state: u64) {
+        let changes = self.changes;
+        self.shown.push(Shown { state, changes });
+    }
+
     fn record(&mut self, record: Record) {
+        self.changes += u64::from(matches!(record, Record::Mutation(_)));
         match record {
             Record::Mutation(Mutation::Create { nid, ino, .. }) => self.above(nid, ino),
             Record::Mutation(Mutation::Link { group, .. }) => self.above(0, group),
@@ -147,18 +165,18 @@ impl Remains {
                 let inner = &mut self.inner;
                 inner.history.freeze(info, Tree::default(), head, label);
                 inner.note_head(number);
-                self.shown.push(number);
+                self.show(number);
             }
             Event::Withdraw { state } => {
                 if self.inner.history.withdraw(state) {
-                    self.shown.retain(|n| *n != state);
+                    self.shown.retain(|s| s.state != state);
                 }
             }
             Event::Same { state, kept } => {
                 self.inner.history.merge(state, kept);
                 self.inner.note_same(state, kept);
-                let same = self.shown.iter_mut().filter(|n| **n == state);
-                same.for_each(|n| *n = kept);
+                let same = self.shown.iter_mut().filter(|s| s.state == state);
+                same.for_each(|s| s.state = kept);
             }
             Event::Expired { states, undo, redo } => {
                 self.inner.timeline.expired(&states);
@@ -176,8 +194,10 @@ impl Remains {
                 self.counted(counters);
                 self.inner.history.switch(kind, replaced, target, head);
                 self.inner.note_switch(kind, replaced, target);
-                let whole = kind != SwitchKind::Restore;
-                self.shown.extend(whole.then_some(target));
+                self.changes += 1;
+                if kind != SwitchKind::Restore {
+                    self.show(target);
+                }
             }
             Event::Known { info } => {
                 self.states_from(info.number.saturating_add(1));
@@ -194,7 +214,7 @@ impl Remains {
                 let (inner, number) = (&mut self.inner, info.number);
                 inner.history.merged(replaced, info, None, label, conflicts);
                 inner.note_switch(SwitchKind::Merge, replaced, number);
-                self.shown.push(number);
+                self.show(number);
             }
             Event::CallUndone {
                 call,
@@ -203,6 +223,7 @@ impl Remains {
                 counters,
             } => {
                 self.counted(counters);
+                self.changes += 1;
                 self.inner.note_call_undone(call, replaced, after);
             }
             other => self.small_event(other),
@@ -231,7 +252,10 @@ impl Remains {
                 hash,
             } => inner.set_head(state, entries, hash),
             Event::Resolved { path } => inner.history.conflicts.retain(|c| c.path != path),
-            Event::Patched { counters } => self.counted(counters),
+            Event::Patched { counters } => {
+                self.counted(counters);
+                self.changes += 1;
+            }
             Event::LoadDir { entries, .. } => {
                 for l in entries {
                     let given = if l.ino >= FIRST_NEW_INO { l.ino } else { 0 };
@@ -260,7 +284,7 @@ impl Remains {
         }
         history.branched.retain(kept);
         let gone: Vec<u64> = all.into_iter().filter(|n| !kept(n)).collect();
-        self.shown.retain(|n| kept(n));
+        self.shown.retain(|s| kept(&s.state));
         self.inner.timeline.expired(&gone);
     }
 
@@ -276,6 +300,6 @@ impl Remains {
         if !new(&mut history.head) {
             history.head = 0;
         }
-        self.shown.retain_mut(new);
+        self.shown.retain_mut(|s| new(&mut s.state));
     }
 }

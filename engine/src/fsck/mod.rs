@@ -7,6 +7,7 @@
 
 mod branches;
 mod civil;
+mod exact;
 mod names;
 mod reopen;
 mod repair;

@@ -1,11 +1,9 @@
-//! Opening a branch again whose state is damaged: from what is exactly as it was where that is there, else
-//! from its newest commit that can be read.
+//! Opening a branch again whose state is damaged, at its newest commit that can be read.
 //!
 //! Invariants: a state that can be read is never replaced; what is replaced is in `damaged/` before,
 //! durably; until the moment in which the new state counts all is as it was. What a journal has behind the
 //! state that is shown again is kept there, and not guessed at ([`crate::branch::left`]).
 
-use super::{Check, RepairStep};
 use crate::branch::inspect::{left_of, state_file};
 use crate::branch::left::Remains;
 use crate::branch::state_file::{StateFile, StateHead, StateMore};
@@ -15,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fsck::civil::utc;
 use crate::history::State;
-use crate::journal::{Journal, JournalConfig, ReplayRecord};
+use crate::journal::{Journal, JournalConfig};
 use crate::load_tree::stored_tree;
 use crate::record::{Counters, OpKind, StateInfo};
 use crate::store_tree::Reference;
@@ -43,6 +41,8 @@ pub struct Reopen {
     pub time: Time,
     /// What is shown is not the commit itself, but what was stored last, after it.
     pub after: bool,
+    /// How much was changed after that, in no commit; `None` where that is not known.
+    pub changes: Option<u64>,
     /// Labels and steps of undo are all there.
     pub whole_history: bool,
     /// Entries of the timeline that are nowhere any more.
@@ -61,11 +61,18 @@ impl fmt::Display for Reopen {
         if !self.called.is_empty() {
             write!(f, "{:?}, ", self.called)?;
         }
-        write!(
-            f,
-            "{}); what was changed after it and is in no commit is kept in damaged/ but not shown",
-            utc(self.time)
-        )?;
+        write!(f, "{})", utc(self.time))?;
+        match self.changes {
+            Some(0) => write!(f, "; nothing was changed after it")?,
+            Some(n) => write!(
+                f,
+                "; what was changed after it and is in no commit ({n} records of its journal) is kept in damaged/ but not shown"
+            )?,
+            None => write!(
+                f,
+                "; what was changed after it and is in no commit is kept in damaged/, as far as it can be read, but not shown"
+            )?,
+        }
         if !self.whole_history {
             write!(
                 f,
@@ -81,129 +88,25 @@ impl fmt::Display for Reopen {
 }
 
 /// Everything of the state that a branch is opened again with.
-struct Best {
-    step: Reopen,
+pub(super) struct Best {
+    pub step: Reopen,
     head: StateHead,
     more: StateMore,
     shown: Reference,
 }
 
-impl Check<'_> {
-    /// Plans what brings a branch back whose state cannot be read.
-    pub(super) fn plan_state(&mut self, workspace: &str, branch: &str, dir: &str) -> Result<()> {
-        let engine = self.engine;
-        let trees = engine.look_at_trees(workspace);
-        let file = state_file(&*engine.storage, &trees, dir);
-        if let Ok(Some(_)) = file.read(&mut BaseDirs::default()) {
-            return Ok(());
-        }
-        let current = file.current().ok().flatten();
-        if let Some((number, tree)) = engine.whole_state(&file)? {
-            if let Some(path) = tree {
-                self.step(RepairStep::TreeHeader { path });
-            }
-            if current != Some(number) || !file.is_whole(number) {
-                let dir = dir.to_owned();
-                self.step(RepairStep::TakeState { dir, file: number });
-            }
-            if !engine.journal_goes_on(&file, number) {
-                let dir = dir.to_owned();
-                self.step(RepairStep::CutJournal { dir });
-            }
-            return Ok(());
-        }
-        if current.is_some_and(|n| engine.is_of_later_version(&file, n)) {
-            return Ok(());
-        }
-        if let Some(best) = engine.best(workspace, branch, dir, None)? {
-            self.step(RepairStep::Reopen(Box::new(best.step)));
-        }
-        Ok(())
-    }
+/// The newest that can be shown again.
+struct Newest {
+    /// State that it is, or that came before it.
+    state: u64,
+    /// It is something later.
+    after: bool,
+    /// Changes in the journal before it was shown, where that is known.
+    before: Option<u64>,
+    tree: Reference,
 }
 
 impl Engine {
-    /// The state file that is whole but for its header or for what names it, and its tree file where only
-    /// the header of that is damaged.
-    fn whole_state(&self, file: &StateFile<'_>) -> Result<Option<(u32, Option<String>)>> {
-        let current = file.current().ok().flatten();
-        let numbers = file.numbers()?.into_iter();
-        let numbers: Vec<u32> = numbers
-            .filter(|n| current.is_none_or(|c| *n <= c))
-            .collect();
-        // The oldest: one behind it may have been left by a writer that was cut off, and since then its
-        // tree file's number may have been given again.
-        for number in &numbers {
-            let Some(head) = file.mended(*number).and_then(|_| file.left(*number).head) else {
-                continue;
-            };
-            if numbers.len() > 1 && !self.journal_goes_on(file, *number) {
-                continue;
-            }
-            let tree = head.tree_file;
-            let read = file.trees.read(tree, 0, &mut BaseDirs::default());
-            if read.is_ok() {
-                return Ok(Some((*number, None)));
-            }
-            if file.trees.mended(tree).is_some() {
-                return Ok(Some((*number, Some(file.trees.path(tree)))));
-            }
-        }
-        Ok(None)
-    }
-
-    /// True where the journal is whole from where a state file ends.
-    fn journal_goes_on(&self, file: &StateFile<'_>, number: u32) -> bool {
-        let dir = format!("{}/journal", file.dir);
-        let head = file.left(number).head;
-        head.is_some_and(|head| {
-            let (from, ignore) = (head.next_seq, &mut |_: ReplayRecord<'_>| Ok(()));
-            Journal::inspect(file.storage, &dir, from, self.boot, ignore).is_ok()
-        })
-    }
-
-    fn is_of_later_version(&self, file: &StateFile<'_>, number: u32) -> bool {
-        let head = file.left(number).head;
-        file.is_newer(number) || head.is_some_and(|h| file.trees.is_newer(h.tree_file))
-    }
-
-    /// Lets a whole state file count.
-    pub(super) fn take_state(&self, dir: &str, number: u32) -> Result<()> {
-        let trees = self.look_at_trees("");
-        let file = state_file(&*self.storage, &trees, dir);
-        let bytes = file.mended(number).ok_or_else(|| Error::Damaged {
-            what: file.path(number),
-            why: "it is not as it was when the store was checked".into(),
-        })?;
-        self.set_aside_if_there(&file.pointer())?;
-        if file.is_whole(number) {
-            return file.settle(number);
-        }
-        self.set_aside(&file.path(number))?;
-        let next = file.numbers()?.into_iter().max().unwrap_or(number) + 1;
-        let to = file.path(next);
-        let written = self.storage.create(&to).and_then(|new| {
-            new.append(&[&bytes])?;
-            new.sync()
-        });
-        written.map_err(Error::io(to))?;
-        file.settle(next)
-    }
-
-    /// Writes the header of a tree file anew.
-    pub(super) fn mend_tree_header(&self, path: &str) -> Result<()> {
-        let damaged = || Error::Damaged {
-            what: path.to_owned(),
-            why: "it is not as it was when the store was checked".into(),
-        };
-        let (dir, number) = path.rsplit_once('/').ok_or_else(damaged)?;
-        let trees = Trees::look(self.storage.clone(), dir.to_owned());
-        let number = number.parse().map_err(|_| damaged())?;
-        let bytes = trees.mended(number).ok_or_else(damaged)?;
-        self.set_aside(path)?;
-        self.storage.replace(path, &bytes).map_err(Error::io(path))
-    }
-
     /// Carries out a [`Reopen`].
     pub(super) fn reopen(&self, step: &Reopen) -> Result<()> {
         let (workspace, dir) = (&step.workspace, &step.dir);
@@ -233,7 +136,7 @@ impl Engine {
 
     /// Keeps off the tree files that states name, also where they are gone: another branch's state must not
     /// come to stand on this one's tree.
-    fn reserve_trees(&self, workspace: &str, trees: &Trees) -> Result<()> {
+    pub(super) fn reserve_trees(&self, workspace: &str, trees: &Trees) -> Result<()> {
         for (_, dir) in self.branch_dirs(workspace)? {
             let file = state_file(&*self.storage, trees, &dir);
             let heads = file.numbers()?.into_iter();
@@ -294,7 +197,7 @@ impl Engine {
 
     /// The newest of what a branch showed that can be shown again as a whole. A `planned` commit is the
     /// branch's: what was found in favour of it may have been repaired since.
-    fn best(
+    pub(super) fn best(
         &self,
         workspace: &str,
         branch: &str,
@@ -307,9 +210,10 @@ impl Engine {
         if !left.has_head {
             self.add_strays(&mut left, workspace, branch, planned)?;
         }
-        let Some((number, after, shown)) = self.newest_shown(&mut left, planned) else {
+        let Some(newest) = self.newest_shown(&mut left, planned) else {
             return Ok(None);
         };
+        let number = newest.state;
         let history = &mut left.inner.history;
         if !history.states.contains_key(&history.head) {
             history.head = head_for(history.states.get(&number), number);
@@ -332,27 +236,29 @@ impl Engine {
             commit,
             called: label.unwrap_or_else(|| state.info.message.clone()),
             time: state.info.time,
-            after,
+            after: newest.after,
+            changes: newest
+                .before
+                .filter(|_| left.journal_whole)
+                .map(|n| left.changes - n),
             whole_history: left.has_head,
             entries_lost,
         };
-        Ok(Some(best_of(step, left, shown)))
+        Ok(Some(best_of(step, left, newest.tree)))
     }
 
-    /// State, whether something later than it is shown, and the tree.
-    fn newest_shown(
-        &self,
-        left: &mut Remains,
-        planned: Option<CommitId>,
-    ) -> Option<(u64, bool, Reference)> {
+    fn newest_shown(&self, left: &mut Remains, planned: Option<CommitId>) -> Option<Newest> {
         if let Some(id) = planned.filter(|_| !left.has_head) {
             let mut states = left.inner.history.states.values();
             let number = states.find(|s| s.info.id == Some(id))?.info.number;
-            return Some((number, false, self.commit_tree(left, number)?));
+            let mut shown = left.shown.iter().rev();
+            let before = shown.find(|s| s.state == number).map(|s| s.changes);
+            return self.commit_tree(left, number, before);
         }
-        for number in left.shown.clone().into_iter().rev() {
-            if let Some(tree) = self.commit_tree(left, number) {
-                return Some((number, false, tree));
+        for shown in left.shown.clone().into_iter().rev() {
+            let found = self.commit_tree(left, shown.state, Some(shown.changes));
+            if found.is_some() {
+                return found;
             }
         }
         if let Some(found) = self.sealed_tree(left) {
@@ -362,17 +268,24 @@ impl Engine {
         let own = own.filter(|s| s.info.kind != OpKind::Foreign);
         let numbers: Vec<u64> = own.map(|s| s.info.number).collect();
         let mut newest = numbers.into_iter().rev();
-        newest.find_map(|n| Some((n, false, self.commit_tree(left, n)?)))
+        newest.find_map(|n| self.commit_tree(left, n, None))
     }
 
     fn commit_of_state(&self, state: &State) -> Option<Commit> {
         self.store.get_object(&state.info.id?).ok()
     }
 
-    fn commit_tree(&self, left: &mut Remains, number: u64) -> Option<Reference> {
-        let commit = self.commit_of_state(left.inner.history.states.get(&number)?)?;
-        self.tree_of_commit(&commit, commit.root, &mut left.inner.counters)
-            .and_then(|tree| tree.with_kv(&self.store, commit.kv).ok())
+    /// A state that is a commit; `before` are the changes before it was shown, where that is known.
+    fn commit_tree(&self, left: &mut Remains, state: u64, before: Option<u64>) -> Option<Newest> {
+        let commit = self.commit_of_state(left.inner.history.states.get(&state)?)?;
+        let tree = self.tree_of_commit(&commit, commit.root, &mut left.inner.counters)?;
+        let tree = tree.with_kv(&self.store, commit.kv).ok()?;
+        Some(Newest {
+            state,
+            after: false,
+            before,
+            tree,
+        })
     }
 
     fn tree_of_commit(
@@ -390,7 +303,7 @@ impl Engine {
 
     /// What the state file shows, by the objects under which it was stored. Attributes of the root
     /// directory are those of a commit of it, or of the newest one.
-    fn sealed_tree(&self, left: &mut Remains) -> Option<(u64, bool, Reference)> {
+    fn sealed_tree(&self, left: &mut Remains) -> Option<Newest> {
         let (root, kv) = left.sealed?;
         let own = left.inner.history.states.values().rev();
         let own = own.filter(|s| s.info.kind != OpKind::Foreign);
@@ -409,7 +322,12 @@ impl Engine {
                 .iter()
                 .find_map(|(_, c)| tree.clone().with_kv(&self.store, c.kv).ok())?,
         };
-        Some((*number, same.is_none(), tree))
+        Some(Newest {
+            state: *number,
+            after: same.is_none(),
+            before: Some(0),
+            tree,
+        })
     }
 
     /// Makes the timeline whole as far as it is found; returns how many entries are not.

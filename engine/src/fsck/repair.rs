@@ -61,6 +61,13 @@ pub enum RepairStep {
         /// The file.
         path: String,
     },
+    /// Opens a branch again whose journal has all that was ever done to it.
+    Replay {
+        /// Its workspace.
+        workspace: String,
+        /// Directory of the branch.
+        dir: String,
+    },
     /// Opens a branch again whose state is damaged.
     Reopen(Box<Reopen>),
     /// Writes what is remembered of a workspace anew.
@@ -117,6 +124,10 @@ impl fmt::Display for RepairStep {
                 f,
                 "write the header of {path} anew, which is whole but for that; nothing is lost"
             ),
+            RepairStep::Replay { dir, .. } => write!(
+                f,
+                "open {dir} with its project and all of its journal; nothing is lost"
+            ),
             RepairStep::Reopen(step) => step.fmt(f),
             RepairStep::WorkspaceRecord { workspace, base } => write!(
                 f,
@@ -165,6 +176,7 @@ impl Engine {
             RepairStep::OlderKeys { dir } => self.older_keys(dir),
             RepairStep::TakeState { dir, file } => self.take_state(dir, *file),
             RepairStep::TreeHeader { path } => self.mend_tree_header(path),
+            RepairStep::Replay { workspace, dir } => self.replay_all(workspace, dir),
             RepairStep::Reopen(step) => self.reopen(step),
             RepairStep::WorkspaceRecord { workspace, base } => self.put(&WorkspaceConfig {
                 name: workspace.clone(),
