@@ -4,25 +4,20 @@
 
 mod common;
 
-use common::damaged::{check, copy, engine, put};
+use common::damaged::{
+    Files, assert_same, call, check, checkpoint, copy, engine, files, put, put_in,
+};
 use common::rng::bytes;
 use common::world::{MAIN, World};
-use engine::{
-    CallOutcome, CallRecord, Caller, CheckpointRequest, CloseMode, CommitId, DiffSide, FsckReport,
-    GcRequest, NodeId, RepairStep, Settings, Target, Wait, WriteFlags, mode,
-};
+use engine::{CloseMode, CommitId, DiffSide, FsckReport, GcRequest, RepairStep, Settings, Target};
 use objstore::crash_storage::{CrashStorage, Policy};
 use objstore::io::Storage;
-use std::collections::BTreeMap;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const W: Wait = Wait::Allowed;
 const SIDE: &str = "side";
 const MAIN_DIR: &str = "workspaces/w/branches/main";
 const SIDE_DIR: &str = "workspaces/w/branches/1";
-
-type Files = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Two branches with commits of their own and changes in no commit, closed.
 struct Store {
@@ -35,68 +30,6 @@ struct Store {
     live_side: Files,
     /// All commits of `main`.
     ids: Vec<CommitId>,
-}
-
-fn checkpoint(world: &World, branch: &str, label: &str) -> CommitId {
-    let request = CheckpointRequest {
-        label: Some(label.into()),
-        message: format!("says {label}"),
-        meta: vec![("of".to_owned(), branch.to_owned())],
-        wait: true,
-        ..Default::default()
-    };
-    let made = world.w().checkpoint(branch, request, &|_, _| ());
-    made.unwrap().commit.unwrap()
-}
-
-fn root_of(world: &World, branch: &str) -> NodeId {
-    let mut at = NodeId::ROOT;
-    if branch != MAIN {
-        for part in [".agentvfs", "branches", branch] {
-            at = world.w().lookup(at, part.as_bytes(), W).unwrap().node;
-        }
-    }
-    at
-}
-
-fn put_in(world: &World, branch: &str, name: &str, data: &[u8]) {
-    let (who, dir) = (Caller::default(), root_of(world, branch));
-    let mode = mode::REG | 0o644;
-    let made = world.w().mknod(&who, dir, name.as_bytes(), mode, 0, W);
-    let flags = WriteFlags::default();
-    let node = made.unwrap().node;
-    world.w().write(node, 0, data, flags, W).unwrap();
-}
-
-fn call(world: &World, branch: &str, name: &str) {
-    let call = CallRecord {
-        name: name.into(),
-        parameters: None,
-        outcome: CallOutcome::Success(None),
-        started: None,
-        completed: None,
-    };
-    world.w().call_record(branch, call).unwrap();
-}
-
-/// All files of a branch, read without a mount.
-fn files(world: &World, branch: &str) -> Files {
-    let view = world.w().view_of(branch, &DiffSide::Live).unwrap();
-    let mut out = Files::new();
-    let mut dirs = vec![Vec::new()];
-    while let Some(dir) = dirs.pop() {
-        for node in view.list(&dir).unwrap() {
-            let path = [dir.as_slice(), &node.name].join(&b"/"[..usize::from(!dir.is_empty())]);
-            match node.kind {
-                engine::Kind::Dir => dirs.push(path),
-                _ => {
-                    let all = view.read(&path, 0, 1 << 20).unwrap();
-                    out.insert(path, all.bytes);
-                }
-            }
-        }
-    }
-    out
 }
 
 fn store(sealed: bool) -> Store {
@@ -145,18 +78,6 @@ fn store_of(count: u64, sealed: bool) -> Store {
         live_side,
         ids,
     }
-}
-
-/// Without printing what the files hold.
-fn assert_same(shown: &Files, wanted: &Files, at: &str) {
-    let names = |files: &Files| -> Vec<String> {
-        let names = files
-            .keys()
-            .map(|p| String::from_utf8_lossy(p).into_owned());
-        names.filter(|p| !p.starts_with("sub/")).collect()
-    };
-    assert_eq!(names(shown), names(wanted), "{at}");
-    assert!(shown == wanted, "{at}: other bytes");
 }
 
 /// Path of the state file of a branch.

@@ -53,6 +53,8 @@ struct Sibling {
 
 struct Search {
     commits: HashMap<CommitId, Commit>,
+    /// First ancestor of each.
+    roots: HashMap<CommitId, CommitId>,
     siblings: Vec<Sibling>,
     /// Of other workspaces, or of branches that were deleted.
     foreign: HashSet<CommitId>,
@@ -118,11 +120,13 @@ impl Engine {
         let me = siblings.remove(branch);
         let mut search = Search {
             commits,
+            roots: HashMap::new(),
             siblings: siblings.into_values().collect(),
             foreign: HashSet::new(),
             is_main: branch == MAIN,
             created: me.map_or(Time::default(), |s| s.created),
         };
+        search.find_roots();
         let deleted = self.tombs(clock::now(), Duration::MAX)?;
         let deleted = search.with_ancestors(deleted);
         search.foreign.extend(deleted.into_iter().map(|(id, _)| id));
@@ -188,15 +192,29 @@ impl Search {
         }
     }
 
-    /// The first ancestor, by first parents.
-    fn root_of(&self, id: &CommitId) -> CommitId {
-        let mut at = *id;
-        let parent = |at: &CommitId| self.commits.get(at)?.parents.first().copied();
-        // Ids are hashes of what names the parents: no commit is its own ancestor.
-        while let Some(up) = parent(&at).filter(|up| self.commits.contains_key(up)) {
-            at = up;
+    /// Notes the first ancestor of each commit, by first parents.
+    fn find_roots(&mut self) {
+        for id in self.commits.keys() {
+            let mut way = vec![*id];
+            let mut at = *id;
+            // Ids are hashes of what names the parents: no commit is its own ancestor.
+            let root = loop {
+                if let Some(root) = self.roots.get(&at) {
+                    break *root;
+                }
+                let parent = self.commits.get(&at).and_then(|c| c.parents.first());
+                match parent.filter(|up| self.commits.contains_key(up)) {
+                    Some(up) => at = *up,
+                    None => break at,
+                }
+                way.push(at);
+            };
+            self.roots.extend(way.into_iter().map(|id| (id, root)));
         }
-        at
+    }
+
+    fn root_of(&self, id: &CommitId) -> CommitId {
+        self.roots.get(id).copied().unwrap_or(*id)
     }
 
     fn roots_of<'a>(&self, ids: impl Iterator<Item = &'a CommitId>) -> HashSet<CommitId> {

@@ -61,7 +61,7 @@ impl Journal {
                 true => recovery.check_acknowledged_segments()?,
                 false => recovery.forgive(false)?,
             }
-            recovery.from_oldest();
+            recovery.need_oldest();
             recovery.replay(each)?;
             recovery.check_end()?;
             Ok(recovery.report())

@@ -154,7 +154,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// All records that there are are needed.
-    pub(super) fn from_oldest(&mut self) {
+    pub(super) fn need_oldest(&mut self) {
         let oldest = self.candidates.first().and_then(|c| c.header);
         self.from_seq = oldest.map_or(self.from_seq, |header| header.first_seq);
     }

@@ -27,7 +27,7 @@ impl Journal {
         let mut recovery = Recovery::new(storage, dir, first, &mark, &cfg, false)?;
         recovery.forgive(true)?;
         if from_seq.is_none() {
-            recovery.from_oldest();
+            recovery.need_oldest();
         }
         let cut = recovery.replay(&mut |_| Ok(()))?;
         recovery.check_end()?;
