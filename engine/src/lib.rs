@@ -64,7 +64,7 @@ pub use control::{
 pub use engine::{Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
 pub use exchange::{Calls, IMPORTED};
-pub use fsck::{Affected, Finding, FsckReport, RepairStep};
+pub use fsck::{Affected, Finding, FsckReport, Reopen, RepairStep};
 pub use kv::{KvEntry, KvMap};
 pub use objstore::CommitId;
 pub use settings::Settings;

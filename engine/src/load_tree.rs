@@ -64,6 +64,43 @@ pub fn load_tree(
     })
 }
 
+/// The tree whose root directory is `root` with attributes `meta`, of objects alone.
+pub fn stored_tree(
+    store: &ObjectStore,
+    root: Option<TreeId>,
+    meta: &Meta,
+    numbers: &mut dyn Numbers,
+    now: Time,
+) -> Result<Reference> {
+    let time = Time {
+        sec: meta.mtime_sec,
+        nsec: meta.mtime_nsec,
+    };
+    let empty = Inode {
+        mode: meta.mode,
+        uid: meta.uid,
+        gid: meta.gid,
+        nlink: 1,
+        rdev: 0,
+        ino: 1,
+        size: 0,
+        atime: time,
+        mtime: time,
+        ctime: now,
+        parent: Nid::ROOT,
+        hash: 0,
+        links: None,
+        xattrs: None,
+        content: Content::Dir(Box::new(Dir::new(DirMap::default(), 0))),
+    };
+    let none = Reference {
+        tree: Tree::with_root(empty),
+        root: None,
+        kv: None,
+    };
+    load_tree(store, &none, root, meta, numbers, now)
+}
+
 struct Loader<'a> {
     store: &'a ObjectStore,
     /// The reference's tree as it was.

@@ -256,6 +256,21 @@ impl ObjectStore {
         ids.into_iter().map(CommitId::from_bytes).collect()
     }
 
+    /// Ids of all stored objects of a kind, sorted.
+    pub fn ids(&self, kind: Kind) -> Vec<[u8; ID_BYTES]> {
+        let mut keys = self.behind.keys();
+        for pack in self.packs.packs() {
+            let records = pack.records.read();
+            keys.extend(records.index.entries().map(|(key, _)| key));
+            keys.extend(records.tail.keys().copied());
+        }
+        let of = keys.into_iter().filter(|(of, _)| *of == kind);
+        let mut ids: Vec<_> = of.map(|(_, id)| id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
     /// How much is stored.
     pub fn stats(&self) -> StoreStats {
         let packs = self.packs.packs();

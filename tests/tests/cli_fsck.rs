@@ -73,6 +73,66 @@ fn damage_is_found_named_and_repaired() {
     env.workspace(&["stop", "project"]).ok();
 }
 
+/// Flips a bit at the end of the state file of `main`.
+fn damage_state(env: &Env) -> std::path::PathBuf {
+    let dir = env.home().join("workspaces/project/branches/main");
+    let names = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    let is_state = |p: &std::path::PathBuf| {
+        let name = p.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with("state-")
+    };
+    let path = names.into_iter().find(is_state).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_branch_whose_state_is_damaged_is_opened_again_at_its_newest_commit() {
+    let Some(env) = Env::new() else { return };
+    fs::write(env.project().join("based"), "of the project").unwrap();
+    let mount = env.start();
+    env.imported();
+    fs::write(mount.join("own"), "first").unwrap();
+    let first = env.workspace(&["checkpoint", "project", "first"]).id();
+    fs::write(mount.join("own"), "second").unwrap();
+    env.told(env.command(&env.path(""), &["tool", "record", "edit"]))
+        .ok();
+    let second = env.workspace(&["checkpoint", "project", "second"]).id();
+    let before = tree::of(&mount);
+    // Stopping stores all: the journal does not begin with the project any more.
+    env.workspace(&["stop", "project"]).ok();
+    env.start();
+    fs::write(mount.join("late"), "in no commit").unwrap();
+    env.kill_daemon();
+    let path = damage_state(&env);
+    let damaged = fs::read(&path).unwrap();
+    let told = fsck(&env, &["--repair", "--dry-run"]);
+    assert_eq!(told.status, 1, "{told:?}");
+    assert!(told.out.contains("\tproject\tmain\t"), "{told:?}");
+    let plan = format!("would open branch main of project again at commit {second} (\"second\", ");
+    assert!(told.err.contains(&plan), "{told:?}");
+    assert!(told.err.contains("is kept in damaged/ but not shown"));
+    assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was changed");
+    let done = fsck(&env, &["--repair"]);
+    assert!(done.err.contains("0 findings left"), "{done:?}");
+    let name = path.file_name().unwrap();
+    let aside = env.home().join("damaged/workspaces/project/branches/main");
+    assert_eq!(fs::read(aside.join(name)).unwrap(), damaged);
+    assert_eq!(fsck(&env, &[]).ok(), "");
+    env.start();
+    assert_eq!(tree::of(&mount), before);
+    let log = env.workspace(&["log", "project"]).ok();
+    assert!(log.contains(&first) && log.contains(&second), "{log}");
+    env.told(env.command(&env.path(""), &["timeline", "--verify"]))
+        .ok();
+    env.workspace(&["rollback", "project", "first"]).ok();
+    assert_eq!(fs::read(mount.join("own")).unwrap(), b"first");
+    env.workspace(&["stop", "project"]).ok();
+}
+
 trait Usage {
     fn fails_usage(self);
 }

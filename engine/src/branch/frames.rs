@@ -27,6 +27,40 @@ pub struct Header {
     pub what: &'static str,
 }
 
+impl Header {
+    /// Writes the header over that of a file; false where that is shorter.
+    pub fn put_over(&self, bytes: &mut [u8], version: u32) -> bool {
+        let Some(header) = bytes.get_mut(..HEADER_BYTES) else {
+            return false;
+        };
+        header[..8].copy_from_slice(self.magic);
+        header[8..].copy_from_slice(&version.to_le_bytes());
+        true
+    }
+
+    /// True where a file says that its version is higher than the highest that is known.
+    pub fn is_newer(&self, bytes: &[u8]) -> bool {
+        let Some(header) = bytes.get(..HEADER_BYTES) else {
+            return false;
+        };
+        let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+        &header[..8] == self.magic && version > self.version
+    }
+}
+
+/// True where all frames of a file have their checksums, whatever they hold.
+pub fn frames_are_whole(bytes: &[u8]) -> bool {
+    let at = HEADER_BYTES as u64;
+    let (file, version) = (bytes, 0);
+    let mut reader = Reader { file, at, version };
+    while reader.at < file.len() as u64 {
+        if reader.frame().is_err() {
+            return false;
+        }
+    }
+    true
+}
+
 /// Writes frames.
 pub struct Writer<'a> {
     file: &'a dyn Segment,

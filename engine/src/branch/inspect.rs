@@ -1,15 +1,19 @@
 //! A closed branch as opening it would show it, read from its files without changing them.
 
 use super::Inner;
-use super::open::new_inner;
+use super::left::Remains;
+use super::open::{first_head, new_inner};
 use super::replay::Replay;
-use super::state_file::{State, StateFile};
+use super::state_file::{State, StateFile, StateMore};
 use super::tree_file::Trees;
 use crate::error::{Error, Result};
 use crate::history::History;
 use crate::journal::{self, Journal};
 use crate::kv::stored;
+use crate::record::{Event, OpKind, Record, decode};
 use crate::store_tree::Reference;
+use crate::tree::Tree;
+use crate::tree::inode::Inode;
 use crate::tree::patch::BaseDirs;
 use objstore::io::Storage;
 use objstore::{Commit, CommitId, ObjectStore};
@@ -33,10 +37,22 @@ pub(crate) fn inspect(
     boot: u64,
 ) -> Result<Option<Inspected>> {
     let mut dirs = BaseDirs::default();
-    let Some(state) = state_file(storage, trees, dir).read(&mut dirs)? else {
-        return Ok(None);
+    let file = state_file(storage, trees, dir);
+    let Some(state) = file.read(&mut dirs)? else {
+        return file.check_never_made(boot).map(|()| None);
     };
-    let State { head, more, tree } = state.with_kv(store)?;
+    replayed(storage, dir, boot, state.with_kv(store)?, dirs).map(Some)
+}
+
+/// What a journal makes of a state.
+fn replayed(
+    storage: &dyn Storage,
+    dir: &str,
+    boot: u64,
+    state: State,
+    dirs: BaseDirs,
+) -> Result<Inspected> {
+    let State { head, more, tree } = state;
     let states = head.history.states.iter();
     let sealed_commits = states.filter_map(|s| s.id).collect();
     let history = History::from_record(head.history);
@@ -58,11 +74,45 @@ pub(crate) fn inspect(
             why: e.to_string(),
         })?;
     super::drop_orphans(&mut inner.live);
-    Ok(Some(Inspected {
+    Ok(Inspected {
         inner,
         sealed_commits,
         journal,
-    }))
+    })
+}
+
+/// True where the journal in `dir` has all that was ever done to its branch, which began with the base
+/// whose root directory is `root`, and makes of that what can be shown.
+pub(crate) fn is_all_in_journal(
+    storage: &dyn Storage,
+    dir: &str,
+    boot: u64,
+    root: &Inode,
+) -> Result<bool> {
+    let journal = format!("{dir}/journal");
+    let mut begins = false;
+    Journal::inspect(storage, &journal, 1, boot, &mut |r| {
+        if r.seq == 1
+            && let Ok(Record::Event(Event::Freeze { info, .. })) = decode(r.meta)
+        {
+            begins = info.kind == OpKind::Start && info.number == 1 && info.id.is_none();
+        }
+        Ok(())
+    })?;
+    if !begins {
+        return Ok(false);
+    }
+    let state = State {
+        head: first_head(),
+        more: StateMore::default(),
+        tree: Tree::with_root(root.clone()),
+    };
+    replayed(storage, dir, boot, state, BaseDirs::default()).map(|_| true)
+}
+
+/// What is left of a branch whose state may be damaged.
+pub(crate) fn left_of(storage: &dyn Storage, trees: &Trees, dir: &str, boot: u64) -> Remains {
+    Remains::read(&state_file(storage, trees, dir), boot)
 }
 
 /// First journal record that the state file in `dir` does not have.
@@ -100,7 +150,11 @@ pub(crate) fn state_path(
 
 /// The state files of a branch that is only looked at. Which branch that is does not matter: no tree
 /// file is written.
-fn state_file<'a>(storage: &'a dyn Storage, trees: &'a Trees, dir: &'a str) -> StateFile<'a> {
+pub(crate) fn state_file<'a>(
+    storage: &'a dyn Storage,
+    trees: &'a Trees,
+    dir: &'a str,
+) -> StateFile<'a> {
     StateFile {
         storage,
         dir,

@@ -12,6 +12,7 @@ pub(crate) mod fence;
 pub(crate) mod frames;
 pub(crate) mod inspect;
 mod known;
+pub(crate) mod left;
 pub(crate) mod load;
 pub(crate) mod open;
 pub(crate) mod pins;

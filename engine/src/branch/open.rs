@@ -62,12 +62,15 @@ pub(crate) struct OpenBranch {
 }
 
 impl Branch {
-    /// Opens the branch; makes it where it does not exist.
+    /// Opens the branch; makes it where it never existed.
     pub fn open(o: OpenBranch) -> Result<Branch> {
         let mut dirs = BaseDirs::default();
         match state_file(&o).read(&mut dirs)? {
             Some(state) => recover(o, state, dirs),
-            None => create(o),
+            None => {
+                state_file(&o).check_never_made(o.boot)?;
+                create(o)
+            }
         }
     }
 }
@@ -103,15 +106,7 @@ fn create(o: OpenBranch) -> Result<Branch> {
     let root = inode_of(&o.base.root_entry()?, None, &BaseDir::root(), Nid::ROOT, 1);
     let tree = Tree::with_root(root);
     let journal = Journal::create(o.storage.clone(), &dir, journal_config(&o)?)?;
-    let counters = Counters {
-        nid: 2,
-        ino: FIRST_NEW_INO,
-        state: 2,
-    };
-    let history = HistoryRecord {
-        head: 1,
-        ..HistoryRecord::default()
-    };
+    let head = first_head();
     let info = StateInfo {
         number: 1,
         kind: OpKind::Start,
@@ -123,11 +118,8 @@ fn create(o: OpenBranch) -> Result<Branch> {
         parents: vec![],
         id: None,
     };
-    let mut inner = new_inner(
-        tree.clone(),
-        counters,
-        History::from_record(history.clone()),
-    );
+    let history = History::from_record(head.history.clone());
+    let mut inner = new_inner(tree.clone(), head.counters, history);
     let event = Event::Freeze {
         info: info.clone(),
         head: true,
@@ -139,20 +131,31 @@ fn create(o: OpenBranch) -> Result<Branch> {
     )?;
     inner.history.freeze(info, tree.clone(), true, None);
     journal.sync(journal.last_seq())?;
-    let head = StateHead {
+    let none = (0, Tree::default());
+    let more = StateMore::default();
+    inner.tree_file = state_file(&o).write(head, &more, &tree, &none)?;
+    Ok(assemble(o, Arc::new(journal), inner, None, 1))
+}
+
+/// What a branch that shows the base begins with; its first state is the first record of its journal.
+pub(crate) fn first_head() -> StateHead {
+    StateHead {
         next_seq: 1,
-        counters,
-        history,
+        counters: Counters {
+            nid: 2,
+            ino: FIRST_NEW_INO,
+            state: 2,
+        },
+        history: HistoryRecord {
+            head: 1,
+            ..HistoryRecord::default()
+        },
         root: None,
         base_changed: vec![],
         unreadable: vec![],
         tree_file: 0,
         patched: 0,
-    };
-    let none = (0, Tree::default());
-    let more = StateMore::default();
-    inner.tree_file = state_file(&o).write(head, &more, &tree, &none)?;
-    Ok(assemble(o, Arc::new(journal), inner, None, 1))
+    }
 }
 
 fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {

@@ -4,10 +4,11 @@
 //! [`StateHead`] and what it has [more](StateMore), then the inodes that differ. The file `state` names the one that counts, by number;
 //! it is replaced atomically once that one is on stable storage.
 
-use super::frames::{Bytes, Header, Reader, Writer, frames_from};
+use super::frames::{Bytes, Header, Reader, Writer, frames_are_whole, frames_from};
 use super::tree_file::Trees;
 use crate::error::{Error, Result};
 use crate::history::HistoryRecord;
+use crate::journal::{Journal, JournalError};
 use crate::kv::stored;
 use crate::record::{Counters, InodeRecord};
 use crate::timeline::Timeline;
@@ -103,16 +104,18 @@ pub struct StateFile<'a> {
 }
 
 impl StateFile<'_> {
-    fn pointer(&self) -> String {
+    /// Path of what says which state file counts.
+    pub fn pointer(&self) -> String {
         format!("{}/state", self.dir)
     }
 
-    fn path(&self, number: u32) -> String {
+    /// Path of a state file.
+    pub fn path(&self, number: u32) -> String {
         format!("{}/state-{number:08}", self.dir)
     }
 
     /// Number of the file that counts; `None` for a branch that was never made whole.
-    fn current(&self) -> Result<Option<u32>> {
+    pub fn current(&self) -> Result<Option<u32>> {
         let path = self.pointer();
         let Some(bytes) = self.storage.read(&path).map_err(Error::io(&path))? else {
             return Ok(None);
@@ -171,13 +174,35 @@ impl StateFile<'_> {
     /// tree; returns the one that the state names now.
     pub fn write(
         &self,
-        mut head: StateHead,
+        head: StateHead,
         more: &StateMore,
         tree: &Tree,
         shared: &(u32, Tree),
     ) -> Result<(u32, Tree)> {
         let before = self.current()?;
         self.remove_others(before)?;
+        let number = before.map_or(1, |n| n + 1);
+        self.put(number, head, more, tree, shared)
+    }
+
+    /// As [`StateFile::write`], in the place of a state that cannot be read.
+    pub fn write_over(&self, head: StateHead, more: &StateMore, tree: &Tree) -> Result<()> {
+        let last = self.numbers()?.into_iter().max();
+        let before = last.max(self.current().ok().flatten());
+        let number = before.unwrap_or(0).saturating_add(1);
+        self.put(number, head, more, tree, &(0, Tree::default()))
+            .map(|_| ())
+    }
+
+    /// Writes a state under a number that no file has, and lets it count.
+    fn put(
+        &self,
+        number: u32,
+        mut head: StateHead,
+        more: &StateMore,
+        tree: &Tree,
+        shared: &(u32, Tree),
+    ) -> Result<(u32, Tree)> {
         let differing = count_differing(&shared.1, tree);
         let whole = differing > PATCH_INODES_MIN.max(tree.len() / PATCH_PART);
         let shared = if whole {
@@ -185,7 +210,6 @@ impl StateFile<'_> {
         } else {
             shared.clone()
         };
-        let number = before.map_or(1, |n| n + 1);
         let path = self.path(number);
         let file = self.storage.create(&path).map_err(Error::io(&path))?;
         head.tree_file = shared.0;
@@ -193,15 +217,20 @@ impl StateFile<'_> {
         let written =
             write_state(&*file, (&head, more), &shared.1, tree).and_then(|()| file.sync());
         written.map_err(Error::io(&path))?;
+        self.settle(number)?;
+        self.trees.settle(self.branch, shared.0)?;
+        self.remove_others(Some(number))?;
+        Ok(shared)
+    }
+
+    /// Lets a file count that is on stable storage, durably.
+    pub fn settle(&self, number: u32) -> Result<()> {
         self.storage
             .sync_dir(self.dir)
             .map_err(Error::io(self.dir))?;
         let pointer = self.pointer();
         let replaced = self.storage.replace(&pointer, &pointer_bytes(number));
-        replaced.map_err(Error::io(&pointer))?;
-        self.trees.settle(self.branch, shared.0)?;
-        self.remove_others(Some(number))?;
-        Ok(shared)
+        replaced.map_err(Error::io(&pointer))
     }
 
     /// Path of the file that counts.
@@ -224,18 +253,16 @@ impl StateFile<'_> {
         };
         let (head, _) = read_state(&bytes[..], &mut |_| Ok(())).map_err(damaged)?;
         let rest = frames_from(&bytes, 2).ok_or_else(|| damaged("it has no keys".into()))?;
-        let (to, pointer) = (self.path(number + 1), self.pointer());
+        let to = self.path(number + 1);
         let file = self.storage.create(&to).map_err(Error::io(&to))?;
         let written = Writer::begin(&*file, &HEADER).and_then(|writer| {
             writer.value(&head)?;
             writer.value(&choose(&head))?;
             file.append(&[rest])?;
-            file.sync()?;
-            self.storage.sync_dir(self.dir)
+            file.sync()
         });
         written.map_err(Error::io(&to))?;
-        let replaced = self.storage.replace(&pointer, &pointer_bytes(number + 1));
-        replaced.map_err(Error::io(&pointer))
+        self.settle(number + 1)
     }
 
     fn remove_others(&self, keep: Option<u32>) -> Result<()> {
@@ -247,6 +274,97 @@ impl StateFile<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// What can be read of a damaged state file, each part by itself.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// The head.
+    pub head: Option<StateHead>,
+    /// The key-value state.
+    pub kv: Option<Option<FileContent>>,
+    /// The timeline.
+    pub timeline: Option<Timeline>,
+}
+
+/// Reading what is damaged.
+impl StateFile<'_> {
+    /// Numbers of all state files, ascending.
+    pub fn numbers(&self) -> Result<Vec<u32>> {
+        let names = self.storage.list(self.dir).map_err(Error::io(self.dir))?;
+        let numbers = names.iter().filter_map(|n| n.strip_prefix("state-"));
+        Ok(numbers.filter_map(|n| n.parse().ok()).collect())
+    }
+
+    /// A state file with a whole header, whatever its header is; `None` where more is damaged.
+    pub fn mended(&self, number: u32) -> Option<Vec<u8>> {
+        let mut bytes = self.storage.read(&self.path(number)).ok()??;
+        let mut versions = (HEADER.oldest..=HEADER.version).rev();
+        let fits = versions.any(|version| {
+            HEADER.put_over(&mut bytes, version) && read_state(&bytes[..], &mut |_| Ok(())).is_ok()
+        });
+        fits.then_some(bytes)
+    }
+
+    /// True where nothing is wrong with a file itself.
+    pub fn is_whole(&self, number: u32) -> bool {
+        let bytes = self.storage.read(&self.path(number)).ok().flatten();
+        bytes.is_some_and(|b| read_state(&b[..], &mut |_| Ok(())).is_ok())
+    }
+
+    /// True where a file is of a version that is not known yet: all that is wrong with it is the reader.
+    pub fn is_newer(&self, number: u32) -> bool {
+        let bytes = self.storage.read(&self.path(number));
+        let bytes = bytes.ok().flatten().unwrap_or_default();
+        HEADER.is_newer(&bytes) && frames_are_whole(&bytes) && self.mended(number).is_none()
+    }
+
+    /// What can be read of the parts of a file.
+    pub fn left(&self, number: u32) -> Left {
+        let bytes = self.storage.read(&self.path(number)).ok().flatten();
+        let Some(mut bytes) = bytes else {
+            return Left::default();
+        };
+        let version = u32::from_le_bytes([8, 9, 10, 11].map(|i| bytes.get(i).map_or(0, |b| *b)));
+        let known = (HEADER.oldest..=HEADER.version).contains(&version);
+        let version = if known { version } else { HEADER.version };
+        HEADER.put_over(&mut bytes, version);
+        let Ok(mut reader) = Reader::begin(&bytes[..], &HEADER) else {
+            return Left::default();
+        };
+        let head = reader.value().ok();
+        let kv = match version < VERSION_KV {
+            true => Some(None),
+            false => reader.value().ok(),
+        };
+        let timeline = match version < VERSION_TIMELINE {
+            true => Some(Timeline::default()),
+            false => reader.value().ok(),
+        };
+        Left { head, kv, timeline }
+    }
+
+    /// An error where there is no state though there was one: what the journal has would be lost by
+    /// making the branch anew.
+    pub fn check_never_made(&self, boot: u64) -> Result<()> {
+        let is_main = self.dir.rsplit('/').next() == Some(crate::branches::MAIN);
+        let journal = format!("{}/journal", self.dir);
+        let left = Journal::inspect_left(self.storage, &journal, boot, &mut |_| Ok(()));
+        let never = match left {
+            // Its first state is all that a branch has before its state file.
+            Ok((report, _)) => report.last_seq <= 1,
+            Err(JournalError::Missing { .. }) => true,
+            Err(_) => false,
+        };
+        let later = self.numbers()?.into_iter().any(|n| n > 1);
+        match is_main && never && !later {
+            true => Ok(()),
+            false => Err(Error::Damaged {
+                what: self.pointer(),
+                why: "it is missing".into(),
+            }),
+        }
     }
 }
 

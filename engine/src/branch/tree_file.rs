@@ -4,7 +4,7 @@
 //! sealing a few changes writes the whole tree. A tree file is never changed; it is removed once no
 //! branch's state names it. Branches that name the same one share its inodes in memory too.
 
-use super::frames::{Bytes, Header, Reader, Writer};
+use super::frames::{Bytes, Header, Reader, Writer, frames_are_whole};
 use crate::error::{Error, Result};
 use crate::record::InodeRecord;
 use crate::tree::Tree;
@@ -72,7 +72,8 @@ impl Trees {
         }
     }
 
-    fn path(&self, number: u32) -> String {
+    /// Path of a tree file.
+    pub fn path(&self, number: u32) -> String {
         format!("{}/{number:08}", self.dir)
     }
 
@@ -98,6 +99,32 @@ impl Trees {
             },
         );
         Ok(tree)
+    }
+
+    /// Gives no number up to this one: a state may name it, though the file is gone.
+    pub fn reserve(&self, number: u32) {
+        let mut table = self.table.lock();
+        table.next = table.next.max(number.saturating_add(1));
+    }
+
+    /// Numbers of all tree files.
+    pub fn numbers(&self) -> Result<Vec<u32>> {
+        let names = self.storage.list(&self.dir).map_err(Error::io(&self.dir))?;
+        Ok(names.iter().filter_map(|n| n.parse().ok()).collect())
+    }
+
+    /// A tree file with a whole header, whatever its header is; `None` where more is damaged.
+    pub fn mended(&self, number: u32) -> Option<Vec<u8>> {
+        let mut bytes = self.storage.read(&self.path(number)).ok()??;
+        let mended = HEADER.put_over(&mut bytes, HEADER.version);
+        (mended && read_tree(&bytes[..], &mut BaseDirs::default()).is_ok()).then_some(bytes)
+    }
+
+    /// True where a file is of a version that is not known yet.
+    pub fn is_newer(&self, number: u32) -> bool {
+        let bytes = self.storage.read(&self.path(number));
+        let bytes = bytes.ok().flatten().unwrap_or_default();
+        HEADER.is_newer(&bytes) && frames_are_whole(&bytes) && self.mended(number).is_none()
     }
 
     /// Writes a tree, durably; returns the file's number. It stays while `branch` does not take

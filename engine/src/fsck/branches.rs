@@ -92,6 +92,8 @@ impl Check<'_> {
             self.step(RepairStep::CutJournal {
                 dir: dir.to_owned(),
             });
+        } else if let Err(e) = self.plan_state(workspace, branch, dir) {
+            tracing::warn!("nothing can be planned for {dir}: {e}");
         }
     }
 

@@ -6,8 +6,12 @@
 //! the steps that a check found, and sets aside what it replaces.
 
 mod branches;
+mod civil;
+mod exact;
 mod names;
+mod reopen;
 mod repair;
+mod strays;
 
 use crate::branch_refs::check_record;
 use crate::control::Progress;
@@ -16,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::keeper::lower_priority;
 use names::Namer;
 use objstore::{CommitId, Kind};
+pub use reopen::Reopen;
 pub use repair::RepairStep;
 use std::collections::BTreeMap;
 

@@ -1,12 +1,13 @@
 //! Carrying out what a check found. Nothing that can still be read is thrown away: what is replaced or cut
 //! is copied to `damaged/` first, durably.
 
-use super::FsckReport;
+use super::{FsckReport, Reopen};
 use crate::branch::inspect::{first_needed_record, inspect, state_path, take_older_keys};
 use crate::branch_refs::{self, BranchRecord};
 use crate::engine::{Engine, WorkspaceConfig};
 use crate::error::{Error, Result};
 use crate::journal::Journal;
+use objstore::io::Segment;
 use objstore::store_content;
 use std::ffi::OsString;
 use std::fmt;
@@ -48,6 +49,27 @@ pub enum RepairStep {
         /// Directory of the branch.
         dir: String,
     },
+    /// Lets a state file count that is whole but for its header, or is not named.
+    TakeState {
+        /// Directory of the branch.
+        dir: String,
+        /// Its number.
+        file: u32,
+    },
+    /// Writes the header of a tree file anew, which is whole but for that.
+    TreeHeader {
+        /// The file.
+        path: String,
+    },
+    /// Opens a branch again whose journal has all that was ever done to it.
+    Replay {
+        /// Its workspace.
+        workspace: String,
+        /// Directory of the branch.
+        dir: String,
+    },
+    /// Opens a branch again whose state is damaged.
+    Reopen(Box<Reopen>),
     /// Writes what is remembered of a workspace anew.
     WorkspaceRecord {
         /// Its name.
@@ -94,6 +116,19 @@ impl fmt::Display for RepairStep {
                 f,
                 "open {dir} with the keys of its newest commit that has readable ones, and set its state aside as it was"
             ),
+            RepairStep::TakeState { dir, file } => write!(
+                f,
+                "open {dir} with its state file {file}, which is whole but for its header or what names it; nothing is lost"
+            ),
+            RepairStep::TreeHeader { path } => write!(
+                f,
+                "write the header of {path} anew, which is whole but for that; nothing is lost"
+            ),
+            RepairStep::Replay { dir, .. } => write!(
+                f,
+                "open {dir} with its project and all of its journal; nothing is lost"
+            ),
+            RepairStep::Reopen(step) => step.fmt(f),
             RepairStep::WorkspaceRecord { workspace, base } => write!(
                 f,
                 "write the record of workspace {workspace} anew, with the base {}",
@@ -139,6 +174,10 @@ impl Engine {
             }
             RepairStep::CutJournal { dir } => self.cut_journal(dir),
             RepairStep::OlderKeys { dir } => self.older_keys(dir),
+            RepairStep::TakeState { dir, file } => self.take_state(dir, *file),
+            RepairStep::TreeHeader { path } => self.mend_tree_header(path),
+            RepairStep::Replay { workspace, dir } => self.replay_all(workspace, dir),
+            RepairStep::Reopen(step) => self.reopen(step),
             RepairStep::WorkspaceRecord { workspace, base } => self.put(&WorkspaceConfig {
                 name: workspace.clone(),
                 base: base.clone(),
@@ -189,7 +228,7 @@ impl Engine {
         Ok(Journal::repair(
             &*self.storage,
             &journal,
-            from_seq,
+            Some(from_seq),
             self.boot,
         )?)
     }
@@ -202,8 +241,17 @@ impl Engine {
         take_older_keys(&*self.storage, &self.store, &trees, dir)
     }
 
-    /// Copies a file of the store to `damaged/`, durably, under its path; an earlier copy stays.
-    fn set_aside(&self, path: &str) -> Result<()> {
+    /// As [`Engine::set_aside`], where there is such a file.
+    pub(super) fn set_aside_if_there(&self, path: &str) -> Result<()> {
+        match self.storage.open(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            _ => self.set_aside(path),
+        }
+    }
+
+    /// Copies a file of the store to `damaged/`, durably, under its path; earlier copies stay, and one
+    /// with the same bytes will do.
+    pub(super) fn set_aside(&self, path: &str) -> Result<()> {
         let storage = &*self.storage;
         let mut to = format!("{ASIDE}/{path}");
         let (dir, _) = to.rsplit_once('/').unwrap_or((ASIDE, ""));
@@ -215,17 +263,17 @@ impl Engine {
         let name = to[dir.len() + 1..].to_owned();
         let mut number = 1;
         while taken.contains(&to[dir.len() + 1..].to_owned()) {
+            let copy = storage.open(&to).map_err(Error::io(to.clone()))?;
+            if is_same(&*from, &*copy).map_err(Error::io(path))? {
+                // It may have been made by a repair that was cut off.
+                let synced = copy.sync().and_then(|()| storage.sync_dir(&dir));
+                return synced.map_err(Error::io(to));
+            }
             number += 1;
             to = format!("{dir}/{name}.{number}");
         }
         let copied = storage.create(&to).and_then(|copy| {
-            let mut at = 0;
-            while at < from.len() {
-                let mut piece = vec![0; COPY_BYTES.min((from.len() - at) as usize)];
-                from.read_at(at, &mut piece)?;
-                copy.append(&[&piece])?;
-                at += piece.len() as u64;
-            }
+            each_piece(&*from, |_, piece| copy.append(&[piece]).map(|_| true))?;
             copy.sync()?;
             storage.sync_dir(&dir)
         });
@@ -256,4 +304,34 @@ impl Engine {
         let base = first.info.message.strip_prefix("start from ")?;
         Some(PathBuf::from(OsString::from_vec(base.as_bytes().to_vec())))
     }
+}
+
+/// Gives the bytes of a file to `each`, with their offset, until it says false.
+fn each_piece(
+    file: &dyn Segment,
+    mut each: impl FnMut(u64, &[u8]) -> std::io::Result<bool>,
+) -> std::io::Result<()> {
+    let mut at = 0;
+    while at < file.len() {
+        let mut piece = vec![0; COPY_BYTES.min((file.len() - at) as usize)];
+        file.read_at(at, &mut piece)?;
+        if !each(at, &piece)? {
+            break;
+        }
+        at += piece.len() as u64;
+    }
+    Ok(())
+}
+
+fn is_same(a: &dyn Segment, b: &dyn Segment) -> std::io::Result<bool> {
+    let mut same = a.len() == b.len();
+    if same {
+        each_piece(a, |at, piece| {
+            let mut other = vec![0; piece.len()];
+            b.read_at(at, &mut other)?;
+            same = other == piece;
+            Ok(same)
+        })?;
+    }
+    Ok(same)
 }

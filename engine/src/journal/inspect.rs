@@ -41,6 +41,34 @@ impl Journal {
             segments: recovery.into_segments(),
         })
     }
+
+    /// Gives each record that is still there to `each`, the oldest first: all that recovery would keep,
+    /// or, where that would fail, those before the first bad one. Also says which of both it was.
+    pub fn inspect_left(
+        storage: &dyn Storage,
+        dir: &str,
+        boot: u64,
+        each: &mut Each<'_>,
+    ) -> JournalResult<(RecoveryReport, bool)> {
+        let mark = super::recovery::open_mark(storage, dir)?;
+        let walk = |boot: u64, whole: bool, each: &mut Each<'_>| {
+            let cfg = JournalConfig {
+                boot,
+                ..JournalConfig::default()
+            };
+            let mut recovery = Recovery::new(storage, dir, 1, &mark, &cfg, false)?;
+            match whole {
+                true => recovery.check_acknowledged_segments()?,
+                false => recovery.forgive(false)?,
+            }
+            recovery.need_oldest();
+            recovery.replay(each)?;
+            recovery.check_end()?;
+            Ok(recovery.report())
+        };
+        let whole = walk(boot, true, &mut |_| Ok(())).is_ok();
+        walk(boot, whole, each).map(|report| (report, whole))
+    }
 }
 
 impl Inspected {

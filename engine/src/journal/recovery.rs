@@ -153,15 +153,21 @@ impl<'a> Recovery<'a> {
         })
     }
 
+    /// All records that there are are needed.
+    pub(super) fn need_oldest(&mut self) {
+        let oldest = self.candidates.first().and_then(|c| c.header);
+        self.from_seq = oldest.map_or(self.from_seq, |header| header.first_seq);
+    }
+
     /// From now on the first bad record ends the journal. Segments from the first one on that is bad or
-    /// missing do not count any more, and are removed.
-    pub(super) fn forgive(&mut self) -> JournalResult<()> {
+    /// missing do not count any more, and with `tidy` are removed.
+    pub(super) fn forgive(&mut self, tidy: bool) -> JournalResult<()> {
         (self.forgiving, self.same_boot, self.acknowledged) = (true, false, 0);
         let first = self.mark.first_segment;
         let whole = self.candidates.iter().zip(first..);
         let whole = whole.take_while(|(c, n)| c.live.number == *n && c.header.is_some());
         let count = whole.count();
-        for candidate in self.candidates.drain(count..) {
+        for candidate in self.candidates.drain(count..).filter(|_| tidy) {
             let path = &candidate.live.path;
             self.storage.remove(path).map_err(JournalError::io(path))?;
         }
@@ -393,6 +399,19 @@ impl<'a> Recovery<'a> {
         live.file
             .truncate(cut.offset)
             .map_err(JournalError::io(&live.path))
+    }
+
+    /// The mark of a journal that was cut before what it vouched for; `None` where it vouches for no more
+    /// than there is.
+    pub(super) fn lower_mark(&self, mark: &Mark) -> Option<Mark> {
+        let newest = self.candidates[self.candidates.len() - 1].live.number;
+        let lower = self.report.last_seq < mark.seq || newest < mark.segment;
+        lower.then_some(Mark {
+            clean: false,
+            seq: self.report.last_seq,
+            segment: newest,
+            ..*mark
+        })
     }
 
     /// Brings what was replayed to stable storage and says so in the mark: after the death of the

@@ -10,20 +10,33 @@ use objstore::io::Storage;
 impl Journal {
     /// Cuts the journal in `dir` where its first record with a bad header or metadata stands, also where
     /// that was acknowledged, so that it can be recovered again. Bad payloads stay: they cost their own
-    /// bytes only. Fails where not even the records before `from_seq` are there.
-    pub fn repair(storage: &dyn Storage, dir: &str, from_seq: u64, boot: u64) -> JournalResult<()> {
+    /// bytes only. Fails where not even the records before `from_seq` are there; without it, none need be.
+    pub fn repair(
+        storage: &dyn Storage,
+        dir: &str,
+        from_seq: Option<u64>,
+        boot: u64,
+    ) -> JournalResult<()> {
         let mut mark = match MarkFile::open(storage, dir) {
             Ok(Some(mark)) => mark,
             Ok(None) | Err(JournalError::MarkDamaged { .. }) => make_mark(storage, dir)?,
             Err(e) => return Err(e),
         };
         let cfg = JournalConfig::default();
-        let mut recovery = Recovery::new(storage, dir, from_seq, &mark, &cfg, false)?;
-        recovery.forgive()?;
+        let first = from_seq.unwrap_or(1);
+        let mut recovery = Recovery::new(storage, dir, first, &mark, &cfg, false)?;
+        recovery.forgive(true)?;
+        if from_seq.is_none() {
+            recovery.need_oldest();
+        }
         let cut = recovery.replay(&mut |_| Ok(()))?;
         recovery.check_end()?;
         if let Some(cut) = cut {
             recovery.cut(cut)?;
+        }
+        // A mark that is changed in place never goes back.
+        if let Some(lower) = recovery.lower_mark(mark.last()) {
+            mark = MarkFile::create(storage, dir, lower)?;
         }
         recovery.make_durable(&mut mark, boot)
     }

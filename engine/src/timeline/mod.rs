@@ -18,6 +18,7 @@ mod calls;
 pub mod entry;
 mod log;
 mod read;
+pub(crate) mod rebuild;
 mod verify;
 
 use crate::history::History;
@@ -101,6 +102,14 @@ impl Default for Timeline {
 }
 
 impl Timeline {
+    /// One of which nothing is known but the log.
+    pub(crate) fn of_log(stored: FileContent) -> Timeline {
+        Timeline {
+            stored,
+            ..Timeline::default()
+        }
+    }
+
     /// What a commit that is made now says of it.
     pub fn head(&self) -> Option<TimelineHead> {
         (self.entries > 0).then_some(TimelineHead {
@@ -290,6 +299,11 @@ impl Timeline {
             running: BTreeMap::new(),
             ..self.clone()
         }
+    }
+
+    /// States to which it refers without their commits, or as before and after calls.
+    pub(crate) fn mentioned(&self) -> impl Iterator<Item = u64> {
+        self.unnamed.iter().chain(&self.used).copied()
     }
 
     /// States of which a commit is still to be told.

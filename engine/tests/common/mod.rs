@@ -8,6 +8,7 @@ pub mod base_dir;
 pub mod check;
 pub mod content;
 pub mod control;
+pub mod damaged;
 pub mod files;
 pub mod history;
 pub mod keys;
