@@ -6,7 +6,6 @@
 //! the steps that a check found, and sets aside what it replaces.
 
 mod branches;
-mod civil;
 mod exact;
 mod names;
 mod reopen;

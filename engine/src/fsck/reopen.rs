@@ -11,7 +11,6 @@ use crate::branch::tree_file::Trees;
 use crate::branch_refs::trees_dir;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fsck::civil::utc;
 use crate::history::State;
 use crate::journal::{Journal, JournalConfig};
 use crate::load_tree::stored_tree;
@@ -84,6 +83,15 @@ impl fmt::Display for Reopen {
             1 => write!(f, "; 1 entry of its timeline is lost"),
             n => write!(f, "; {n} entries of its timeline are lost"),
         }
+    }
+}
+
+/// A time as people read it (RFC 3339), without fractions; one that no calendar has as its seconds.
+fn utc(time: Time) -> String {
+    let sec = time.sec;
+    match jiff::Timestamp::from_second(sec) {
+        Ok(moment) => moment.to_string(),
+        Err(_) => format!("{sec} s after 1970"),
     }
 }
 
