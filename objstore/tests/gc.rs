@@ -400,3 +400,25 @@ fn what_a_put_found_is_still_looked_into() {
     drop(run);
     assert_eq!(check(&store, kept).unwrap(), 3);
 }
+
+/// The pack that a run rewrites has an older record of it, which nothing marks because it is damaged.
+#[test]
+fn what_is_stored_anew_during_a_run_because_it_was_damaged_is_kept() {
+    let disk = CrashStorage::without_log();
+    let store = open(&disk, objstore::StoreConfig::default());
+    let bytes = noise(1, 500);
+    let id = store.put_chunk(&bytes).unwrap();
+    store.close().unwrap();
+    assert!(disk.flip_bit("packs/00000001.pack", 24 + 56 + 100, 1));
+    assert!(store.get_chunk(&id).unwrap_err().is_damage());
+    let stop = AtomicBool::new(false);
+    let run = store.collect(&stop).unwrap();
+    assert_eq!(store.put_chunk(&bytes).unwrap(), id);
+    run.sweep(&run.plan(Duration::ZERO, 0).unwrap(), &|_| ())
+        .unwrap();
+    drop(run);
+    assert!(store.contains(Kind::Chunk, id.as_bytes()));
+    store.close().unwrap();
+    let store = open(&disk, objstore::StoreConfig::default());
+    assert_eq!(*store.get_chunk(&id).unwrap(), bytes);
+}

@@ -92,7 +92,7 @@ impl Collection<'_> {
             unneeded: 0,
         };
         for (key, at) in marks.index.entries() {
-            if marks.is_needed(&key) {
+            if marks.is_needed(&key, at) {
                 found.needed_bytes += record_len(&at);
                 found.needed += 1;
             } else {
@@ -162,7 +162,7 @@ impl Collection<'_> {
         let index = Arc::clone(&marks.pack.records.read().index);
         let mut bytes = 0;
         for (key, at) in index.entries() {
-            if copied.contains(&key) || !marks.is_needed(&key) {
+            if copied.contains(&key) || !marks.is_needed(&key, at) {
                 continue;
             }
             self.check_stop()?;
