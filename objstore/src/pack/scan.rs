@@ -3,9 +3,12 @@
 //! A record counts only if its content matches its id: after a power cut a header may be whole and its
 //! data not. Where there is no valid header the next one is searched byte by byte, so damage costs the
 //! records that it hit and no others.
+//!
+//! A record that was punched keeps its header and is passed over.
 
 use crate::error::{AtPath, Result};
 use crate::io::Segment;
+use crate::pack::hole::may_be_punched;
 use crate::pack::record::{RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader};
 use crate::pack::{Key, Location, unpack_data};
 
@@ -23,6 +26,9 @@ pub(crate) enum Found {
         at: Location,
         what: &'static str,
     },
+    /// A record whose header is whole, and whose data looks as a hole leaves it. It is damaged all the
+    /// same where an index has it.
+    Punched { key: Key, at: Location },
     /// Bytes without any record.
     Garbage { offset: u64, end: u64 },
 }
@@ -31,7 +37,7 @@ impl Found {
     /// Where it ends.
     pub fn end(&self) -> u64 {
         match self {
-            Found::Record { at, .. } | Found::BadContent { at, .. } => {
+            Found::Record { at, .. } | Found::BadContent { at, .. } | Found::Punched { at, .. } => {
                 u64::from(at.offset) + RECORD_HEADER_BYTES as u64 + u64::from(at.stored_len)
             }
             Found::Garbage { end, .. } => *end,
@@ -105,9 +111,15 @@ impl<'a> Scanner<'a> {
             offset: self.pos as u32,
             stored_len: header.stored_len,
         };
-        Ok(match unpack_data(&header, data, 0) {
-            Ok(_) => Found::Record { key, at },
-            Err(what) => Found::BadContent { key, at, what },
+        let Err(what) = unpack_data(&header, data, 0) else {
+            return Ok(Found::Record { key, at });
+        };
+        let mut data = vec![0; header.stored_len as usize];
+        self.copy(start, &mut data)?;
+        Ok(if may_be_punched(&at, &data) {
+            Found::Punched { key, at }
+        } else {
+            Found::BadContent { key, at, what }
         })
     }
 
