@@ -281,13 +281,18 @@ fn faults_at_any_operation_of_a_run_lose_nothing_that_is_needed() {
 
 #[test]
 fn threads_that_put_during_runs_lose_nothing() {
-    hows().iter().for_each(threads_that_put_during_runs);
+    let [rewritten, punched] = hows();
+    assert_eq!(threads_that_put_during_runs(&rewritten), 0);
+    // What the threads put when decides whether there is anything to punch.
+    assert!((0..50).any(|_| threads_that_put_during_runs(&punched) > 0));
 }
 
-fn threads_that_put_during_runs(how: &How) {
+/// Returns how many bytes were punched.
+fn threads_that_put_during_runs(how: &How) -> u64 {
     let store = open(&CrashStorage::without_log(), how.config.clone());
     let roots = parking_lot::Mutex::new(Vec::<(CommitId, usize)>::new());
     let done = AtomicBool::new(false);
+    let mut punched = 0;
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
             let (store, roots, done) = (&store, &roots, &done);
@@ -308,7 +313,7 @@ fn threads_that_put_during_runs(how: &How) {
                 done.store(true, Ordering::Relaxed);
             });
         }
-        let (mut runs, mut punched) = (0, 0);
+        let mut runs = 0;
         while !done.load(Ordering::Relaxed) || runs < 3 {
             let stop = AtomicBool::new(false);
             let run = store.collect(&stop).unwrap();
@@ -324,11 +329,11 @@ fn threads_that_put_during_runs(how: &How) {
             drop(run);
             runs += 1;
         }
-        assert_eq!(punched > 0, how.percent == NEVER, "{punched}");
     });
     for (id, files) in roots.lock().iter() {
         assert_eq!(check(&store, *id).unwrap(), *files);
     }
+    punched
 }
 
 #[test]
