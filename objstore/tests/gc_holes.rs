@@ -14,7 +14,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Files of a commit, and those of another that are large enough to be punched.
@@ -385,4 +385,60 @@ fn an_old_index_over_a_copy_without_holes_gives_no_wrong_bytes() {
     }
     assert_eq!(store.verify().unwrap().damage.len(), disk.gone.len());
     disk.put_gone_again(&store);
+}
+
+/// Ends the other threads, also when this one fails.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Puts, readers and writers of indexes at every moment of many runs. What was put under a pin is there as
+/// long as that lives.
+#[test]
+fn puts_and_syncs_beside_punching_find_what_is_there() {
+    const CHUNKS: u64 = 40;
+    let config = StoreConfig {
+        pack_bytes_max: 1 << 20,
+        ..holey_packs()
+    };
+    let store = open(&CrashStorage::without_log(), config);
+    let chunks: Vec<Vec<u8>> = (0..CHUNKS).map(|i| noise(i, 9000)).collect();
+    let done = AtomicBool::new(false);
+    let punched = std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (store, chunks, done) = (&store, &chunks, &done);
+            scope.spawn(move || {
+                for round in (thread * 7..).step_by(3) {
+                    if done.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let bytes = &chunks[round % chunks.len()];
+                    let pin = store.pin();
+                    let id = store.put_chunk(bytes).unwrap();
+                    assert_eq!(*store.get_chunk(&id).unwrap(), *bytes);
+                    drop(pin);
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                store.close().unwrap();
+            }
+        });
+        let _done = SetOnDrop(&done);
+        let stop = AtomicBool::new(false);
+        let mut punched = 0;
+        for _ in 0..400 {
+            let run = store.collect(&stop).unwrap();
+            let plan = run.plan(Duration::ZERO, NEVER).unwrap();
+            punched += run.sweep(&plan, &|_| ()).unwrap().punched_bytes;
+        }
+        punched
+    });
+    assert!(punched > 0);
+    assert_eq!(store.verify().unwrap().damage, []);
 }
