@@ -1,5 +1,5 @@
-//! Packs: append-only files that hold the objects. They are the truth; the index beside each can be
-//! rebuilt from it.
+//! Packs: append-only files that hold the objects, and holes where nothing needs one any more ([`hole`]).
+//! They are the truth; the index beside each can be rebuilt from it.
 
 pub(crate) mod hole;
 pub(crate) mod index;

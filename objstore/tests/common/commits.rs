@@ -94,15 +94,20 @@ pub fn holey_packs() -> StoreConfig {
 /// Share of a pack that no pack with anything needed has: packs are not rewritten, but punched.
 pub const NEVER: u64 = 101;
 
+fn assert_all_of(store: &ObjectStore, all: CommitId, at: &str) {
+    let files = check(store, all).unwrap_or_else(|e| panic!("{at}: {e}"));
+    assert_eq!(files, 17, "{at}");
+}
+
 /// Puts all that may ever have been put, and sees that it is there: nothing is taken for present that is
 /// not.
 pub fn anything_can_be_put(disk: &CrashStorage, config: &StoreConfig, at: &str) {
     let seeds: Vec<u64> = (0..17).collect();
     let store = open(disk, config.clone());
     let all = commit(&store, &seeds).unwrap();
-    assert_eq!(check(&store, all).expect(at), 17, "{at}");
+    assert_all_of(&store, all, at);
     store.sync().unwrap();
     drop(store);
     let store = open(disk, config.clone());
-    assert_eq!(check(&store, all).expect(at), 17, "{at}");
+    assert_all_of(&store, all, at);
 }
