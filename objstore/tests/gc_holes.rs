@@ -400,7 +400,7 @@ impl Drop for SetOnDrop<'_> {
 /// long as that lives.
 #[test]
 fn puts_and_syncs_beside_punching_find_what_is_there() {
-    const CHUNKS: u64 = 40;
+    const CHUNKS: u64 = 150;
     let config = StoreConfig {
         pack_bytes_max: 1 << 20,
         ..holey_packs()
@@ -433,7 +433,7 @@ fn puts_and_syncs_beside_punching_find_what_is_there() {
         let stop = AtomicBool::new(false);
         let begun = Instant::now();
         let mut punched = 0;
-        while punched < 200 {
+        while punched < 120 {
             let run = store.collect(&stop).unwrap();
             let plan = run.plan(Duration::ZERO, NEVER).unwrap();
             let swept = run.sweep(&plan, &|_| ()).unwrap();
