@@ -387,7 +387,7 @@ fn an_old_index_over_a_copy_without_holes_gives_no_wrong_bytes() {
     disk.put_gone_again(&store);
 }
 
-/// Ends the other threads, also when this one fails.
+/// Ends all threads when one fails, or the last is done.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -412,6 +412,7 @@ fn puts_and_syncs_beside_punching_find_what_is_there() {
         for thread in 0..3 {
             let (store, chunks, done) = (&store, &chunks, &done);
             scope.spawn(move || {
+                let _done = SetOnDrop(done);
                 for round in (thread * 7..).step_by(3) {
                     if done.load(Ordering::Relaxed) {
                         return;
@@ -433,7 +434,11 @@ fn puts_and_syncs_beside_punching_find_what_is_there() {
         let stop = AtomicBool::new(false);
         let begun = Instant::now();
         let mut punched = 0;
-        while punched < 120 {
+        while punched < 30 && !done.load(Ordering::Relaxed) {
+            if store.stats().objects < CHUNKS as usize / 2 {
+                std::thread::yield_now();
+                continue;
+            }
             let run = store.collect(&stop).unwrap();
             let plan = run.plan(Duration::ZERO, NEVER).unwrap();
             let swept = run.sweep(&plan, &|_| ()).unwrap();
