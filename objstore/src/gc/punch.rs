@@ -104,3 +104,51 @@ fn dead_of(marks: &PackMarks) -> impl Iterator<Item = (Key, Location)> {
     });
     dead.collect::<Vec<_>>().into_iter()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::crash_storage::CrashStorage;
+    use crate::id::Kind;
+    use crate::{ChunkId, ObjectId, ObjectStore, StoreConfig};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    fn put_noise(store: &ObjectStore, seed: &[u8]) -> ChunkId {
+        let mut bytes = vec![0; 20_000];
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(seed).finalize_xof().fill(&mut bytes);
+        store.put_chunk(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_record_stays_as_long_as_a_put_is_under_way() {
+        let config = StoreConfig {
+            punch_bytes_min: 4096,
+            ..StoreConfig::default()
+        };
+        let disk = Arc::new(CrashStorage::without_log());
+        let store = ObjectStore::open(disk, config).unwrap();
+        let (kept, gone) = (put_noise(&store, b"kept"), put_noise(&store, b"gone"));
+        let stop = AtomicBool::new(false);
+        let run = store.collect(&stop).unwrap();
+        assert!(store.contains(Kind::Chunk, kept.as_bytes()));
+        let plan = run.plan(Duration::ZERO, 101).unwrap();
+        assert_eq!((plan.packs.len(), plan.holes.len()), (0, 1));
+        let is_there = || store.packs.contains(&(Kind::Chunk, *gone.as_bytes()));
+        let put = store.gc.read();
+        std::thread::scope(|scope| {
+            let sweeper = scope.spawn(|| run.sweep(&plan, &|_| ()));
+            // Nobody else gets the lock once somebody waits for it alone.
+            while store.gc.try_read().is_some() && !sweeper.is_finished() {
+                std::thread::yield_now();
+            }
+            assert!(is_there());
+            drop(put);
+            assert!(sweeper.join().unwrap().unwrap().punched_bytes > 0);
+        });
+        assert!(!is_there());
+        drop(run);
+        assert!(store.get_chunk(&kept).is_ok());
+    }
+}
