@@ -109,7 +109,7 @@ fn dead_of(marks: &PackMarks) -> impl Iterator<Item = (Key, Location)> {
 mod tests {
     use crate::crash_storage::CrashStorage;
     use crate::id::Kind;
-    use crate::{ChunkId, ObjectId, ObjectStore, StoreConfig};
+    use crate::{ChunkId, ObjectStore, StoreConfig};
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
