@@ -4,7 +4,7 @@
 //! work that was in progress ([`ObjectStore::pin`]) is waited for. *Mark*: the caller walks all its
 //! roots. *Sweep*: packs with much that is not marked are rewritten: what is needed is copied into the
 //! newest pack and synced, then the old pack is removed. In the others holes are punched where
-//! records are that are not marked ([`punch`]).
+//! records are that are not marked (`punch`).
 //!
 //! Why nothing needed goes: whoever makes something refer to an object has put it (then it is marked,
 //! or newer than the run), or took it from something that was a root when the run began, or is

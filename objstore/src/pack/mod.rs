@@ -1,4 +1,4 @@
-//! Packs: append-only files that hold the objects, and holes where nothing needs one any more ([`hole`]).
+//! Packs: append-only files that hold the objects, and holes where nothing needs one any more (`hole`).
 //! They are the truth; the index beside each can be rebuilt from it.
 
 pub(crate) mod hole;
