@@ -31,6 +31,17 @@ fn all() -> GcRequest {
     }
 }
 
+/// No pack is rewritten; holes are punched where a file was.
+fn punching() -> GcRequest {
+    GcRequest {
+        dead_percent: Some(101),
+        ..all()
+    }
+}
+
+/// Bytes that holes gave back in all workloads.
+static PUNCHED: AtomicU64 = AtomicU64::new(0);
+
 /// Automatic commits expire at once.
 fn forgetful() -> Settings {
     Settings {
@@ -244,7 +255,11 @@ fn workload(seed: u64, base: &TempDir, rounds: u64) -> CrashStorage {
             if done.load(Ordering::Relaxed) {
                 return;
             }
-            world.engine.gc(all(), &|_, _| ()).unwrap();
+            let request = if n % 3 == 2 { all() } else { punching() };
+            let done = world.engine.gc(request, &|_, _| ()).unwrap();
+            if done.packs == 0 {
+                PUNCHED.fetch_add(done.freed_bytes, Ordering::Relaxed);
+            }
         }
     });
     disk
@@ -309,7 +324,8 @@ fn check_world(world: &World, rng: &mut Rng) -> Result<u64, String> {
         let read = read_all(world, NodeId::ROOT);
         blocks += read.map_err(|e| format!("{} {id}: {e}", entry.kind))?;
         if rng.one_in(4) {
-            let gc = world.engine.gc(all(), &|_, _| ());
+            let request = if rng.one_in(3) { all() } else { punching() };
+            let gc = world.engine.gc(request, &|_, _| ());
             gc.map_err(|e| format!("gc: {e}"))?;
         }
     }
@@ -350,9 +366,10 @@ fn nothing_that_can_be_reached_is_missing_wherever_gc_is_cut_off() {
         seed += 1;
     }
     println!(
-        "{tried} cuts of {} workloads, {blocks} blocks read",
+        "{tried} cuts of {} workloads, {blocks} blocks read, {PUNCHED:?} bytes punched",
         seed - first
     );
+    assert!(PUNCHED.load(Ordering::Relaxed) > 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::atomic_file;
@@ -24,6 +26,9 @@ const SLICES_MAX: usize = 1024;
 
 /// Locks that keep replacements of one name apart; names share them by hash.
 const REPLACE_LOCKS: usize = 16;
+
+/// Where a hole is tried: beyond the end of every segment, where there is nothing to lose.
+const PROBE_OFFSET: u64 = 1 << 40;
 
 /// Where workspaces are mounted. What is below must never be asked for anything: whoever serves the
 /// mount may be the one who asks.
@@ -232,6 +237,17 @@ impl FileSegment {
         }
         Ok(end)
     }
+
+    fn punch(&self, range: Range<u64>) -> rustix::io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let len = range.end.saturating_sub(range.start);
+        loop {
+            match fallocate(&self.file, flags, range.start, len) {
+                Err(Errno::INTR) => {}
+                punched => return punched,
+            }
+        }
+    }
 }
 
 impl Segment for FileSegment {
@@ -287,6 +303,41 @@ impl Segment for FileSegment {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         self.file.write_all_at(bytes, offset)
+    }
+
+    fn can_punch(&self) -> bool {
+        self.punch(PROBE_OFFSET..PROBE_OFFSET + 4096).is_ok()
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> io::Result<()> {
+        if range.end > self.len() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        self.punch(range).map_err(|errno| match errno {
+            Errno::OPNOTSUPP | Errno::NOSYS => ErrorKind::Unsupported.into(),
+            other => other.into(),
+        })
+    }
+
+    fn holes(&self) -> io::Result<Vec<Range<u64>>> {
+        let end = self.len();
+        let mut holes = Vec::new();
+        let mut at = 0;
+        while at < end {
+            let start = match seek(&self.file, SeekFrom::Hole(at)) {
+                Ok(start) if start < end => start,
+                // What cannot tell has no holes; and there is one behind the end of every file.
+                Ok(_) | Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => break,
+                Err(error) => return Err(error.into()),
+            };
+            at = match seek(&self.file, SeekFrom::Data(start)) {
+                Ok(data) => data.min(end),
+                Err(Errno::NXIO) => end,
+                Err(error) => return Err(error.into()),
+            };
+            holes.push(start..at);
+        }
+        Ok(holes)
     }
 
     fn sync(&self) -> io::Result<()> {

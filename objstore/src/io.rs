@@ -9,6 +9,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,19 @@ pub trait Segment: Send + Sync + Debug {
     /// Overwrites existing bytes in place. For marks of at most 512 bytes that carry a checksum:
     /// after a power cut any mixture of old and new may be there.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// True where [`Segment::punch_hole`] gives space back here. Changes nothing.
+    fn can_punch(&self) -> bool;
+
+    /// Gives the disk the space of a range of existing bytes back: they read as zeros from now on,
+    /// the length stays. `Unsupported` where the file system cannot. Not durable before a sync: after
+    /// a power cut each sector of the range is what it was or zeros. Bytes outside are left alone
+    /// where the range begins and ends with a sector of 512 bytes.
+    fn punch_hole(&self, range: Range<u64>) -> io::Result<()>;
+
+    /// Ranges that take no space, ascending; none where the file system does not tell. A hole reads
+    /// as zeros, but zeros need not have been punched.
+    fn holes(&self) -> io::Result<Vec<Range<u64>>>;
 
     /// Brings everything appended and overwritten so far to stable storage (`fdatasync`).
     fn sync(&self) -> io::Result<()>;

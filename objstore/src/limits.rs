@@ -22,6 +22,15 @@ pub const PACK_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// A pack of which nothing needs this much is rewritten by gc.
 pub const REWRITE_DEAD_PERCENT: u64 = 20;
 
+/// Where nothing needs this much of a pack's length, it is rewritten though most of that is holes by now:
+/// so the number of packs stays in proportion to what they hold.
+pub const REWRITE_SPARSE_PERCENT: u64 = 75;
+/// Holes are punched in packs in whole blocks of this size: what file systems mostly allocate, and no
+/// less than what a disk writes at once.
+pub const PUNCH_BLOCK_BYTES: u64 = 4096;
+/// A pack in which holes would give less back than this is left alone: its index has to be written anew.
+pub const PUNCH_BYTES_MIN: u64 = 64 * 1024;
+
 /// Free space that packs leave alone: what is in the journals is safe already, and going back and
 /// deleting need room there.
 pub const FREE_BYTES_MIN: u64 = 8 * 1024 * 1024;

@@ -31,6 +31,8 @@ const FORMAT_NAME: &str = "agentvfs store ";
 pub struct StoreConfig {
     /// Size at which a pack is closed and the next begun.
     pub pack_bytes_max: u64,
+    /// What holes must give back of a pack at least to be punched.
+    pub punch_bytes_min: u64,
     /// Decoded chunks kept in memory.
     pub chunk_cache_bytes: usize,
     /// Decoded manifest nodes kept in memory.
@@ -43,6 +45,7 @@ impl Default for StoreConfig {
     fn default() -> StoreConfig {
         StoreConfig {
             pack_bytes_max: limits::PACK_BYTES_MAX,
+            punch_bytes_min: limits::PUNCH_BYTES_MIN,
             chunk_cache_bytes: limits::CHUNK_CACHE_BYTES,
             manifest_cache_bytes: limits::MANIFEST_CACHE_BYTES,
             rebuild_index: false,
@@ -55,7 +58,7 @@ impl Default for StoreConfig {
 pub struct StoreStats {
     /// Number of packs.
     pub packs: usize,
-    /// Their bytes.
+    /// Bytes that they take on the disk.
     pub bytes: u64,
     /// Objects in them.
     pub objects: usize,
@@ -70,6 +73,7 @@ pub struct ObjectStore {
     /// Marks of the run of gc that goes on. Held while an object is put.
     pub(crate) gc: RwLock<Option<Arc<Marks>>>,
     pub(crate) pins: Pins,
+    pub(crate) punch_bytes_min: u64,
     chunks: Cache<ChunkId, Vec<u8>>,
     nodes: Cache<ManifestId, Node>,
 }
@@ -85,6 +89,7 @@ impl ObjectStore {
             behind: Behind::default(),
             gc: RwLock::default(),
             pins: Pins::default(),
+            punch_bytes_min: cfg.punch_bytes_min,
             chunks: Cache::new(cfg.chunk_cache_bytes),
             nodes: Cache::new(cfg.manifest_cache_bytes),
         })
@@ -276,7 +281,7 @@ impl ObjectStore {
         let packs = self.packs.packs();
         StoreStats {
             packs: packs.len(),
-            bytes: packs.iter().map(|pack| pack.segment.len()).sum(),
+            bytes: packs.iter().map(|pack| pack.disk_bytes()).sum(),
             objects: packs.iter().map(|pack| pack.records.read().len()).sum(),
         }
     }

@@ -31,6 +31,8 @@ pub struct Damage {
 pub struct VerifyReport {
     /// Whole records.
     pub records: u64,
+    /// Records that nothing needed, whose space was given back.
+    pub punched: u64,
     /// Bytes read.
     pub bytes: u64,
     /// Damaged places.
@@ -110,12 +112,12 @@ impl ObjectStore {
 }
 
 fn verify_pack(pack: &Pack, report: &mut VerifyReport) -> Result<()> {
-    let damage = |offset, end, what, object| Damage {
+    let damage = |offset, end, what, object: Option<Key>| Damage {
         path: pack.path.clone(),
         offset,
         end,
         what,
-        object,
+        object: object.map(|(kind, id)| (kind, crate::id::hex(&id))),
     };
     let start = PACK_HEADER_BYTES as u64;
     if read_header(&*pack.segment, &pack.path)?.is_none() {
@@ -127,11 +129,20 @@ fn verify_pack(pack: &Pack, report: &mut VerifyReport) -> Result<()> {
         match found {
             Found::Record { .. } => report.records += 1,
             Found::BadContent { key, at, what } => {
-                let object = Some((key.0, crate::id::hex(&key.1)));
-                report
-                    .damage
-                    .push(damage(at.offset.into(), end, what, object));
+                let found = damage(at.offset.into(), end, what, Some(key));
+                report.damage.push(found);
             }
+            // Never listed, so it was lost otherwise: nobody takes what he needs for punched.
+            Found::Punched { key, at } if pack.lists(&key, at) => {
+                let found = damage(
+                    at.offset.into(),
+                    end,
+                    "content does not match its id",
+                    Some(key),
+                );
+                report.damage.push(found);
+            }
+            Found::Punched { .. } => report.punched += 1,
             Found::Garbage { offset, end } => {
                 report.damage.push(damage(offset, end, "no record", None));
             }

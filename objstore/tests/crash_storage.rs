@@ -175,3 +175,36 @@ fn a_seed_gives_the_same_disk_again() {
     assert_eq!(image(7), image(7));
     assert_ne!(image(7), image(8));
 }
+
+#[test]
+fn a_hole_is_there_sector_by_sector_until_it_is_synced() {
+    let disk = CrashStorage::new();
+    let segment = disk.create("f").unwrap();
+    disk.sync_dir("").unwrap();
+    segment.append(&[&vec![7; 3 * 4096]]).unwrap();
+    segment.sync().unwrap();
+    assert_eq!(segment.holes().unwrap(), []);
+    let hole = 4096..8192;
+    segment.punch_hole(hole.clone()).unwrap();
+    let past_the_end = segment.punch_hole(8192..12289).unwrap_err();
+    assert_eq!(past_the_end.kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(segment.holes().unwrap(), std::slice::from_ref(&hole));
+    let zeros = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == 0).count();
+    let seen = |policy| -> BTreeSet<usize> {
+        let images = outcomes(&disk, "f", policy).into_iter().flatten();
+        images
+            .inspect(|image| assert_eq!(image.len(), 3 * 4096))
+            .inspect(|image| assert_eq!(zeros(&image[4096..8192]), zeros(image)))
+            .map(|image| zeros(&image))
+            .collect()
+    };
+    assert_eq!(seen(Policy::Drop), BTreeSet::from([0]));
+    assert_eq!(seen(Policy::Keep), BTreeSet::from([4096]));
+    for policy in [Policy::Torn, Policy::Reorder] {
+        let seen = seen(policy);
+        assert!(seen.len() > 3, "{policy:?} {seen:?}");
+        assert!(seen.iter().all(|zeros| zeros % 512 == 0), "{seen:?}");
+    }
+    segment.sync().unwrap();
+    assert_eq!(seen(Policy::Drop), BTreeSet::from([4096]));
+}

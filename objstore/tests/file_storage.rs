@@ -125,3 +125,38 @@ fn a_store_lives_in_files() {
         assert_eq!(store.try_get_chunk(id).unwrap().unwrap().as_slice(), bytes);
     }
 }
+
+#[test]
+fn a_hole_gives_its_space_back_and_reads_as_zeros() {
+    use std::os::unix::fs::MetadataExt;
+    let (dir, storage) = storage();
+    let segment = storage.create("s").unwrap();
+    let bytes = noise(1, 1 << 20);
+    segment.append(&[&bytes]).unwrap();
+    segment.sync().unwrap();
+    assert_eq!(segment.holes().unwrap(), []);
+    if !segment.can_punch() {
+        eprintln!("skipped: this file system punches no holes");
+        return;
+    }
+    let blocks = || {
+        let meta = std::fs::metadata(dir.path().join("a/store/s")).unwrap();
+        meta.blocks() * 512
+    };
+    let before = blocks();
+    assert_eq!(segment.len(), 1 << 20, "asking changes nothing");
+    let hole = 65_536..655_360;
+    segment.punch_hole(hole.clone()).unwrap();
+    assert_eq!(segment.holes().unwrap(), std::slice::from_ref(&hole));
+    assert_eq!(before - blocks(), hole.end - hole.start);
+    let mut read = vec![1; 1 << 20];
+    segment.read_at(0, &mut read).unwrap();
+    assert_eq!(read[..65_536], bytes[..65_536]);
+    assert!(read[65_536..655_360].iter().all(|byte| *byte == 0));
+    assert_eq!(read[655_360..], bytes[655_360..]);
+    segment.append(&[b"more"]).unwrap();
+    let holes = segment.holes().unwrap();
+    assert_eq!(holes, std::slice::from_ref(&hole), "the end is none");
+    let past_the_end = segment.punch_hole(1 << 20..2 << 20).unwrap_err();
+    assert_eq!(past_the_end.kind(), std::io::ErrorKind::UnexpectedEof);
+}

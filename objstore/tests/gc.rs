@@ -3,79 +3,17 @@
 
 mod common;
 
+use common::commits::{
+    NEVER, anything_can_be_put, check, collect, collect_at, commit, holey_packs,
+};
 use common::{noise, open, small_packs};
 use objstore::crash_storage::{CrashStorage, Fault, FaultOp, Policy};
 use objstore::gc::{Strictness, Swept, Walk};
 use objstore::{
-    Body, ChunkId, Commit, CommitId, CommitKind, Edit, Error, FileContent, Kind, Meta, ObjectStore,
-    Result, TreeEntry, edit_tree, read_content, read_tree, store_content,
+    ChunkId, Commit, CommitId, Error, FileContent, Kind, ObjectStore, StoreConfig, store_content,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// A commit of files whose content depends on `seeds`, one for each.
-fn commit(store: &ObjectStore, seeds: &[u64]) -> Result<CommitId> {
-    let mut edits = Vec::new();
-    for seed in seeds {
-        let len = 100 + (*seed as usize * 917) % 30_000;
-        let bytes = noise(*seed, len);
-        let all = std::iter::once(0..len as u64).collect::<Vec<_>>();
-        let content = store_content(store, None, &[], &all, len as u64, &bytes)?;
-        edits.push(Edit::Put(TreeEntry {
-            name: format!("file{seed}").into_bytes(),
-            meta: Meta {
-                mode: 0o100644,
-                ..Meta::default()
-            },
-            body: Body::File(content),
-        }));
-    }
-    let root = edit_tree(store, None, edits)?;
-    store.put_object(&Commit {
-        root_meta: Meta::default(),
-        root,
-        parents: vec![],
-        time_sec: 0,
-        time_nsec: 0,
-        author: String::new(),
-        message: format!("{seeds:?}"),
-        meta: vec![],
-        kind: CommitKind::Asked,
-        kv: None,
-        timeline: None,
-    })
-}
-
-/// Reads all of a commit.
-fn check(store: &ObjectStore, id: CommitId) -> Result<usize> {
-    let commit: Commit = store.get_object(&id)?;
-    let mut files = 0;
-    read_tree(store, commit.root, &mut |entry| {
-        let Body::File(content) = entry.body else {
-            return Ok(());
-        };
-        let mut bytes = vec![0; content.len() as usize];
-        read_content(store, &content, 0, &mut bytes)?;
-        let name = String::from_utf8(entry.name).unwrap();
-        let seed: u64 = name.strip_prefix("file").unwrap().parse().unwrap();
-        assert!(bytes == noise(seed, bytes.len()), "wrong bytes");
-        files += 1;
-        Ok(())
-    })?;
-    Ok(files)
-}
-
-fn collect(store: &ObjectStore, roots: &[CommitId]) -> Result<Swept> {
-    let stop = AtomicBool::new(false);
-    let run = store.collect(&stop)?;
-    let met = &mut |_: objstore::gc::Met<'_>| ();
-    let mut walk = Walk::new(&run, met);
-    for root in roots {
-        walk.commit(*root, Strictness::All)?;
-    }
-    walk.finish()?;
-    run.sweep(&run.plan(Duration::ZERO, 20)?, &|_| ())
-}
 
 #[test]
 fn what_nothing_needs_goes_and_the_disk_gets_its_space_back() {
@@ -236,10 +174,11 @@ struct Kept {
 }
 
 /// Puts, syncs and collects; the disk's operations say what was acknowledged when.
-fn work(seed: u64) -> (CrashStorage, Vec<(usize, usize, Kept)>) {
+fn work(seed: u64, how: &How) -> (CrashStorage, Vec<(usize, usize, Kept)>) {
     let disk = CrashStorage::new();
-    let store = open(&disk, small_packs());
+    let store = open(&disk, how.config.clone());
     let mut kept: Vec<(usize, usize, Kept)> = Vec::new();
+    let mut punched = 0;
     for round in 0..6 {
         let seeds: Vec<u64> = (0..4).map(|i| (seed + round * 3 + i * i) % 17).collect();
         let mut seeds = seeds;
@@ -256,39 +195,50 @@ fn work(seed: u64) -> (CrashStorage, Vec<(usize, usize, Kept)>) {
             }
             let roots = kept.iter().filter(|k| k.1 == usize::MAX);
             let roots: Vec<CommitId> = roots.map(|k| k.2.id).collect();
-            collect(&store, &roots).unwrap();
+            let swept = collect_at(&store, &roots, how.percent).unwrap();
+            punched += swept.punched_bytes;
         }
     }
+    assert_eq!(punched > 0, how.percent == NEVER, "{punched}");
     (disk, kept)
+}
+
+/// Packs and what becomes of them.
+struct How {
+    config: StoreConfig,
+    percent: u64,
+}
+
+/// Small packs that are rewritten, and larger ones in which holes are punched.
+fn hows() -> [How; 2] {
+    [(small_packs(), 20), (holey_packs(), NEVER)].map(|(config, percent)| How { config, percent })
 }
 
 #[test]
 fn a_power_cut_at_any_operation_of_a_run_loses_nothing_that_is_needed() {
-    for seed in 0..3 {
-        let (disk, kept) = work(seed);
+    for (seed, how) in (0..3).flat_map(|seed| hows().map(|how| (seed, how))) {
+        let (disk, kept) = work(seed, &how);
         for op in 0..=disk.op_count() {
             for policy in Policy::ALL {
                 let image = disk.image_at(op, policy, seed);
-                let store = open(&image, small_packs());
+                let store = open(&image, how.config.clone());
                 let needed = kept.iter().filter(|k| k.0 <= op && op <= k.1);
                 let needed: Vec<&Kept> = needed.map(|k| &k.2).collect();
+                let at = format!("seed {seed} op {op} {policy:?}");
                 let verify = |store: &ObjectStore| {
                     for k in &needed {
                         let files = check(store, k.id);
-                        let at = format!("seed {seed} op {op} {policy:?}");
-                        assert_eq!(
-                            files.unwrap_or_else(|e| panic!("{at}: {e}")),
-                            k.files,
-                            "{at}"
-                        );
+                        let files = files.unwrap_or_else(|e| panic!("{at}: {e}"));
+                        assert_eq!(files, k.files, "{at}");
                     }
                 };
                 verify(&store);
                 let roots: Vec<CommitId> = needed.iter().map(|k| k.id).collect();
-                collect(&store, &roots).unwrap();
+                collect_at(&store, &roots, how.percent).unwrap();
                 verify(&store);
                 drop(store);
-                verify(&open(&image, small_packs()));
+                verify(&open(&image, how.config.clone()));
+                anything_can_be_put(&image, &how.config, &at);
             }
         }
     }
@@ -296,7 +246,7 @@ fn a_power_cut_at_any_operation_of_a_run_loses_nothing_that_is_needed() {
 
 #[test]
 fn faults_at_any_operation_of_a_run_lose_nothing_that_is_needed() {
-    for op in [
+    let ops = [
         FaultOp::Append,
         FaultOp::Create,
         FaultOp::Replace,
@@ -304,22 +254,26 @@ fn faults_at_any_operation_of_a_run_lose_nothing_that_is_needed() {
         FaultOp::Sync,
         FaultOp::SyncDir,
         FaultOp::Read,
-    ] {
+        FaultOp::Punch,
+    ];
+    for (op, how) in ops.into_iter().flat_map(|op| hows().map(|how| (op, how))) {
         for (nth, fault) in (1..40).flat_map(|n| [(n, Fault::Io), (n, Fault::NoSpace)]) {
             let disk = CrashStorage::new();
-            let store = open(&disk, small_packs());
+            let store = open(&disk, how.config.clone());
             let kept = commit(&store, &[1, 2, 3, 12]).unwrap();
-            commit(&store, &[3, 4, 5, 6]).unwrap();
+            commit(&store, &[3, 4, 5, 14, 15, 16]).unwrap();
             store.sync().unwrap();
             disk.fail_nth(op, nth, fault);
-            let swept = collect(&store, &[kept]);
+            let swept = collect_at(&store, &[kept], how.percent);
             disk.clear_faults();
             let at = format!("{op:?} {nth} {fault:?} {swept:?}");
             assert_eq!(check(&store, kept).expect(&at), 4, "{at}");
             for policy in Policy::ALL {
                 let image = disk.image_at(disk.op_count(), policy, nth);
-                let store = open(&image, small_packs());
+                let store = open(&image, how.config.clone());
                 assert_eq!(check(&store, kept).expect(&at), 4, "{at} {policy:?}");
+                drop(store);
+                anything_can_be_put(&image, &how.config, &at);
             }
         }
     }
@@ -327,9 +281,18 @@ fn faults_at_any_operation_of_a_run_lose_nothing_that_is_needed() {
 
 #[test]
 fn threads_that_put_during_runs_lose_nothing() {
-    let store = open(&CrashStorage::without_log(), small_packs());
+    let [rewritten, punched] = hows();
+    assert_eq!(threads_that_put_during_runs(&rewritten), 0);
+    // What the threads put when decides whether there is anything to punch.
+    assert!((0..50).any(|_| threads_that_put_during_runs(&punched) > 0));
+}
+
+/// Returns how many bytes were punched.
+fn threads_that_put_during_runs(how: &How) -> u64 {
+    let store = open(&CrashStorage::without_log(), how.config.clone());
     let roots = parking_lot::Mutex::new(Vec::<(CommitId, usize)>::new());
     let done = AtomicBool::new(false);
+    let mut punched = 0;
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
             let (store, roots, done) = (&store, &roots, &done);
@@ -339,6 +302,7 @@ fn threads_that_put_during_runs_lose_nothing() {
                         (0..3).map(|i| (thread + round * 5 + i * 7) % 23).collect();
                     let pin = store.pin();
                     let id = commit(store, &seeds).unwrap();
+                    assert_eq!(check(store, id).unwrap(), 3);
                     let mut all = roots.lock();
                     all.push((id, 3));
                     if all.len() > 6 {
@@ -360,8 +324,8 @@ fn threads_that_put_during_runs_lose_nothing() {
                 walk.commit(*id, Strictness::All).unwrap();
             }
             walk.finish().unwrap();
-            run.sweep(&run.plan(Duration::ZERO, 20).unwrap(), &|_| ())
-                .unwrap();
+            let plan = run.plan(Duration::ZERO, how.percent).unwrap();
+            punched += run.sweep(&plan, &|_| ()).unwrap().punched_bytes;
             drop(run);
             runs += 1;
         }
@@ -369,6 +333,7 @@ fn threads_that_put_during_runs_lose_nothing() {
     for (id, files) in roots.lock().iter() {
         assert_eq!(check(&store, *id).unwrap(), *files);
     }
+    punched
 }
 
 #[test]
@@ -399,4 +364,62 @@ fn what_a_put_found_is_still_looked_into() {
         .unwrap();
     drop(run);
     assert_eq!(check(&store, kept).unwrap(), 3);
+}
+
+/// The pack that a run rewrites has an older record of it, which nothing marks because it is damaged.
+#[test]
+fn what_is_stored_anew_during_a_run_because_it_was_damaged_is_kept() {
+    let disk = CrashStorage::without_log();
+    let store = open(&disk, StoreConfig::default());
+    let bytes = noise(1, 500);
+    let id = store.put_chunk(&bytes).unwrap();
+    store.close().unwrap();
+    assert!(disk.flip_bit("packs/00000001.pack", 24 + 56 + 100, 1));
+    assert!(store.get_chunk(&id).unwrap_err().is_damage());
+    let stop = AtomicBool::new(false);
+    let run = store.collect(&stop).unwrap();
+    assert_eq!(store.put_chunk(&bytes).unwrap(), id);
+    run.sweep(&run.plan(Duration::ZERO, 0).unwrap(), &|_| ())
+        .unwrap();
+    drop(run);
+    assert!(store.contains(Kind::Chunk, id.as_bytes()));
+    store.close().unwrap();
+    let store = open(&disk, StoreConfig::default());
+    assert_eq!(*store.get_chunk(&id).unwrap(), bytes);
+}
+
+/// The newer record of a needed object is damaged, and nobody knows yet: the older one must stay.
+#[test]
+fn the_last_whole_record_of_an_object_is_not_swept() {
+    let disk = CrashStorage::without_log();
+    let store = open(&disk, small_packs());
+    let kept = commit(&store, &[1]).unwrap();
+    let bytes = noise(1, 1017);
+    let id = ChunkId::from_bytes(*blake3::hash(&bytes).as_bytes());
+    commit(&store, &[2, 3, 4]).unwrap();
+    let find = |path: &str| {
+        let file = objstore::io::Storage::read(&disk, path).unwrap().unwrap();
+        let at = file.windows(32).position(|w| w == id.as_bytes());
+        at.map(|at| at as u64 + 40)
+    };
+    let first = "packs/00000001.pack";
+    let older = find(first).unwrap();
+    disk.flip_bit(first, older, 0);
+    assert!(store.get_chunk(&id).is_err());
+    store.put_chunk(&bytes).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let packs = disk.paths().into_iter();
+    let newer = packs.filter(|p| p.ends_with(".pack") && p != first);
+    let newer = newer
+        .filter_map(|p| find(&p).map(|at| (p, at)))
+        .next()
+        .unwrap();
+    disk.flip_bit(first, older, 0);
+    disk.flip_bit(&newer.0, newer.1, 0);
+    let store = open(&disk, small_packs());
+    collect(&store, &[kept]).unwrap();
+    assert_eq!(check(&store, kept).unwrap(), 1);
+    drop(store);
+    assert_eq!(check(&open(&disk, small_packs()), kept).unwrap(), 1);
 }

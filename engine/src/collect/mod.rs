@@ -64,7 +64,7 @@ pub struct GcReport {
     pub packs: u64,
     /// Bytes that were copied out of them.
     pub copied_bytes: u64,
-    /// Bytes of all packs before.
+    /// Bytes that all packs took on the disk before.
     pub store_bytes: u64,
     /// Bytes of objects that are needed.
     pub needed_bytes: u64,
@@ -87,7 +87,7 @@ pub struct GcNote {
     version: u16,
     /// When it ended.
     pub time: Time,
-    /// Bytes of all packs then.
+    /// Bytes that all packs took on the disk then.
     pub bytes: u64,
 }
 
@@ -131,7 +131,7 @@ impl Engine {
         if req.dry_run {
             return Ok(planned(&plan));
         }
-        let total = plan.packs.iter().map(|p| p.bytes).sum();
+        let total = plan.work_bytes();
         let swept = run.sweep(&plan, &|done| progress(done, total))?;
         drop(run);
         self.note_gc(now)?;
@@ -323,11 +323,16 @@ fn mark_branch(branch: &Arc<Branch>, walk: &mut Walk<'_>, maybe: &mut Vec<Commit
 fn planned(plan: &Plan) -> GcReport {
     GcReport {
         freed_bytes: plan.freed_bytes(),
-        objects: plan.packs.iter().map(|p| p.unneeded).sum(),
+        objects: planned_objects(plan),
         packs: plan.packs.len() as u64,
         copied_bytes: plan.packs.iter().map(|p| p.needed_bytes).sum(),
         ..done(plan, &Swept::default())
     }
+}
+
+fn planned_objects(plan: &Plan) -> u64 {
+    let packs = plan.packs.iter().map(|p| p.unneeded);
+    packs.sum::<u64>() + plan.holes.iter().map(|h| h.records).sum::<u64>()
 }
 
 fn done(plan: &Plan, swept: &Swept) -> GcReport {

@@ -30,15 +30,18 @@ impl Runner {
         self.history.compare(&log)
     }
 
-    /// Collects all that can be.
+    /// Collects what holes give back, then all that can be.
     pub fn gc(&mut self) -> Result<(), String> {
-        let all = GcRequest {
-            grace: Some(Duration::ZERO),
-            dead_percent: Some(0),
-            dry_run: false,
-        };
-        let done = self.world.engine.gc(all, &|_, _| ());
-        done.map(|_| ()).map_err(|e| format!("gc: {e}"))
+        for dead_percent in [101, 0] {
+            let request = GcRequest {
+                grace: Some(Duration::ZERO),
+                dead_percent: Some(dead_percent),
+                dry_run: false,
+            };
+            let done = self.world.engine.gc(request, &|_, _| ());
+            done.map_err(|e| format!("gc: {e}"))?;
+        }
+        Ok(())
     }
 
     /// Makes a checkpoint.

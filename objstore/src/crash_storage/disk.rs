@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -208,6 +209,29 @@ impl Segment for CrashSegment {
         Ok(())
     }
 
+    fn can_punch(&self) -> bool {
+        true
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.strike(FaultOp::Punch)?;
+        if range.end > state.live.len(self.ino) {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        state.live.zero(self.ino, &range);
+        let ino = self.ino;
+        state.record(Op::Punch { ino, range });
+        Ok(())
+    }
+
+    /// Every whole block of zeros is one.
+    fn holes(&self) -> io::Result<Vec<Range<u64>>> {
+        let mut state = self.state.lock();
+        state.strike(FaultOp::Read)?;
+        Ok(state.live.holes(self.ino))
+    }
+
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         let struck = state.strike(FaultOp::Sync);
@@ -229,6 +253,22 @@ impl Image {
     pub(super) fn bytes(&self) -> u64 {
         let linked = self.names.values().collect::<BTreeSet<_>>();
         linked.into_iter().map(|ino| self.len(*ino)).sum()
+    }
+
+    fn holes(&self, ino: Ino) -> Vec<Range<u64>> {
+        const BLOCK_BYTES: usize = 4096;
+        let file = self.files.get(&ino).map(Vec::as_slice).unwrap_or_default();
+        let mut holes: Vec<Range<u64>> = Vec::new();
+        for (i, block) in file.chunks_exact(BLOCK_BYTES).enumerate() {
+            let start = (i * BLOCK_BYTES) as u64;
+            let end = start + BLOCK_BYTES as u64;
+            match holes.last_mut() {
+                _ if block.iter().any(|byte| *byte != 0) => {}
+                Some(last) if last.end == start => last.end = end,
+                _ => holes.push(start..end),
+            }
+        }
+        holes
     }
 
     pub(super) fn flip_bit(&mut self, path: &str, offset: u64, bit: u8) -> bool {

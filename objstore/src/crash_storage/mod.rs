@@ -12,6 +12,7 @@ pub mod replay;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -41,6 +42,10 @@ pub(crate) enum Op {
     Truncate {
         ino: Ino,
         len: u64,
+    },
+    Punch {
+        ino: Ino,
+        range: Range<u64>,
     },
     Remove {
         path: String,
@@ -76,6 +81,8 @@ pub enum FaultOp {
     WriteAt,
     /// [`Segment::truncate`].
     Truncate,
+    /// [`Segment::punch_hole`].
+    Punch,
     /// [`Segment::sync`].
     Sync,
     /// [`Segment::read_at`], [`Segment::try_read_at`] and [`Storage::read`].

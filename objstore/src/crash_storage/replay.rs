@@ -5,6 +5,7 @@
 //! writes of one file are independent of each other, as on a real disk.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 use super::{Files, Ino, Names, Op};
 
@@ -54,6 +55,15 @@ impl Image {
 
     pub(super) fn truncate(&mut self, ino: Ino, len: u64) {
         self.files.entry(ino).or_default().resize(len as usize, 0);
+    }
+
+    /// Overwrites what there is of a range with zeros.
+    pub(super) fn zero(&mut self, ino: Ino, range: &Range<u64>) {
+        let file = self.files.entry(ino).or_default();
+        let end = file.len().min(range.end as usize);
+        if let Some(bytes) = file.get_mut(range.start as usize..end) {
+            bytes.fill(0);
+        }
     }
 
     fn remove_dir(&mut self, path: &str) {
@@ -110,7 +120,7 @@ impl Random {
 /// The replay under way.
 struct Replay {
     image: Image,
-    /// Writes and truncations of each file that are not synced.
+    /// Writes, truncations and holes of each file that are not synced.
     data: HashMap<Ino, Vec<Op>>,
     /// Changes of names that are not synced.
     names: Vec<Op>,
@@ -148,7 +158,7 @@ impl Replay {
                 self.names.push(op.clone());
             }
             Op::Remove { .. } | Op::RemoveDir { .. } => self.names.push(op.clone()),
-            Op::Write { ino, .. } | Op::Truncate { ino, .. } => {
+            Op::Write { ino, .. } | Op::Truncate { ino, .. } | Op::Punch { ino, .. } => {
                 self.data.entry(*ino).or_default().push(op.clone());
             }
             Op::Sync { ino } => {
@@ -171,7 +181,7 @@ impl Replay {
     fn begin(&mut self, op: &Op) {
         let pending = matches!(
             op,
-            Op::Write { .. } | Op::Truncate { .. } | Op::Create { .. }
+            Op::Write { .. } | Op::Truncate { .. } | Op::Punch { .. } | Op::Create { .. }
         );
         let may_be_done = self.policy == Policy::Torn || self.policy == Policy::Reorder;
         if pending && self.policy != Policy::Keep || may_be_done && self.random.coin() {
@@ -216,7 +226,7 @@ impl Replay {
         }
     }
 
-    /// Decides about unsynced writes and truncations of one file.
+    /// Decides about unsynced writes, truncations and holes of one file.
     fn settle_data(&mut self, ops: Vec<Op>) {
         let kept_first = self.random.below(ops.len() + 1);
         for (i, op) in ops.iter().enumerate() {
@@ -227,7 +237,13 @@ impl Replay {
                 (Policy::Torn, Op::Write { ino, offset, bytes }) if i == kept_first => {
                     self.write_torn(*ino, *offset, bytes);
                 }
+                (Policy::Torn, Op::Punch { ino, range }) if i == kept_first => {
+                    let sectors = (range.end - range.start) as usize / SECTOR_BYTES;
+                    let whole = (self.random.below(sectors + 1) * SECTOR_BYTES) as u64;
+                    self.image.zero(*ino, &(range.start..range.start + whole));
+                }
                 (Policy::Torn, _) => {}
+                (Policy::Reorder, Op::Punch { ino, range }) => self.punch_sectors(*ino, range),
                 (Policy::Reorder, Op::Write { ino, offset, bytes }) => {
                     self.write_sectors(*ino, *offset, bytes);
                 }
@@ -275,6 +291,16 @@ impl Replay {
         }
     }
 
+    /// Each sector of a hole for itself.
+    fn punch_sectors(&mut self, ino: Ino, range: &Range<u64>) {
+        for start in range.clone().step_by(SECTOR_BYTES) {
+            if self.random.coin() {
+                let end = range.end.min(start + SECTOR_BYTES as u64);
+                self.image.zero(ino, &(start..end));
+            }
+        }
+    }
+
     /// Zeros or garbage.
     fn filler(&mut self, len: usize) -> Vec<u8> {
         if self.random.coin() {
@@ -292,7 +318,11 @@ fn name_of(op: &Op) -> &str {
         | Op::CreateDir { path }
         | Op::Replace { path, .. } => path,
         Op::SyncDir { dir } => dir,
-        Op::Write { .. } | Op::Truncate { .. } | Op::Sync { .. } | Op::FailedSync { .. } => "",
+        Op::Write { .. }
+        | Op::Truncate { .. }
+        | Op::Punch { .. }
+        | Op::Sync { .. }
+        | Op::FailedSync { .. } => "",
     }
 }
 
@@ -314,6 +344,7 @@ fn apply(image: &mut Image, op: &Op) {
         }
         Op::Write { ino, offset, bytes } => image.write(*ino, *offset, bytes),
         Op::Truncate { ino, len } => image.truncate(*ino, *len),
+        Op::Punch { ino, range } => image.zero(*ino, range),
         Op::Sync { .. } | Op::FailedSync { .. } | Op::SyncDir { .. } => {}
     }
 }

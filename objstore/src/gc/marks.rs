@@ -6,7 +6,7 @@
 use crate::pack::index::PackIndex;
 use crate::pack::open::record_len;
 use crate::pack::set::PackSet;
-use crate::pack::{Key, Pack};
+use crate::pack::{Key, Location, Pack};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -75,10 +75,12 @@ impl PackMarks {
         }
     }
 
-    /// True for a marked entry, and for one that was put since.
-    pub fn is_needed(&self, key: &Key) -> bool {
+    /// True for a marked record, and for one that was put since: also where an older one of the same
+    /// object, which was found damaged, stands in this pack.
+    pub fn is_needed(&self, key: &Key, at: Location) -> bool {
         let marked = |i: usize| self.met.get(i) || self.found.get(i);
-        self.index.position(key).is_none_or(marked)
+        let entry = self.index.position(key);
+        entry.is_none_or(|i| self.index.location(i) != at || marked(i))
     }
 
     /// True for an entry that a walk met.

@@ -3,7 +3,8 @@
 //! A run has three parts. *Begin*: from now on each put that finds its object there marks it, and
 //! work that was in progress ([`ObjectStore::pin`]) is waited for. *Mark*: the caller walks all its
 //! roots. *Sweep*: packs with much that is not marked are rewritten: what is needed is copied into the
-//! newest pack and synced, then the old pack is removed.
+//! newest pack and synced, then the old pack is removed. In the others holes are punched where
+//! records are that are not marked (`punch`).
 //!
 //! Why nothing needed goes: whoever makes something refer to an object has put it (then it is marked,
 //! or newer than the run), or took it from something that was a root when the run began, or is
@@ -13,6 +14,7 @@
 
 pub(crate) mod marks;
 pub(crate) mod pins;
+mod punch;
 mod sweep;
 mod walk;
 
@@ -21,6 +23,7 @@ use crate::pack::Key;
 use crate::store::ObjectStore;
 use marks::{Marked, Marks};
 pub use pins::Pin;
+pub use punch::PlannedHoles;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 pub use sweep::{Plan, PlannedPack, Swept};

@@ -3,6 +3,8 @@
 //! Kept in memory as the file's bytes (40 a record) and searched in place: hashes are spread evenly, so
 //! interpolation finds one in a few steps.
 
+use std::collections::HashSet;
+
 use crate::id::{HexPrefix, ID_BYTES, Kind};
 use crate::pack::record::{u32_at, u64_at};
 use crate::pack::{Key, Location};
@@ -59,6 +61,13 @@ impl PackIndex {
         }
     }
 
+    /// The index of the same part of the pack without the records at these offsets.
+    pub fn without(&self, offsets: &HashSet<u32>) -> PackIndex {
+        let kept = self.entries();
+        let kept = kept.filter(|(_, at)| !offsets.contains(&at.offset));
+        PackIndex::build(self.covered, kept.collect())
+    }
+
     /// The bytes of the index file.
     pub fn encode(&self) -> Vec<u8> {
         let mut file = self.bytes.clone();
@@ -97,6 +106,11 @@ impl PackIndex {
     /// Bytes of the pack that are covered.
     pub fn covered_bytes(&self) -> u64 {
         self.covered.bytes
+    }
+
+    /// Length of the file.
+    pub fn file_bytes(&self) -> u64 {
+        (HEADER_BYTES + self.len() * ENTRY_BYTES + CHECKSUM_BYTES) as u64
     }
 
     /// Number of entries.
@@ -277,6 +291,17 @@ mod tests {
                 assert_eq!(index.find(&(Kind::Chunk, edge)), None);
             }
             assert_eq!(index.entries().count(), count as usize);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_out_is_not_found_and_the_rest_is() {
+        let all = PackIndex::build(covered(), entries(100));
+        let without = all.without(&HashSet::from([3, 7, 98]));
+        assert_eq!((without.len(), without.covered_bytes()), (97, 5));
+        for (key, at) in entries(100) {
+            let gone = [3, 7, 98].contains(&at.offset);
+            assert_eq!(without.find(&key), (!gone).then_some(at));
         }
     }
 

@@ -1,6 +1,7 @@
-//! Packs: append-only files that hold the objects. They are the truth; the index beside each can be
-//! rebuilt from it.
+//! Packs: append-only files that hold the objects, and holes where nothing needs one any more (`hole`).
+//! They are the truth; the index beside each can be rebuilt from it.
 
+pub(crate) mod hole;
 pub(crate) mod index;
 pub(crate) mod open;
 pub(crate) mod record;
@@ -63,6 +64,8 @@ pub(crate) struct Pack {
     pub records: RwLock<Records>,
     /// Everything before this offset is on stable storage.
     pub synced: AtomicU64,
+    /// Bytes that were punched out of it.
+    pub hole_bytes: AtomicU64,
 }
 
 /// The records of a pack: those that the index file covers and those after.

@@ -50,6 +50,7 @@ pub(crate) fn create_pack(storage: &dyn Storage, number: u32) -> Result<Pack> {
         segment,
         records,
         synced: AtomicU64::new(0),
+        hole_bytes: AtomicU64::new(0),
     })
 }
 
@@ -85,17 +86,17 @@ pub(crate) fn open_pack(
         tail,
     });
     let synced = AtomicU64::new(covered);
-    Ok(Some((
-        Pack {
-            number,
-            path,
-            salt,
-            segment,
-            records,
-            synced,
-        },
-        header.is_some(),
-    )))
+    let pack = Pack {
+        number,
+        path,
+        salt,
+        segment,
+        records,
+        synced,
+        hole_bytes: AtomicU64::new(0),
+    };
+    pack.look_for_holes()?;
+    Ok(Some((pack, header.is_some())))
 }
 
 /// The pack's header; `None` where it is damaged.

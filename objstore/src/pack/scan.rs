@@ -3,9 +3,12 @@
 //! A record counts only if its content matches its id: after a power cut a header may be whole and its
 //! data not. Where there is no valid header the next one is searched byte by byte, so damage costs the
 //! records that it hit and no others.
+//!
+//! A record that was punched keeps its header and is passed over.
 
 use crate::error::{AtPath, Result};
 use crate::io::Segment;
+use crate::pack::hole::may_be_punched;
 use crate::pack::record::{RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader};
 use crate::pack::{Key, Location, unpack_data};
 
@@ -23,6 +26,9 @@ pub(crate) enum Found {
         at: Location,
         what: &'static str,
     },
+    /// A record whose header is whole, and whose data looks as a hole leaves it. It is damaged all the
+    /// same where an index has it.
+    Punched { key: Key, at: Location },
     /// Bytes without any record.
     Garbage { offset: u64, end: u64 },
 }
@@ -31,7 +37,7 @@ impl Found {
     /// Where it ends.
     pub fn end(&self) -> u64 {
         match self {
-            Found::Record { at, .. } | Found::BadContent { at, .. } => {
+            Found::Record { at, .. } | Found::BadContent { at, .. } | Found::Punched { at, .. } => {
                 u64::from(at.offset) + RECORD_HEADER_BYTES as u64 + u64::from(at.stored_len)
             }
             Found::Garbage { end, .. } => *end,
@@ -105,9 +111,15 @@ impl<'a> Scanner<'a> {
             offset: self.pos as u32,
             stored_len: header.stored_len,
         };
-        Ok(match unpack_data(&header, data, 0) {
-            Ok(_) => Found::Record { key, at },
-            Err(what) => Found::BadContent { key, at, what },
+        let Err(what) = unpack_data(&header, data, 0) else {
+            return Ok(Found::Record { key, at });
+        };
+        let mut data = vec![0; header.stored_len as usize];
+        self.copy(start, &mut data)?;
+        Ok(if may_be_punched(&at, &data) {
+            Found::Punched { key, at }
+        } else {
+            Found::BadContent { key, at, what }
         })
     }
 
@@ -173,5 +185,85 @@ impl<'a> Scanner<'a> {
             out.copy_from_slice(bytes);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash_storage::CrashStorage;
+    use crate::id::Kind;
+    use crate::io::Storage;
+    use crate::pack::open::create_pack;
+    use crate::pack::record::Codec;
+    use crate::{ChunkId, ObjectStore, StoreConfig};
+    use std::sync::Arc;
+
+    /// Raw records of these contents, as no put makes them where they compress.
+    fn raw_pack(disk: &CrashStorage, contents: &[Vec<u8>]) -> Vec<Location> {
+        disk.create_dir_all("packs").unwrap();
+        let pack = create_pack(disk, 1).unwrap();
+        let append = |content: &Vec<u8>| {
+            let header = RecordHeader {
+                salt: pack.salt,
+                kind: Kind::Chunk,
+                codec: Codec::Raw,
+                stored_len: content.len() as u32,
+                raw_len: content.len() as u32,
+                id: *blake3::hash(content).as_bytes(),
+            };
+            let offset = pack.segment.append(&[&header.encode(), content]).unwrap();
+            Location {
+                offset: offset as u32,
+                stored_len: content.len() as u32,
+            }
+        };
+        contents.iter().map(append).collect()
+    }
+
+    #[test]
+    fn content_of_zeros_is_whole_and_a_hole_is_not() {
+        let disk = CrashStorage::without_log();
+        let contents = [vec![0; 20_000], vec![1; 20_000], vec![2; 20_000]];
+        let at = raw_pack(&disk, &contents);
+        let segment = disk.open("packs/00000001.pack").unwrap();
+        segment.punch_hole(24_576..36_864).unwrap();
+        let mut scanner = Scanner::new(&*segment, "p", None, 24);
+        let found: Vec<Found> = std::iter::from_fn(|| scanner.next().unwrap()).collect();
+        let key = |i: usize| (Kind::Chunk, *blake3::hash(&contents[i]).as_bytes());
+        let whole = |i| Found::Record {
+            key: key(i),
+            at: at[i],
+        };
+        let punched = Found::Punched {
+            key: key(1),
+            at: at[1],
+        };
+        assert_eq!(found, [whole(0), punched, whole(2)]);
+        // With an index and without, though the disk has holes where the zeros are, too.
+        for _ in 0..2 {
+            let store = ObjectStore::open(Arc::new(disk.clone()), StoreConfig::default()).unwrap();
+            let has = |i: usize| store.get_chunk(&ChunkId::from_bytes(key(i).1)).is_ok();
+            assert_eq!([has(0), has(1), has(2)], [true, false, true]);
+            assert_eq!(store.verify().unwrap().damage, []);
+            store.put_chunk(&contents[0]).unwrap();
+            assert_eq!(store.stats().objects, 2, "it is there already");
+            store.close().unwrap();
+        }
+    }
+
+    #[test]
+    fn zeros_where_an_index_has_a_record_are_damage() {
+        let disk = CrashStorage::without_log();
+        let contents = [vec![1; 20_000], vec![2; 20_000]];
+        raw_pack(&disk, &contents);
+        let config = StoreConfig::default();
+        let store = ObjectStore::open(Arc::new(disk.clone()), config).unwrap();
+        let segment = disk.open("packs/00000001.pack").unwrap();
+        segment.punch_hole(4096..8192).unwrap();
+        let damage = store.verify().unwrap().damage;
+        let lost = ChunkId::from_bytes(*blake3::hash(&contents[0]).as_bytes());
+        assert_eq!(damage.len(), 1);
+        assert_eq!(damage[0].object, Some((Kind::Chunk, lost.to_string())));
     }
 }

@@ -87,6 +87,8 @@ impl PackSet {
     pub fn read(&self, key: &Key, may_wait: bool) -> Result<Option<Vec<u8>>> {
         while let Some((pack, at)) = self.locate(key, false) {
             match pack.read(key, at, may_wait) {
+                // What nothing needs was punched between these two steps.
+                Err(Error::Corrupt { .. }) if !pack.lists(key, at) => {}
                 Err(Error::Corrupt { what, path, offset }) => {
                     tracing::error!(what, path, offset, "damaged record");
                     self.bad.write().insert((pack.number, at.offset), what);
@@ -287,33 +289,21 @@ impl PackSet {
         }
     }
 
+    /// Writes the index of what is in the first `synced` bytes. The caller holds `sync`.
     fn write_index(&self, pack: &Pack, synced: u64) -> Result<()> {
-        let is_synced = |at: &Location| record_end(at) <= synced;
-        let index = {
-            let records = pack.records.read();
-            let tail = records.tail.iter().map(|(key, at)| (*key, *at));
-            // The tail first: where a damaged record was stored anew, the later one counts.
-            let entries = tail
-                .filter(|(_, at)| is_synced(at))
-                .chain(records.index.entries());
-            let mut by_key = HashMap::new();
-            entries.for_each(|(key, at)| {
-                by_key.entry(key).or_insert(at);
-            });
-            let covered = Covered {
-                number: pack.number,
-                salt: pack.salt,
-                bytes: synced,
-            };
-            PackIndex::build(covered, by_key.into_iter().collect())
-        };
         let path = index_path(pack.number);
-        self.storage.replace(&path, &index.encode()).at(&path)?;
-        let mut records = pack.records.write();
-        records.index = Arc::new(index);
-        records.tail.retain(|_, at| !is_synced(at));
-        records.tail.shrink_to_fit();
-        Ok(())
+        loop {
+            let (before, index) = index_up_to(pack, synced);
+            self.storage.replace(&path, &index.encode()).at(&path)?;
+            let mut records = pack.records.write();
+            // gc may have taken records out meanwhile, which must not come back.
+            if Arc::ptr_eq(&records.index, &before) {
+                records.index = Arc::new(index);
+                records.tail.retain(|_, at| record_end(at) > synced);
+                records.tail.shrink_to_fit();
+                return Ok(());
+            }
+        }
     }
 
     /// The newest record with this key that is not known to be damaged, and its pack's number.
@@ -402,4 +392,25 @@ impl PackSet {
     pub fn packs(&self) -> Vec<Arc<Pack>> {
         self.packs.read().clone()
     }
+}
+
+/// An index of what is in the first `synced` bytes of a pack, and the one that it takes the place of.
+fn index_up_to(pack: &Pack, synced: u64) -> (Arc<PackIndex>, PackIndex) {
+    let records = pack.records.read();
+    let tail = records.tail.iter().map(|(key, at)| (*key, *at));
+    // The tail first: where a damaged record was stored anew, the later one counts.
+    let entries = tail
+        .filter(|(_, at)| record_end(at) <= synced)
+        .chain(records.index.entries());
+    let mut by_key = HashMap::new();
+    entries.for_each(|(key, at)| {
+        by_key.entry(key).or_insert(at);
+    });
+    let covered = Covered {
+        number: pack.number,
+        salt: pack.salt,
+        bytes: synced,
+    };
+    let index = PackIndex::build(covered, by_key.into_iter().collect());
+    (records.index.clone(), index)
 }

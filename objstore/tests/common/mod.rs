@@ -1,6 +1,8 @@
 //! What the tests of the store share.
 #![allow(dead_code)]
 
+pub mod commits;
+
 use std::sync::Arc;
 
 use objstore::crash_storage::CrashStorage;
