@@ -10,6 +10,7 @@
 //! It happens after the rollback is answered, on a thread of its own that holds nothing which a
 //! handler takes, and only where somebody watches the mount ([`watched`]).
 
+use crate::apart::leave_files;
 use crate::limits::{ANNOUNCE_WAIT_MAX, ANNOUNCEMENTS_MAX};
 use crate::watchers::watched;
 use engine::types::{Announcement, Happened, Kind};
@@ -76,7 +77,13 @@ impl Announcer {
             return;
         }
         let (announcer, mountpoint) = (self.clone(), mountpoint.to_owned());
+        if list.len() > ANNOUNCEMENTS_MAX {
+            let left = list.len() - ANNOUNCEMENTS_MAX;
+            tracing::info!(left, "more has changed than watchers are told");
+        }
         let work = move || {
+            // Where the kernel cannot do that a kill at this moment is a risk, as it is for other threads.
+            let _ = leave_files();
             let _batch = announcer.batch.lock();
             if watched(dev) {
                 announcer.tell_all(&mountpoint, dev, &list);
@@ -120,10 +127,6 @@ impl Announcer {
             if let Some(place) = &place {
                 self.tell(&place.dir, dev, told);
             }
-        }
-        if list.len() > ANNOUNCEMENTS_MAX {
-            let left = list.len() - ANNOUNCEMENTS_MAX;
-            tracing::info!(left, "more has changed than watchers are told");
         }
         drop((place, root));
         *self.own.lock() = None;

@@ -4,6 +4,7 @@
 //! holds nothing a handler takes. Failures are logged: the mount is then gone or about to go.
 
 use crate::announce::Announcer;
+use crate::apart::Apart;
 use crate::drain::Drain;
 use crate::limits::FLUSH_PASSES_MAX;
 use engine::types::{Announcement, KernelCache, NodeId};
@@ -12,7 +13,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// FUSE_NOTIFY_INC_EPOCH (linux/fuse.h): all names of the mount must be asked for again.
@@ -29,6 +30,8 @@ pub(crate) struct MountCache {
     pub(crate) device: OwnedFd,
     pub(crate) drain: Arc<Drain>,
     pub(crate) announcer: Arc<Announcer>,
+    /// Who asks the mount.
+    pub(crate) apart: Apart,
 }
 
 impl KernelCache for MountCache {
@@ -70,19 +73,26 @@ impl MountCache {
     /// Writes back all dirty pages of the mount. `syncfs` starts all of that but does not wait for
     /// it; a STATFS after it is read after all of it; then what is still being handled is awaited.
     fn flush_pass(&self) -> std::io::Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&self.mountpoint, flags, Mode::empty())?;
-        let stat = statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
-        if (stat.stx_dev_major, stat.stx_dev_minor) != self.dev {
-            return Err(std::io::Error::other("another mount lies over it"));
-        }
-        rustix::fs::syncfs(&root)?;
-        rustix::fs::fstatvfs(&root)?;
+        let (mountpoint, dev) = (self.mountpoint.clone(), self.dev);
+        self.apart.run(move || start_writing(&mountpoint, dev))??;
         match self.drain.wait() {
             true => Ok(()),
             false => Err(std::io::Error::other("requests in progress do not end")),
         }
     }
+}
+
+/// Has the kernel send what is dirty of the mount, and what it sent before that answered.
+fn start_writing(mountpoint: &Path, dev: (u32, u32)) -> std::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(mountpoint, flags, Mode::empty())?;
+    let stat = statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
+    if (stat.stx_dev_major, stat.stx_dev_minor) != dev {
+        return Err(std::io::Error::other("another mount lies over it"));
+    }
+    rustix::fs::syncfs(&root)?;
+    rustix::fs::fstatvfs(&root)?;
+    Ok(())
 }
 
 /// A notification without content: length, code, and 0 for "no request".

@@ -10,9 +10,12 @@
 //! errno a failure has is decided in `errno.rs` alone. Notifications to the kernel are sent by
 //! control threads only, never by a thread that handles requests.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod announce;
+// One system call that neither `std` nor `rustix` offers safely.
+#[allow(unsafe_code)]
+mod apart;
 mod attr;
 mod decode;
 mod device;
@@ -37,6 +40,7 @@ mod stats;
 mod table;
 mod watchers;
 
+pub use apart::leave_files;
 pub use holders::{Holder, holders};
 pub use latency::Latency;
 pub use mount::{MountError, MountOptions, Mounted, mount};

@@ -5,6 +5,7 @@
 //! open (it would be busy for ever).
 
 use crate::announce::Announcer;
+use crate::apart::Apart;
 use crate::drain::Drain;
 use crate::end::End;
 use crate::invalidate::MountCache;
@@ -192,6 +193,7 @@ fn start(
         device: session.as_fd().try_clone_to_owned()?,
         drain: shared.drain.clone(),
         announcer: shared.announcer.clone(),
+        apart: Apart::default(),
     };
     let end = Arc::new(End::default());
     run(session, shared.clone(), end.clone())?;
@@ -206,7 +208,7 @@ fn start(
         abort: abort_file(dev.1),
     };
     shared.ws.0.set_kernel_cache(Arc::new(cache));
-    shared.probe.prime(&mounted.mountpoint)?;
+    shared.probe.prime(&Apart::default(), &mounted.mountpoint)?;
     Ok(mounted)
 }
 

@@ -5,10 +5,11 @@
 //! file itself right after mounting. A tree may have no file, so one is made up: a name that exists
 //! only while [`Probe`] is armed, is not listed, and that the kernel may not cache.
 
+use crate::apart::Apart;
 use crate::attr::blank_attr;
 use fuser::{FileAttr, FileType, INodeNo, ReplyEntry};
 use rustix::fs::{Mode, OFlags, open};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -34,13 +35,15 @@ impl Probe {
     }
 
     /// Opens the root directory and the probe below `mountpoint`, and closes them.
-    pub(crate) fn prime(&self, mountpoint: &Path) -> rustix::io::Result<()> {
+    pub(crate) fn prime(&self, apart: &Apart, mountpoint: &Path) -> std::io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        open(mountpoint, flags | OFlags::DIRECTORY, Mode::empty())?;
+        let look =
+            |path: PathBuf, flags| apart.run(move || open(path, flags, Mode::empty()).map(drop));
+        look(mountpoint.to_owned(), flags | OFlags::DIRECTORY)??;
         self.armed.store(true, SeqCst);
-        let opened = open(mountpoint.join(NAME), flags, Mode::empty());
+        let opened = look(mountpoint.join(NAME), flags);
         self.armed.store(false, SeqCst);
-        opened.map(drop)
+        Ok(opened??)
     }
 }
 

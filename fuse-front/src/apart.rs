@@ -1,0 +1,133 @@
+//! Threads that may ask the mount which their own process serves.
+//!
+//! Once a process has read a request, whoever waits for its answer waits to the end (`request_wait_answer` in
+//! the kernel's fs/fuse/dev.c), also when it is killed. If the process that should answer is killed, the end is
+//! that of the connection: when nobody has the device open any more. A thread of that very process that
+//! waits for such an answer would keep it open, and so keep itself, the process, its locks and the mount
+//! for ever. So such threads have a file table of their own, in which the device is not.
+
+use parking_lot::Mutex;
+use std::io::{Error, Result};
+use std::sync::mpsc::{Sender, channel};
+
+/// First descriptor after standard input, output and error, which the log is among.
+const AFTER_STANDARD: libc::c_uint = 3;
+
+/// Gives the calling thread a file table of its own with nothing but standard input, output and error.
+///
+/// From then on the thread must not use a descriptor that was opened elsewhere, and hand out none:
+/// they are others there, or nothing. Fails where the kernel cannot do it (before Linux 5.9); nothing
+/// has changed then.
+pub fn leave_files() -> Result<()> {
+    // SAFETY: the call touches no memory. It closes nothing that another thread uses, as it first
+    // copies the table, and this thread uses none of them any more, as the contract above says.
+    let code = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            AFTER_STANDARD,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_UNSHARE,
+        )
+    };
+    match code {
+        0 => Ok(()),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Such threads, as many as there ever were jobs at the same time. They end with it.
+#[derive(Debug, Default)]
+pub(crate) struct Apart {
+    idle: Mutex<Vec<Sender<Job>>>,
+}
+
+impl Apart {
+    /// Does `work`, which must neither take nor give a descriptor, and waits for it.
+    pub(crate) fn run<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R> {
+        let idle = self.idle.lock().pop();
+        let thread = match idle {
+            Some(thread) => thread,
+            None => spawn()?,
+        };
+        let (done, answer) = channel();
+        let job: Job = Box::new(move || {
+            // Whoever asked waits for it.
+            let _ = done.send(work());
+        });
+        let gone = |_| Error::other("a thread has ended");
+        thread
+            .send(job)
+            .map_err(|_| Error::other("a thread has ended"))?;
+        let result = answer.recv().map_err(gone)?;
+        self.idle.lock().push(thread);
+        Ok(result)
+    }
+}
+
+fn spawn() -> Result<Sender<Job>> {
+    let (give, jobs) = channel::<Job>();
+    let work = move || {
+        if let Err(error) = leave_files() {
+            tracing::warn!(%error, "no thread can leave the files: a daemon that is killed may hang until its mount is aborted");
+        }
+        jobs.into_iter().for_each(|job| job());
+    };
+    std::thread::Builder::new()
+        .name("apart".to_owned())
+        .spawn(work)?;
+    Ok(give)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    fn is_open(fd: i32) -> bool {
+        std::fs::read_link(format!("/proc/thread-self/fd/{fd}")).is_ok()
+    }
+
+    #[test]
+    fn a_thread_apart_has_no_descriptors_and_takes_none_from_others() {
+        let file = File::open("/dev/null").unwrap();
+        let fd = file.as_raw_fd();
+        assert!(is_open(fd));
+        let apart = Apart::default();
+        assert!(!apart.run(move || is_open(fd)).unwrap());
+        assert!(apart.run(|| is_open(2)).unwrap());
+        // What it opens is its own.
+        let open = || File::open("/dev/zero").map(|f| f.as_raw_fd());
+        apart.run(open).unwrap().unwrap();
+        assert!(is_open(fd) && file.metadata().is_ok());
+    }
+
+    #[test]
+    fn jobs_at_the_same_time_do_not_wait_for_each_other() {
+        let apart = Apart::default();
+        let (go, wait) = channel::<()>();
+        let (begin, begun) = channel::<()>();
+        let first = move || begin.send(()).is_ok() && wait.recv().is_ok();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| apart.run(first));
+            begun.recv().unwrap();
+            assert_eq!(apart.run(|| 7).unwrap(), 7);
+            go.send(()).unwrap();
+            assert!(first.join().unwrap().unwrap());
+        });
+        assert_eq!(apart.idle.lock().len(), 2);
+    }
+
+    #[test]
+    fn a_job_that_panics_is_an_error_for_whoever_asked() {
+        let apart = Apart::default();
+        let failed = apart.run(|| std::panic::panic_any("on purpose"));
+        assert!(failed.is_err());
+        assert_eq!(apart.run(|| 1).unwrap(), 1);
+    }
+}
