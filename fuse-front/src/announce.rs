@@ -10,8 +10,8 @@
 //! It happens after the rollback is answered, on a thread of its own that holds nothing which a
 //! handler takes, and only where somebody watches the mount ([`watched`]).
 
-use crate::apart::leave_files;
 use crate::limits::{ANNOUNCE_WAIT_MAX, ANNOUNCEMENTS_MAX};
+use crate::sys::leave_files;
 use crate::watchers::watched;
 use engine::types::{Announcement, Happened, Kind};
 use parking_lot::Mutex;

@@ -6,34 +6,10 @@
 //! waits for such an answer would keep it open, and so keep itself, the process, its locks and the mount
 //! for ever. So such threads have a file table of their own, in which the device is not.
 
+use crate::sys::leave_files;
 use parking_lot::Mutex;
 use std::io::{Error, Result};
 use std::sync::mpsc::{Sender, channel};
-
-/// First descriptor after standard input, output and error, which the log is among.
-const AFTER_STANDARD: libc::c_uint = 3;
-
-/// Gives the calling thread a file table of its own with nothing but standard input, output and error.
-///
-/// From then on the thread must not use a descriptor that was opened elsewhere, and hand out none:
-/// they are others there, or nothing. Fails where the kernel cannot do it (before Linux 5.9); nothing
-/// has changed then.
-pub fn leave_files() -> Result<()> {
-    // SAFETY: the call touches no memory. It closes nothing that another thread uses, as it first
-    // copies the table, and this thread uses none of them any more, as the contract above says.
-    let code = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            AFTER_STANDARD,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_UNSHARE,
-        )
-    };
-    match code {
-        0 => Ok(()),
-        _ => Err(Error::last_os_error()),
-    }
-}
 
 type Job = Box<dyn FnOnce() + Send>;
 

@@ -13,8 +13,6 @@
 #![deny(unsafe_code)]
 
 mod announce;
-// One system call that neither `std` nor `rustix` offers safely.
-#[allow(unsafe_code)]
 mod apart;
 mod attr;
 mod decode;
@@ -37,12 +35,14 @@ mod serve;
 mod session;
 mod stale;
 mod stats;
+#[allow(unsafe_code)]
+mod sys;
 mod table;
 mod watchers;
 
-pub use apart::leave_files;
 pub use holders::{Holder, holders};
 pub use latency::Latency;
 pub use mount::{MountError, MountOptions, Mounted, mount};
 pub use stale::{detach_dead, is_dead_mount};
 pub use stats::Stats;
+pub use sys::leave_files;

@@ -296,6 +296,7 @@ pub(super) struct Parts {
 impl Parts {
     /// The branch; `sealed` is the sequence number that its state file covers.
     pub fn into_branch(self, inner: Inner, recovered: Option<String>, sealed: u64) -> Branch {
+        let replayed = self.places.journal.last_seq() >= sealed;
         Branch {
             name: RwLock::new(self.name),
             dir: self.dir,
@@ -318,6 +319,7 @@ impl Parts {
             unchecked_bytes: AtomicU64::new(0),
             unsynced: AtomicBool::new(false),
             syncing: Mutex::new(()),
+            gaps: AtomicBool::new(replayed),
             sealed_seq: AtomicU64::new(sealed),
             wake: self.wake,
             auto: self.auto,

@@ -57,7 +57,7 @@ impl Branch {
         let _pin = self.places.store.pin();
         // The first commit is a whole project.
         let small = self.lock().reference.is_some();
-        let _behind = small.then(|| self.places.store.put_behind());
+        let behind = small.then(|| self.places.store.put_behind());
         let (info, tree, reference) = {
             let mut inner = self.lock();
             let fenced = inner.fence.as_ref().map(|f| f.state);
@@ -87,6 +87,12 @@ impl Branch {
                 .inspect_err(|_| self.importer.unsynced.store(true, Ordering::Relaxed))?;
         }
         self.adopt(&tree, &stored.tree);
+        if self.gaps.load(Ordering::Relaxed) {
+            // Whatever a kill or a power cut leaves must have this commit: what is replayed might be stored as
+            // another.
+            drop(behind);
+            self.sync_store()?;
+        }
         self.give_id(info.number, id, stored)?;
         Ok(true)
     }
@@ -177,6 +183,10 @@ impl Branch {
                 changes.push((nid, a.clone(), b.clone()));
             }
         });
+        let gaps = |i: &Inode| i.file().is_some_and(|f| f.has_gaps(i.size));
+        if changes.iter().any(|(_, a, b)| gaps(a) || gaps(b)) {
+            self.gaps.store(true, Ordering::Relaxed);
+        }
         self.adopt_changes(&changes);
     }
 
@@ -265,6 +275,7 @@ impl Branch {
                 .write(head, &more, &stored.tree, &shared)?;
             self.lock().tree_file = shared;
             self.sealed_seq.store(next_seq, Ordering::Relaxed);
+            self.gaps.store(false, Ordering::Relaxed);
             return self.drop_journal(segment, stored, more.timeline.stored, next_seq);
         }
     }
