@@ -30,7 +30,7 @@ use objstore::io::Storage;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// What a branch is opened with.
@@ -199,6 +199,8 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
     inner.scan_done = inner.trees_mut().iter().all(|t| t.lazy_dirs().is_empty());
     let told = (!report.clean).then(|| describe(&report));
     let branch = assemble(o, places.journal, inner, told, state.next_seq);
+    // What was stored between the changes that were replayed is not known.
+    branch.gaps.store(report.records > 0, Ordering::Relaxed);
     count_files(&branch.lock().live, &branch.importer);
     // What was brought back, or what the state file has, may be in no state.
     branch.auto.note_change();
@@ -296,7 +298,6 @@ pub(super) struct Parts {
 impl Parts {
     /// The branch; `sealed` is the sequence number that its state file covers.
     pub fn into_branch(self, inner: Inner, recovered: Option<String>, sealed: u64) -> Branch {
-        let replayed = self.places.journal.last_seq() >= sealed;
         Branch {
             name: RwLock::new(self.name),
             dir: self.dir,
@@ -319,7 +320,7 @@ impl Parts {
             unchecked_bytes: AtomicU64::new(0),
             unsynced: AtomicBool::new(false),
             syncing: Mutex::new(()),
-            gaps: AtomicBool::new(replayed),
+            gaps: AtomicBool::new(false),
             sealed_seq: AtomicU64::new(sealed),
             wake: self.wake,
             auto: self.auto,
