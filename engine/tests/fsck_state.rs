@@ -10,7 +10,7 @@ use common::damaged::{
 use common::rng::bytes;
 use common::world::{MAIN, World};
 use engine::{CloseMode, CommitId, DiffSide, FsckReport, GcRequest, RepairStep, Settings, Target};
-use objstore::crash_storage::{CrashStorage, Policy};
+use objstore::crash_storage::{CrashStorage, Fault, FaultOp, Policy};
 use objstore::io::Storage;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -509,6 +509,65 @@ fn cut_off_anywhere(store: &Store, damaged: &CrashStorage, at: &str) {
             assert_same(&files(&world, SIDE), &store.live_side, &at);
         }
     }
+}
+
+/// A repair of which any one operation fails, and then is made again.
+#[test]
+fn a_repair_that_meets_an_error_anywhere_can_be_made_again() {
+    let io = [
+        FaultOp::Append,
+        FaultOp::WriteAt,
+        FaultOp::Truncate,
+        FaultOp::Sync,
+        FaultOp::Create,
+        FaultOp::Replace,
+        FaultOp::Remove,
+        FaultOp::SyncDir,
+    ];
+    let full = [FaultOp::Append, FaultOp::Create, FaultOp::Replace];
+    let io = io.map(|op| (op, Fault::Io)).into_iter();
+    let all: Vec<_> = io.chain(full.map(|op| (op, Fault::NoSpace))).collect();
+    for sealed in [false, true] {
+        let store = store(sealed);
+        let damaged = copy(&store.disk);
+        assert!(damaged.flip_bit(&state_of(&store.disk, MAIN_DIR), 40, 1));
+        let mut struck = 0;
+        for (op, fault) in &all {
+            let mut nth = 1;
+            while is_struck(&store, &damaged, (*op, nth, *fault)) {
+                nth += 1;
+            }
+            struck += nth - 1;
+        }
+        assert!(
+            struck > 10,
+            "sealed {sealed}: only {struck} operations failed"
+        );
+    }
+}
+
+/// Repairs with a fault, then without; false where the fault did not strike.
+fn is_struck(store: &Store, damaged: &CrashStorage, fault: (FaultOp, u64, Fault)) -> bool {
+    let at = format!("{fault:?}");
+    let disk = copy(damaged);
+    let (engine, home) = engine(&disk);
+    let report = engine.fsck(&|_, _| ()).unwrap();
+    let plan = plan_of(&report);
+    disk.fail_nth(fault.0, fault.1, fault.2);
+    let mut failed = false;
+    let told = engine.repair(&report, &mut |_, done| failed |= done.is_err());
+    failed |= told.is_err();
+    disk.clear_faults();
+    drop((engine, home));
+    let again = check(&disk);
+    if !again.findings.is_empty() {
+        repair(&disk, &again, &at);
+    }
+    nothing_is_gone(damaged, &disk, &at);
+    let world = World::try_open(disk, store.base.path()).unwrap();
+    main_is_whole(store, &world, plan, &at);
+    assert_same(&files(&world, SIDE), &store.live_side, &at);
+    failed
 }
 
 /// The same files, on a disk that remembers what is done to it.
