@@ -5,7 +5,7 @@
 mod common;
 
 use common::damaged::{
-    Files, assert_same, call, check, checkpoint, copy, engine, files, put, put_in,
+    Files, assert_same, call, check, checkpoint, copy, copy_to, engine, files, put, put_in,
 };
 use common::rng::bytes;
 use common::world::{MAIN, World};
@@ -490,7 +490,7 @@ fn a_repair_that_is_cut_off_anywhere_can_be_made_again() {
 fn cut_off_anywhere(store: &Store, damaged: &CrashStorage, at: &str) {
     let report = check(damaged);
     let plan = plan_of(&report);
-    let logged = logging(damaged);
+    let logged = copy_to(damaged, CrashStorage::new());
     let start = logged.op_count();
     repair(&logged, &report, at);
     let end = logged.op_count();
@@ -568,20 +568,4 @@ fn is_struck(store: &Store, damaged: &CrashStorage, fault: (FaultOp, u64, Fault)
     main_is_whole(store, &world, plan, &at);
     assert_same(&files(&world, SIDE), &store.live_side, &at);
     failed
-}
-
-/// The same files, on a disk that remembers what is done to it.
-fn logging(disk: &CrashStorage) -> CrashStorage {
-    let copy = CrashStorage::new();
-    for path in disk.paths() {
-        if let Some((dir, _)) = path.rsplit_once('/') {
-            copy.create_dir_all(dir).unwrap();
-        }
-        let file = copy.create(&path).unwrap();
-        file.append(&[&disk.read(&path).unwrap().unwrap()]).unwrap();
-        file.sync().unwrap();
-        copy.sync_dir(path.rsplit_once('/').map_or("", |(dir, _)| dir))
-            .unwrap();
-    }
-    copy
 }

@@ -234,12 +234,7 @@ impl Remains {
     fn small_event(&mut self, event: Event) {
         let inner = &mut self.inner;
         match event {
-            Event::Named { state, id } => {
-                if let Some(s) = inner.history.states.get_mut(&state) {
-                    s.info.id = Some(id);
-                }
-                inner.note_named(state, id);
-            }
+            Event::Named { state, id } => inner.named(state, id),
             Event::Timeline { time, what } => inner.timeline.push(time, what),
             Event::TimelineStored { stored, bytes } => {
                 let flushed = inner.timeline.flushed(stored, bytes as usize);

@@ -40,6 +40,7 @@ use crate::timeline::Timeline;
 use crate::tree::Tree;
 use crate::tree::inode::Inode;
 use crate::types::{Attr, KernelCache, Nid, NoKernelCache, NodeId, Wait};
+use objstore::CommitId;
 use objstore::io::Storage;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeSet, HashMap};
@@ -373,6 +374,14 @@ impl Numbers for BranchNumbers<'_> {
 }
 
 impl Inner {
+    /// The commit of a state became known, as its record says.
+    pub fn named(&mut self, state: u64, id: CommitId) {
+        if let Some(s) = self.history.states.get_mut(&state) {
+            s.info.id = Some(id);
+        }
+        self.note_named(state, id);
+    }
+
     /// Trees and history as they are now, for looking at; O(states).
     pub fn snapshot(&self) -> Inner {
         Inner {

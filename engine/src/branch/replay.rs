@@ -264,12 +264,7 @@ impl<'a> Replay<'a> {
                     tree.take_anew(Nid(nid), &old, body.clone(), new);
                 }
             }
-            Event::Named { state, id } => {
-                if let Some(s) = inner.history.states.get_mut(&state) {
-                    s.info.id = Some(id);
-                }
-                inner.note_named(state, id);
-            }
+            Event::Named { state, id } => inner.named(state, id),
             Event::Timeline { time, what } => inner.timeline.push(time, what),
             Event::TimelineStored { stored, bytes } => {
                 inner.timeline.flushed(stored, bytes as usize)?;

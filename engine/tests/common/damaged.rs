@@ -67,15 +67,20 @@ pub fn check(disk: &CrashStorage) -> FsckReport {
 
 /// A disk with the same files.
 pub fn copy(disk: &CrashStorage) -> CrashStorage {
-    let copy = CrashStorage::without_log();
+    copy_to(disk, CrashStorage::without_log())
+}
+
+/// Puts the files of a disk on an empty one, synced.
+pub fn copy_to(disk: &CrashStorage, empty: CrashStorage) -> CrashStorage {
     for path in disk.paths() {
-        if let Some((dir, _)) = path.rsplit_once('/') {
-            copy.create_dir_all(dir).unwrap();
-        }
-        let file = copy.create(&path).unwrap();
+        let (dir, _) = path.rsplit_once('/').unwrap_or_default();
+        empty.create_dir_all(dir).unwrap();
+        let file = empty.create(&path).unwrap();
         file.append(&[&disk.read(&path).unwrap().unwrap()]).unwrap();
+        file.sync().unwrap();
+        empty.sync_dir(dir).unwrap();
     }
-    copy
+    empty
 }
 
 /// Files by their paths.
