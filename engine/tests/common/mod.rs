@@ -5,6 +5,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod base_dir;
+pub mod by_path;
 pub mod check;
 pub mod content;
 pub mod control;
@@ -18,6 +19,7 @@ pub mod op;
 pub mod rng;
 pub mod runner;
 pub mod shrink;
+pub mod watched;
 pub mod world;
 
 /// Fails the surrounding function with a text where `$cond` does not hold.

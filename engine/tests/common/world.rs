@@ -22,7 +22,8 @@ pub struct World {
     base: PathBuf,
 }
 
-fn config(home: &Path) -> EngineConfig {
+/// An engine at `home`.
+pub fn config(home: &Path) -> EngineConfig {
     EngineConfig {
         root: home.to_owned(),
         author: "test".into(),
@@ -49,7 +50,8 @@ impl World {
         World::start(None, home, engine, base).unwrap()
     }
 
-    fn start(
+    /// The workspace of `engine`, made on `base` where there is none.
+    pub fn start(
         disk: Option<CrashStorage>,
         home: TempDir,
         engine: Arc<Engine>,
