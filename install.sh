@@ -3,10 +3,11 @@
 #
 #   ./install.sh [PROJECT]   install what is missing, build, install the program, and try it on
 #                            PROJECT (default: this repository), which is only read
+#   ./install.sh --no-try    the same without trying it: for images, where nothing can be mounted
 #   ./install.sh --test      install what the tests need and run all of them
 #
 # For Debian and Ubuntu with a Rust toolchain (cargo). Root installs to /usr/local/bin, others to
-# ~/.local/bin. Can be run again at any time.
+# ~/.local/bin, either to $BIN_DIR where that is set. Can be run again at any time.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,7 +21,10 @@ fail() {
     exit 1
 }
 
-usage() { sed -n '2,9s/^# \{0,1\}//p' "$here/install.sh"; }
+# shellcheck source=.ci/packages.sh
+. "$here/.ci/packages.sh"
+
+usage() { sed -n '2,11s/^# \{0,1\}//p' "$here/install.sh"; }
 
 # Milliseconds since the epoch.
 now_ms() {
@@ -33,69 +37,118 @@ step() {
     local text=$1 start
     shift
     start=$(now_ms)
-    output=$("$@") || fail "this failed: $text"
+    output=$("$@") || fail "this failed: $text" "what it said stands above"
     printf '  %7d ms  %s\n' "$(($(now_ms) - start))" "$text"
-}
-
-# Installs Debian packages for what is missing; arguments are COMMAND:PACKAGE or /PATH:PACKAGE.
-need() {
-    local pair missing=() root=()
-    for pair in "$@"; do
-        command -v "${pair%%:*}" >/dev/null || [ -e "${pair%%:*}" ] || missing+=("${pair#*:}")
-    done
-    [ ${#missing[@]} -gt 0 ] || return 0
-    command -v apt-get >/dev/null ||
-        fail "these packages are missing: ${missing[*]}" "install them with this system's own tools"
-    if [ "$(id -u)" -ne 0 ]; then
-        command -v sudo >/dev/null ||
-            fail "these packages are missing: ${missing[*]}" "as root: apt-get install ${missing[*]}"
-        root=(sudo)
-    fi
-    say "installing ${missing[*]}"
-    "${root[@]}" apt-get update -qq
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 # Finds cargo, new enough.
 need_cargo() {
+    local wanted found
     command -v cargo >/dev/null || PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
     command -v cargo >/dev/null ||
         fail "there is no cargo" "install a Rust toolchain: https://rustup.rs"
-    local wanted found
     wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/Cargo.toml")
-    found=$(cd "$here" && cargo --version | cut -d' ' -f2)
+    found=$(cd "$here" && cargo --version | cut -d' ' -f2) ||
+        fail "cargo does not run" "rustup default stable"
     [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ] ||
         fail "Rust $found is too old, $wanted is needed" "rustup update stable"
 }
 
-# The C compiler links Rust programs and builds zstd, make builds jemalloc; fusermount3 mounts for users
-# who may not.
-need_build() { need cc:gcc /usr/include/stdio.h:libc6-dev make:make fusermount3:fuse3; }
+# Why nothing can be mounted here, and what helps, as two lines; nothing where it can.
+why_no_fuse() {
+    local said caps
+    if [ ! -e /dev/fuse ]; then
+        printf '%s\n' "there is no /dev/fuse" \
+            "as root: modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN"
+    elif ! said=$(LC_ALL=C bash -c ': <>/dev/fuse' 2>&1); then
+        said="/dev/fuse cannot be opened: ${said##*: }"
+        case $said in
+        *"Permission denied") printf '%s\n' "$said" "as root: chmod 0666 /dev/fuse" ;;
+        *"not permitted") printf '%s\n' "$said" \
+            "this container may not use it: start it with --device /dev/fuse --cap-add SYS_ADMIN" ;;
+        *) printf '%s\n' "$said" "as root: modprobe fuse" ;;
+        esac
+    elif [ "$(id -u)" -eq 0 ]; then
+        caps=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
+        # CAP_SYS_ADMIN, capabilities(7).
+        [ $((0x$caps >> 21 & 1)) -eq 1 ] || printf '%s\n' "this root may not mount" \
+            "start the container with --cap-add SYS_ADMIN --device /dev/fuse"
+    fi
+}
 
-need_fuse() {
-    [ -e /dev/fuse ] || fail "$1" \
-        "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN"
+# What keeps the trial from working on the project, as far as that can be told before anything is built.
+check_project() {
+    local found
+    project=$(cd "$1" 2>/dev/null && pwd -P) || {
+        [ -e "$1" ] || fail "there is no directory $1" "./install.sh PROJECT"
+        [ -d "$1" ] || fail "$1 is no directory" "./install.sh PROJECT"
+        fail "$1 may not be entered" "give a project of your own: ./install.sh PROJECT"
+    }
+    # A file in the mount belongs to whom it belongs in the project; the trial reads and deletes all of them.
+    found=$(find "$project" -name .agentvfs -prune -o -type d ! \( -readable -writable -executable \) \
+        -print -prune -quit 2>/dev/null)
+    [ -z "$found" ] || fail "$found is not yours to write to, so neither is the mount" \
+        "give a project of your own: ./install.sh PROJECT"
+    found=$(find "$project" -name .agentvfs -prune -o -type f ! -readable -print -quit)
+    [ -z "$found" ] || fail "$found is not yours to read" \
+        "give a project of your own: ./install.sh PROJECT"
+}
+
+check_fuse() {
+    local why
+    mapfile -t why < <(why_no_fuse)
+    [ ${#why[@]} -eq 0 ] || fail "${why[0]}, so the program could not be tried" \
+        "${why[1]}; ./install.sh --no-try installs it all the same"
+}
+
+# Fails where the program's directory cannot be written to.
+check_bin() {
+    bin=${BIN_DIR:-$HOME/.local/bin}
+    [ "$(id -u)" -ne 0 ] || bin=${BIN_DIR:-/usr/local/bin}
+    { mkdir -p "$bin" && : >"$bin/.agentvfs.$$"; } 2>/dev/null ||
+        fail "$bin cannot be written to" "give another directory: BIN_DIR=DIR ./install.sh"
+    rm -f "$bin/.agentvfs.$$"
+}
+
+check_target() {
+    mkdir -p "$target" 2>/dev/null && [ -w "$target" ] ||
+        fail "$target cannot be written to" "give another directory: CARGO_TARGET_DIR=DIR ./install.sh"
 }
 
 run_tests() {
+    local why skipped status=0
     need_cargo
-    need_build
-    need git:git setfattr:attr setfacl:acl
-    [ -e /dev/fuse ] || say "there is no /dev/fuse: tests that need a mount skip themselves"
+    check_target
+    [ -e "$target/debug/agentvfs" ] || need_space "$target" 6600 "building the tests"
+    need "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    mapfile -t why < <(why_no_fuse)
+    [ ${#why[@]} -eq 0 ] ||
+        say "note: ${why[0]}: tests that mount skip themselves" "(${why[1]})"
     cd "$here"
-    cargo test --workspace --locked
+    say "building and running all tests: half an hour on two cores the first time"
+    skipped=${AGENTVFS_SKIPPED:-$(mktemp)}
+    AGENTVFS_SKIPPED=$skipped cargo test --workspace --locked --no-fail-fast || status=$?
+    if [ -s "$skipped" ]; then
+        say "skipped:"
+        LC_ALL=C sort -u "$skipped" | sed 's/^/  /'
+    fi
+    [ -n "${AGENTVFS_SKIPPED:-}" ] || rm -f "$skipped"
+    [ "$status" -eq 0 ] || fail "tests failed" "cargo test -p CRATE NAME runs one again"
 }
 
 build() { (cd "$here" && cargo program); }
 
+# Under a temporary name first: a program that runs is replaced as a whole, or not at all.
 install_program() {
-    local bin=$HOME/.local/bin
-    [ "$(id -u)" -ne 0 ] || bin=/usr/local/bin
-    mkdir -p "$bin"
-    install -m 755 "$target/release/agentvfs" "$bin/agentvfs"
+    local new=$bin/.agentvfs.$$
+    if ! { strip -o "$new" "$target/release/agentvfs" && chmod 755 "$new" &&
+        mv -f "$new" "$bin/agentvfs"; }; then
+        rm -f "$new"
+        fail "the program cannot be installed into $bin" \
+            "make room there, or give another directory: BIN_DIR=DIR ./install.sh"
+    fi
     agentvfs=$bin/agentvfs
-    say "installed $agentvfs"
+    say "installed $agentvfs ($(du -m "$agentvfs" | cut -f1) MB)"
     case :$PATH: in
     *":$bin:"*) ;;
     *) say "note: $bin is not in your PATH" ;;
@@ -125,15 +178,25 @@ destroy() {
     echo "not what was here" >"$mount/agentvfs-demo"
 }
 
-stop_demo() {
+# True where something is mounted below a directory.
+is_mounted_below() { cut -d' ' -f5 /proc/self/mountinfo | grep -qF "$1/"; }
+
+# Ends the trial, however it went. The store is removed once nothing is mounted in it any more.
+clean_up() {
+    local status=$? tries
+    trap - EXIT
+    say "cleaning up: the daemon ends two seconds after the last workspace"
     "$agentvfs" workspace stop demo --force --no-checkpoint >/dev/null 2>&1 || true
-    # Its daemon ends by itself when nothing is mounted; the store goes after it.
-    local tries
-    for ((tries = 0; tries < 100; tries++)); do
+    for ((tries = 0; tries < 300; tries++)); do
         [ -S "$AGENTVFS_HOME/daemon.sock" ] || break
         sleep 0.1
     done
-    rm -rf "$AGENTVFS_HOME"
+    if is_mounted_below "$AGENTVFS_HOME"; then
+        fail "something is still mounted below $AGENTVFS_HOME, so that is left as it is" \
+            "end what uses it, umount it, then rm -r $AGENTVFS_HOME"
+    fi
+    rm -rf --one-file-system "$AGENTVFS_HOME" || fail "$AGENTVFS_HOME is left over" "rm -r $AGENTVFS_HOME"
+    exit "$status"
 }
 
 main_job() {
@@ -142,12 +205,10 @@ main_job() {
     before=$(listing "$project")
     step "workspace start: the project is there" "$agentvfs" workspace start demo --from "$project"
     mount=$(sed -n 's/^mount=//p' <<<"$output")
-    [ -d "$mount" ] || fail "start named no mount"
+    [ -d "$mount" ] || fail "start named no mount" "agentvfs doctor tells what this machine lacks"
     step "first look at all $(wc -l <<<"$before") files and directories" listing "$mount"
-    same "$before" "$output" || fail "the mount does not show the project as it is"
-    # A file in the mount belongs to whom it belongs in the project.
-    [ -w "$mount" ] || fail "$project is not yours to write to, so neither is the mount" \
-        "give a project of your own: ./install.sh PROJECT"
+    same "$before" "$output" || fail "the mount does not show the project as it is" \
+        "does anything write to $project? then try again with another one"
     step "write into it" write_something
     step "workspace checkpoint (waits until the project is imported)" \
         "$agentvfs" workspace checkpoint demo first
@@ -155,36 +216,47 @@ main_job() {
     checkpointed=$(listing "$mount")
     step "delete everything" destroy
     step "workspace rollback" "$agentvfs" workspace rollback --workspace demo
-    [ "$output" = "$commit" ] || fail "rollback went to $output, not to $commit"
+    [ "$output" = "$commit" ] || fail "rollback went to $output, not to $commit" "please report this"
     step "verify: names, types, modes, owners, times, lengths" listing "$mount"
-    same "$checkpointed" "$output" || fail "the rollback is not exact"
-    [ "$(cat "$mount/agentvfs-demo/link")" = first ] || fail "a file has other content"
+    same "$checkpointed" "$output" || fail "the rollback is not exact" "please report this"
+    [ "$(cat "$mount/agentvfs-demo/link")" = first ] ||
+        fail "a file has other content" "please report this"
     step "verify: the content of every file" \
         diff -r --no-dereference --exclude=agentvfs-demo --exclude=.agentvfs "$project" "$mount"
     step "workspace stop" "$agentvfs" workspace stop demo
-    same "$before" "$(listing "$project")" || fail "$project has changed meanwhile"
+    same "$before" "$(listing "$project")" || fail "$project has changed meanwhile" \
+        "does anything write to it? then try again with another one"
     say "all is as it should be, and $project is untouched"
 }
 
 install_and_try() {
-    project=$(cd "${1:-$here}" 2>/dev/null && pwd -P) || fail "there is no directory $1"
     need_cargo
-    need_build
+    [ -z "$1" ] || check_project "$1"
+    check_bin
+    check_target
+    [ -e "$target/release/agentvfs" ] || need_space "$target" 1200 "building"
+    need "${BUILD_PACKAGES[@]}"
+    [ -z "$1" ] || check_fuse
+    if [ ! -e "$target/release/agentvfs" ]; then
+        say "building: about five minutes on two cores, the last two of them without a word (linking)"
+    fi
     step "build" build
     install_program
-    need_fuse "the program is installed, but there is no /dev/fuse to try it with"
+    [ -n "$1" ] || return 0
     AGENTVFS_HOME=$(mktemp -d)
     export AGENTVFS_HOME
     # A workspace of the caller's must not be meant by accident.
     unset AGENTVFS_WORKSPACE AGENTVFS_BRANCH
-    trap stop_demo EXIT
+    trap clean_up EXIT
     main_job
     say "now: cd SOMEWHERE && agentvfs workspace start --from project"
 }
 
+[ $# -le 1 ] || fail "one argument at most, not $#" "./install.sh --help"
 case ${1:-} in
 --test) run_tests ;;
+--no-try) install_and_try "" ;;
 -h | --help) usage ;;
 -*) fail "unknown option $1" "./install.sh --help" ;;
-*) install_and_try "$@" ;;
+*) install_and_try "${1:-$here}" ;;
 esac

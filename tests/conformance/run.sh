@@ -19,16 +19,20 @@ target=${CARGO_TARGET_DIR:-$repository/target}
 tools=$target/conformance
 export PATH=$tools/bin:$PATH
 
+# For scripts that cannot go on; a case that fails is `fail SUITE CASE WHY`.
+give_up() {
+    printf 'conformance: %s\nhint: %s\n' "$1" "$2" >&2
+    exit 1
+}
+
+# need NAME:PACKAGE..., as .ci/packages.sh has it.
 packages() {
-    local pair missing=() root=()
-    for pair in "$@"; do
-        [ -e "${pair%%:*}" ] || command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
-    done
-    [ ${#missing[@]} -gt 0 ] || return 0
-    [ "$(id -u)" -eq 0 ] || root=(sudo)
-    "${root[@]}" apt-get update -qq
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    (
+        fail() { give_up "$@"; }
+        # shellcheck source=/dev/null
+        . "$repository/.ci/packages.sh"
+        need "$@"
+    ) || exit 1
 }
 
 # crate NAME VERSION: its program, built once.
@@ -76,7 +80,7 @@ take_down() {
         [ -S "$AGENTVFS_HOME/daemon.sock" ] || break
         sleep 0.1
     done
-    rm -rf "$scratch"
+    rm -rf --one-file-system "$scratch"
 }
 
 agentvfs=${AGENTVFS_BIN:-$target/debug/agentvfs}

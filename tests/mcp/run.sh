@@ -14,13 +14,19 @@ repository=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$repository/target}
 venv=$target/mcp
 
+fail() {
+    printf 'mcp: %s\nhint: %s\n' "$1" "$2" >&2
+    exit 1
+}
+
+# shellcheck source=/dev/null
+. "$repository/.ci/packages.sh"
+
 install_python() {
     python3 -c 'import ensurepip, sys; assert sys.version_info >= (3, 10)' 2>/dev/null && return
-    local root=()
-    [ "$(id -u)" -eq 0 ] || root=(sudo)
-    "${root[@]}" apt-get update -qq
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null
+    need /usr/share/doc/python3-venv:python3-venv
+    python3 -c 'import ensurepip, sys; assert sys.version_info >= (3, 10)' 2>/dev/null ||
+        fail "Python 3.10 or later with venv is needed" "install it by other means"
 }
 
 install_packages() {
@@ -39,7 +45,7 @@ take_down() {
         [ -S "$AGENTVFS_HOME/daemon.sock" ] || break
         sleep 0.1
     done
-    rm -rf "$scratch"
+    rm -rf --one-file-system "$scratch"
 }
 
 agentvfs=${AGENTVFS_BIN:-$target/debug/agentvfs}
