@@ -23,8 +23,11 @@ pub use kv::*;
 pub use serve::*;
 pub use session::*;
 
+use crate::exit::Failure;
+use crate::output::print_json;
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
+use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
@@ -455,16 +458,32 @@ fn styles() -> Styles {
 pub struct Told(clap::Error);
 
 impl Told {
-    /// Prints it and gives the exit status: 0 for what was asked for, 2 for wrong usage.
-    pub fn tell(&self) -> ExitCode {
+    /// Prints it and gives the exit status: 0 for what was asked for, 2 for wrong usage, which with `json` is
+    /// also told as an object.
+    pub fn tell(&self, json: bool) -> ExitCode {
         if self.0.use_stderr() {
             // Standard error may be closed; there is nobody left to tell then.
             let _ = std::io::stderr().write_all(self.usage_text().as_bytes());
+            if json {
+                // So may standard output: the exit status tells it all the same.
+                let _ = print_json(&json!({ "error": self.failure().object() }));
+            }
             return ExitCode::from(crate::exit::USAGE);
         }
         // A closed standard output is success.
         let _ = self.0.print();
         ExitCode::SUCCESS
+    }
+
+    /// The error without what explains it: its first paragraph.
+    fn failure(&self) -> Failure {
+        let text = self.0.render().to_string();
+        let why = match text.strip_prefix("error: ") {
+            Some(text) => text.split("\n\n").next().unwrap_or_default().to_owned(),
+            // Help in place of an error: for want of a word.
+            None => "a command is missing".to_owned(),
+        };
+        Failure::usage(why.trim_end()).hint("--help after a command explains it")
     }
 
     /// The error in the shape of all errors of this program.
@@ -483,6 +502,20 @@ impl Told {
 /// Reads the command line, the program's own name first.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Told> {
     Cli::try_parse_from(args).map_err(Told)
+}
+
+/// Whether words that are no command line ask for JSON all the same; what follows `--` is another command's.
+pub fn asks_for_json(mut args: impl Iterator<Item = OsString>) -> bool {
+    args.by_ref()
+        .take_while(|word| word != "--")
+        .any(|word| word == "--json")
+}
+
+impl Cli {
+    /// Whether an error is told as an object, too: not by what has standard output for a protocol of its own.
+    pub fn tells_errors_as_json(&self) -> bool {
+        self.global.json && !matches!(self.command, Command::Serve(_) | Command::Daemon)
+    }
 }
 
 /// Completions for `shell`.
@@ -551,6 +584,22 @@ mod tests {
         ] {
             parsed(line).unwrap_or_else(|told| panic!("{line}: {}", told.0));
         }
+    }
+
+    #[test]
+    fn wrong_usage_is_an_object_too() {
+        let told = parsed("agentvfs workspace start a b --json").unwrap_err();
+        let object = told.failure().object();
+        assert_eq!(object["kind"], "usage");
+        let message = object["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("wrong usage: ") && message.contains("'b'"),
+            "{message}"
+        );
+        assert!(!message.contains("Usage:"), "{message}");
+        let words = |line: &str| asks_for_json(line.split(' ').map(OsString::from));
+        assert!(words("agentvfs workspace start a b --json"));
+        assert!(!words("agentvfs tool exec x -- cargo test --json"));
     }
 
     #[test]

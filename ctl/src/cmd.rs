@@ -116,12 +116,17 @@ fn run_verb(verb: Verb, context: &mut Context) -> Result<u8, Failure> {
 fn find_home(global: &Global) -> Result<Home, Failure> {
     Home::find(global.root.as_deref(), &process_env).map_err(|e| {
         let failure = Failure::new("no agentvfs home can be found", e.to_string());
-        Failure {
-            exit: NO_DAEMON,
-            ..failure
-        }
-        .hint("give one with --root DIR or $AGENTVFS_HOME")
+        no_home(failure)
     })
+}
+
+fn no_home(failure: Failure) -> Failure {
+    Failure {
+        exit: NO_DAEMON,
+        ..failure
+    }
+    .kind("home")
+    .hint("give one with --root DIR or $AGENTVFS_HOME")
 }
 
 /// What the commands share: options, surroundings, the connection.
@@ -172,6 +177,17 @@ impl Context {
         &self.home
     }
 
+    /// Whether something was ever kept in the home; an error where that cannot be told.
+    pub fn is_home_used(&self) -> Result<bool, Failure> {
+        let used = self.home.is_used();
+        used.map_err(|e| {
+            no_home(Failure::new(
+                "the agentvfs home cannot be read",
+                e.to_string(),
+            ))
+        })
+    }
+
     /// What the command's surroundings say about the workspace.
     pub fn surroundings(&self) -> &Surroundings {
         &self.surroundings
@@ -205,7 +221,7 @@ impl Context {
     }
 
     fn fetch_list(&mut self) -> Result<Vec<Info>, Failure> {
-        if self.client.is_none() && !self.home.is_used() {
+        if self.client.is_none() && !self.is_home_used()? {
             return Ok(Vec::new());
         }
         let answer: ListAnswer = self.ask("cannot list the workspaces", &Call::List(Nothing {}))?;

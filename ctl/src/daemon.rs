@@ -19,6 +19,7 @@ mod lifecycle;
 pub mod log;
 mod mountpoint;
 mod mounts;
+mod project;
 mod record;
 mod server;
 mod sessions;

@@ -1,9 +1,11 @@
 //! How a command ends badly: exit status, what failed and why, and what to do about it.
 //!
-//! Invariant: every failure is told on standard error as `agentvfs: WHAT: WHY`, then `hint: …`.
+//! Invariant: every failure is told on standard error as `agentvfs: WHAT: WHY`, then `hint: …`; with `--json` also
+//! as one object on standard output: `{"error": {"kind", "message", "hint"}}`.
 
-use crate::output::stderr_colour;
+use crate::output::{print_json, stderr_colour};
 use crate::protocol::Fault;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -19,6 +21,8 @@ pub const NO_DAEMON: u8 = 3;
 pub struct Failure {
     /// Exit status.
     pub exit: u8,
+    /// Word for programs, such as `no-such-ref`.
+    pub kind: String,
     /// What failed, such as `cannot roll back my-task`.
     pub what: String,
     /// Why.
@@ -32,6 +36,7 @@ impl Failure {
     pub fn new(what: impl Into<String>, why: impl Into<String>) -> Failure {
         Failure {
             exit: FAILED,
+            kind: "failed".to_owned(),
             what: what.into(),
             why: why.into(),
             hint: None,
@@ -42,7 +47,7 @@ impl Failure {
     pub fn usage(why: impl Into<String>) -> Failure {
         Failure {
             exit: USAGE,
-            ..Failure::new("wrong usage", why)
+            ..Failure::new("wrong usage", why).kind("usage")
         }
     }
 
@@ -50,7 +55,7 @@ impl Failure {
     pub fn no_daemon(why: impl Into<String>) -> Failure {
         Failure {
             exit: NO_DAEMON,
-            ..Failure::new("no daemon can be reached", why)
+            ..Failure::new("no daemon can be reached", why).kind("no-daemon")
         }
     }
 
@@ -63,10 +68,21 @@ impl Failure {
         };
         Failure {
             exit,
+            // A daemon's error that says no more is still an error of a certain kind.
+            kind: match fault.kind.as_str() {
+                "" => "failed".to_owned(),
+                _ => fault.kind,
+            },
             what: what.into(),
             why: fault.message,
             hint: fault.hint,
         }
+    }
+
+    /// The same with another word for programs.
+    pub fn kind(mut self, kind: &str) -> Failure {
+        self.kind = kind.to_owned();
+        self
     }
 
     /// The same with a hint.
@@ -79,19 +95,33 @@ impl Failure {
     pub fn broken_pipe() -> Failure {
         Failure {
             exit: 0,
+            kind: String::new(),
             what: String::new(),
             why: String::new(),
             hint: None,
         }
     }
 
-    /// Writes it to standard error and gives the exit status.
-    pub fn tell(&self) -> ExitCode {
+    /// Writes it to standard error, with `json` also to standard output, and gives the exit status.
+    pub fn tell(&self, json: bool) -> ExitCode {
         if self.exit != 0 {
             // Standard error may be closed; there is nobody left to tell then.
             let _ = std::io::stderr().write_all(self.text(stderr_colour()).as_bytes());
         }
+        if self.exit != 0 && json {
+            // The same holds of standard output: the exit status tells it all the same.
+            let _ = print_json(&json!({ "error": self.object() }));
+        }
         ExitCode::from(self.exit)
+    }
+
+    /// What it is for programs.
+    pub fn object(&self) -> Value {
+        json!({
+            "kind": self.kind,
+            "message": format!("{}: {}", self.what, self.why),
+            "hint": self.hint,
+        })
     }
 
     /// What is told, without colours.
@@ -119,7 +149,7 @@ impl From<std::io::Error> for Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Failure::broken_pipe();
         }
-        Failure::new("cannot write the output", error.to_string())
+        Failure::new("cannot write the output", error.to_string()).kind("io")
     }
 }
 
@@ -134,6 +164,24 @@ mod tests {
             failure.text(false),
             "agentvfs: cannot stop a: it is not running\nhint: start it\n"
         );
+    }
+
+    #[test]
+    fn object_has_kind_message_and_hint() {
+        let fault = Fault::failed("not-running", "it is not running").hint("start it");
+        let failure = Failure::from_fault("cannot stop a", fault);
+        let wanted = json!({
+            "kind": "not-running",
+            "message": "cannot stop a: it is not running",
+            "hint": "start it",
+        });
+        assert_eq!(failure.object(), wanted);
+        let plain = Failure::new("a", "b").object();
+        assert_eq!(
+            (&plain["kind"], &plain["hint"]),
+            (&json!("failed"), &Value::Null)
+        );
+        assert_eq!(Failure::usage("b").object()["kind"], "usage");
     }
 
     #[test]

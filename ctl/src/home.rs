@@ -125,11 +125,17 @@ impl Home {
         }
     }
 
-    /// Whether something has been kept here, so that a daemon would have anything to tell.
-    pub fn is_used(&self) -> bool {
-        self.root
-            .read_dir()
-            .is_ok_and(|mut entries| entries.next().is_some())
+    /// Whether something has been kept here, so that a daemon would have anything to tell. A home that cannot
+    /// be read is an error: what is in it is there all the same.
+    pub fn is_used(&self) -> Result<bool, HomeError> {
+        match self.root.read_dir() {
+            Ok(mut entries) => Ok(entries.next().is_some()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(HomeError::Io {
+                path: self.root.clone(),
+                source,
+            }),
+        }
     }
 
     /// Makes the home and `mnt/` (0711) and what else this crate needs (0700).
@@ -281,12 +287,22 @@ mod tests {
     fn prepared_home_has_the_promised_modes() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::find(Some(&dir.path().join("h")), &env(&[])).unwrap();
-        assert!(!home.is_used());
+        assert!(!home.is_used().unwrap());
         home.prepare().unwrap();
+        assert!(home.is_used().unwrap());
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!(mode(home.root()), 0o711);
         assert_eq!(mode(&home.mounts()), 0o711);
         assert_eq!(mode(&home.running()), 0o700);
+    }
+
+    #[test]
+    fn home_that_cannot_be_read_is_not_taken_for_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let home = Home::find(Some(&file), &env(&[])).unwrap();
+        assert!(matches!(home.is_used(), Err(HomeError::Io { .. })));
     }
 
     #[test]

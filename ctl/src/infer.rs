@@ -6,6 +6,8 @@
 
 use crate::exit::Failure;
 use crate::protocol::{Info, State};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Branch that a command means unless told otherwise.
@@ -136,6 +138,7 @@ fn undecided(why: &str, candidates: &[&Info]) -> Failure {
         "cannot tell which workspace is meant",
         format!("{why}: {}", names.join(", ")),
     )
+    .kind("ambiguous-workspace")
     .hint("name one with --workspace NAME or $AGENTVFS_WORKSPACE")
 }
 
@@ -143,6 +146,7 @@ fn none_runs(all: &[Info]) -> Failure {
     let what = "cannot tell which workspace is meant";
     if all.is_empty() {
         return Failure::new(what, "there is none")
+            .kind("no-such-workspace")
             .hint("agentvfs workspace start --from DIR makes and starts one");
     }
     let names: Vec<&str> = all.iter().map(|info| info.name.as_str()).collect();
@@ -150,26 +154,39 @@ fn none_runs(all: &[Info]) -> Failure {
         what,
         format!("none is running; there are: {}", names.join(", ")),
     )
+    .kind("not-running")
     .hint(format!("agentvfs workspace start {}", names[0]))
 }
 
-/// The name of a workspace that is made from `base` without being given one: the directory's,
-/// with `-` for every byte that a name may not have.
+/// The name of a workspace that is made from `base` without being given one: the directory's, with `-` for every
+/// character that a name may not have; where no letter or digit is left of it, `ws-` and eight digits of its hash,
+/// so that different directories have different names.
 pub fn default_name(base: &Path) -> String {
-    let name = base
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let Some(bytes) = base.file_name().map(OsStr::as_bytes) else {
+        return "root".to_owned();
+    };
+    let name = String::from_utf8_lossy(bytes);
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let clean: String = name
         .chars()
         .map(|c| if allowed(c) { c } else { '-' })
         .collect();
     let clean = clean.trim_start_matches(['.', '-']);
-    if clean.is_empty() {
-        return "default".to_owned();
+    if !clean.bytes().any(|b| b.is_ascii_alphanumeric()) {
+        return format!("ws-{}", &blake3::hash(bytes).to_hex()[..8]);
     }
     clean[..clean.len().min(NAME_BYTES_MAX)].to_owned()
+}
+
+/// The workspace of a project's directory, where it has one: the only one, or the only one that runs.
+pub fn of_project(base: &Path, all: &[Info]) -> Result<Option<String>, Failure> {
+    let found: Vec<&Info> = all.iter().filter(|info| info.base.path() == base).collect();
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let one = only(&found);
+    one.map(Some)
+        .ok_or_else(|| undecided("several workspaces are made from this directory", &found))
 }
 
 /// The workspace that a directory given as base belongs to already: one that is mounted there.
@@ -272,11 +289,23 @@ mod tests {
         assert_eq!(name("/x/my project+"), "my-project-");
         assert_eq!(name("/x/.hidden"), "hidden");
         assert_eq!(name("/x/größe"), "gr--e");
-        assert_eq!(name("/"), "default");
+        assert_eq!(name("/"), "root");
+        let hashed = |text: &str| format!("ws-{}", &blake3::hash(text.as_bytes()).to_hex()[..8]);
+        for text in ["日本語", "проект", "--", "__", "..-"] {
+            assert_eq!(name(&format!("/x/{text}")), hashed(text));
+        }
         assert_eq!(name(&format!("/{}", "x".repeat(100))).len(), 64);
-        for odd in ["/x/.hidden", "/x/größe", "/", "/x/--"] {
+        for odd in ["/x/.hidden", "/x/größe", "/", "/x/--", "/x/日本語"] {
             engine::names::check_workspace_name(&name(odd)).unwrap();
         }
+    }
+
+    #[test]
+    fn project_means_its_only_workspace() {
+        let of = |base: &str| of_project(Path::new(base), &list());
+        assert_eq!(of("/src/a").unwrap(), Some("a".to_owned()));
+        assert_eq!(of("/src").unwrap(), None);
+        assert!(of("/src/b").unwrap_err().why.contains("b, b2"));
     }
 
     #[test]

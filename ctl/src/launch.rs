@@ -59,6 +59,7 @@ pub fn failed(what: &str, error: ClientError) -> Failure {
     match error {
         ClientError::Fault(fault) => Failure::from_fault(what, fault),
         ClientError::Broken(_) => Failure::new(what, error.to_string())
+            .kind("daemon-ended")
             .hint("see what became of it: agentvfs workspace status"),
         other => unusable(&other),
     }
@@ -162,6 +163,7 @@ fn heard(from: impl Read, home: &Home) -> Result<(), Failure> {
             let failure = cannot_start(&fault.message);
             Err(Failure {
                 hint: fault.hint.or(failure.hint.clone()),
+                kind: fault.kind,
                 ..failure
             })
         }
@@ -205,7 +207,10 @@ mod tests {
         let failure = heard(line.as_bytes(), &home).unwrap_err();
         assert_eq!(failure.exit, crate::exit::NO_DAEMON);
         assert!(failure.why.contains("process 7"));
-        assert_eq!(failure.hint.as_deref(), Some("wait"));
+        assert_eq!(
+            (failure.hint.as_deref(), &*failure.kind),
+            (Some("wait"), "store-locked")
+        );
     }
 
     #[test]

@@ -37,10 +37,11 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
-        Err(told) => return told.tell(),
+        Err(told) => return told.tell(cli::asks_for_json(std::env::args_os())),
     };
+    let json = cli.tells_errors_as_json();
     match cmd::run(cli) {
         Ok(status) => ExitCode::from(status),
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.tell(json),
     }
 }

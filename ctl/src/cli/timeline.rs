@@ -40,7 +40,8 @@ pub enum ToolVerb {
     /// Run a command here as a call: note what it was, what it printed, how it ended, what it changed
     #[command(after_help = "Example:\n  agentvfs tool exec test -- cargo test\n\n\
         Its exit status is the command's own; 126 where that cannot be run, 127 where it is not found,\n\
-        125 where the call cannot be noted.")]
+        125 where the call cannot be noted. With --json what the command prints goes to standard error,\n\
+        and standard output has the call's id, commit and exit_status.")]
     Exec(ToolExecArgs),
 }
 

@@ -38,7 +38,9 @@ pub fn apply(args: &ApplyArgs, context: &mut Context) -> Result<u8, Failure> {
         let many = count(answer.conflicts.len() as u64, "conflict");
         let hint = "agentvfs workspace update --conflicts keep brings them into the branch, where \
             agentvfs branch resolve settles them";
-        return Err(Failure::new(what, format!("{many}; nothing was done")).hint(hint));
+        return Err(Failure::new(what, format!("{many}; nothing was done"))
+            .kind("conflicts")
+            .hint(hint));
     }
     if args.patch.is_none() {
         let mut rows = Rows::new(&["STATUS", "PATH"]);

@@ -178,9 +178,9 @@ pub fn tell_merge(
         None if failed => {
             conflict_rows(&answer.conflicts).print(nul)?;
             let many = count(answer.conflicts.len() as u64, "conflict");
-            return Err(Failure::new(what, format!("{many}; nothing was changed")).hint(
-                "--conflicts keep commits them with markers; `agentvfs branch resolve` settles them",
-            ));
+            return Err(Failure::new(what, format!("{many}; nothing was changed"))
+                .kind("conflicts")
+                .hint("--conflicts keep commits them with markers; `agentvfs branch resolve` settles them"));
         }
         None => {
             let mut rows = Rows::new(&["STATUS", "PATH"]);

@@ -31,7 +31,22 @@ pub fn run(args: &CheckpointArgs, context: &mut Context) -> Result<u8, Failure> 
     let answer: CheckpointAnswer =
         context.ask_long(&format!("cannot checkpoint {workspace}"), &call, "storing")?;
     tell(&answer, label, context.json(), since.elapsed())?;
+    match args.words.as_slice() {
+        [label] => tell_of_namesake(label, &workspace, context)?,
+        _ => {}
+    }
     Ok(0)
+}
+
+/// One word is a label: says so where a workspace has that name, which may have been meant.
+fn tell_of_namesake(label: &str, workspace: &str, context: &mut Context) -> Result<(), Failure> {
+    if context.info(label)?.is_some() {
+        warn(&format!(
+            "{label} is now a label of {workspace}; \
+             agentvfs workspace checkpoint -w {label} makes a checkpoint of the workspace {label}"
+        ));
+    }
+    Ok(())
 }
 
 /// The metadata; a key given twice would lose one of its values.

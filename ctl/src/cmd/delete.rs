@@ -17,7 +17,7 @@ pub fn run(args: &DeleteArgs, context: &mut Context) -> Result<u8, Failure> {
     let name = context.workspace(args.name.as_deref())?;
     let what = format!("cannot delete {name}");
     if !args.yes && !confirmed(&name)? {
-        return Err(Failure::new(what, "it was not confirmed"));
+        return Err(Failure::new(what, "it was not confirmed").kind("not-confirmed"));
     }
     let _: Value = context.ask(
         &what,

@@ -25,25 +25,26 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Checks the store, and repairs it where that was asked for.
 pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
-    if !context.home().is_used() {
+    if !context.is_home_used()? {
         let why = format!(
             "nothing was ever kept in {}",
             context.home().root().display()
         );
-        return Err(Failure::new(WHAT, why).hint("give the home with --root DIR or $AGENTVFS_HOME"));
+        return Err(Failure::new(WHAT, why)
+            .kind("no-store")
+            .hint("give the home with --root DIR or $AGENTVFS_HOME"));
     }
     let alone = args.repair || args.rebuild_index;
-    let answer =
-        match Client::connect(&context.home().socket()) {
-            Ok(_) if alone => {
-                return Err(Failure::new("cannot repair the store", "a daemon is serving it").hint(
-                "stop all workspaces first (agentvfs workspace list), then wait two seconds",
-            ));
-            }
-            Ok(_) => context.ask_long(WHAT, &Call::Fsck(Nothing {}), "checking")?,
-            Err(ClientError::NotRunning | ClientError::Ending) => here(args, context.home())?,
-            Err(error) => return Err(crate::launch::failed(WHAT, error)),
-        };
+    let answer = match Client::connect(&context.home().socket()) {
+        Ok(_) if alone => {
+            return Err(Failure::new("cannot repair the store", "a daemon is serving it")
+                    .kind("store-locked")
+                    .hint("stop all workspaces first (agentvfs workspace list), then wait two seconds"));
+        }
+        Ok(_) => context.ask_long(WHAT, &Call::Fsck(Nothing {}), "checking")?,
+        Err(ClientError::NotRunning | ClientError::Ending) => here(args, context.home())?,
+        Err(error) => return Err(crate::launch::failed(WHAT, error)),
+    };
     tell(&answer, args, context.json())
 }
 

@@ -143,6 +143,7 @@ fn delete(args: KvDeleteArgs, context: &mut Context) -> Result<(), Failure> {
     let answer: KvDeleteAnswer = context.ask(&what, &call)?;
     if !answer.deleted {
         return Err(Failure::new(what, format!("there is no key {key:?}"))
+            .kind("no-such-key")
             .hint(format!("agentvfs kv list -w {workspace} lists all keys")));
     }
     match context.json() {

@@ -146,8 +146,10 @@ fn reference(target: Target, workspace: &str, context: &mut Context) -> Result<S
         .into_iter()
         .find(|row| key(&row.time) < key(&before));
     found.and_then(|row| row.commit).ok_or_else(|| {
-        Failure::new(what, "no commit is that old").hint(format!(
-            "agentvfs workspace log {workspace} --all lists the commits"
-        ))
+        Failure::new(what, "no commit is that old")
+            .kind("no-such-ref")
+            .hint(format!(
+                "agentvfs workspace log {workspace} --all lists the commits"
+            ))
     })
 }

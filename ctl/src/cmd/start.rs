@@ -4,7 +4,7 @@ use super::init::new_name;
 use super::{Context, workspace_facts};
 use crate::cli::{LatencyArg, StartArgs};
 use crate::exit::Failure;
-use crate::infer::covered_by;
+use crate::infer::{Surroundings, covered_by, of_project};
 use crate::output::warn;
 use crate::protocol::{Bytes, Call, Latency, MountChoice, Start, StartAnswer};
 use std::path::{Path, PathBuf};
@@ -46,17 +46,67 @@ fn print(answer: &StartAnswer, branch: &str, context: &Context) -> Result<(), Fa
     facts.print(context.json())
 }
 
+/// What the words of `start` mean.
+enum Meant {
+    /// A workspace that there is, or that the daemon says is not.
+    Workspace(String),
+    /// A project's directory, which has a workspace or gets one.
+    Project(PathBuf),
+}
+
 fn workspace_and_base(
     args: &StartArgs,
     context: &mut Context,
 ) -> Result<(String, Option<PathBuf>), Failure> {
-    let Some(from) = &args.from else {
-        return Ok((context.workspace(args.name.as_deref())?, None));
+    let meant = match (&args.from, &args.mount) {
+        (Some(from), _) => Meant::Project(context.absolute(from)?),
+        (None, Some(mount)) => by_mount(context, args, mount)?,
+        (None, None) => Meant::Workspace(context.workspace(args.name.as_deref())?),
     };
-    let base = context.absolute(from)?;
+    let base = match meant {
+        Meant::Workspace(name) => return Ok((name, None)),
+        Meant::Project(base) => base,
+    };
     match covering(context, args, &base)? {
         Some(name) => Ok((name, None)),
         None => Ok((new_name(context, args.name.as_deref(), &base)?, Some(base))),
+    }
+}
+
+/// What `--mount` alone means. A directory that is a project's, or that is not empty, can only be mounted at in
+/// place of itself, so it is the project; else the workspace is found as for any verb.
+fn by_mount(context: &mut Context, args: &StartArgs, mount: &Path) -> Result<Meant, Failure> {
+    let place = context.absolute(mount)?;
+    let word = args.name.as_deref();
+    let given = explicit(context).named(word)?;
+    if let Some(name) = context.surroundings().named(word)?
+        && let Some(info) = context.info(&name)?
+        && (given.is_some() || info.base.path() == place)
+    {
+        return Ok(Meant::Workspace(name));
+    }
+    if given.is_none()
+        && let Some(name) = of_project(&place, context.list()?)?
+    {
+        return Ok(Meant::Workspace(name));
+    }
+    if is_project(&place) {
+        return Ok(Meant::Project(place));
+    }
+    Ok(Meant::Workspace(context.workspace(word)?))
+}
+
+fn is_project(place: &Path) -> bool {
+    place
+        .read_dir()
+        .is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// What names a workspace that may be new: not `$AGENTVFS_WORKSPACE`.
+fn explicit(context: &Context) -> Surroundings {
+    Surroundings {
+        variable: None,
+        ..context.surroundings().clone()
     }
 }
 
@@ -67,9 +117,7 @@ fn covering(
     args: &StartArgs,
     base: &Path,
 ) -> Result<Option<String>, Failure> {
-    let mut explicit = context.surroundings().clone();
-    explicit.variable = None;
-    let given = explicit.named(args.name.as_deref())?;
+    let given = explicit(context).named(args.name.as_deref())?;
     let covered = covered_by(base, context.list()?).map(|info| info.name.clone());
     Ok(covered.filter(|name| given.as_ref().is_none_or(|given| given == name)))
 }

@@ -18,12 +18,12 @@ pub fn run(args: &StatusArgs, context: &mut Context) -> Result<u8, Failure> {
     }
     let name = context.workspace(args.name.as_deref())?;
     let what = format!("cannot tell the status of {name}");
-    if !context.home().is_used() {
-        return Err(
-            Failure::new(what, format!("no workspace named {name}")).hint(format!(
+    if !context.is_home_used()? {
+        return Err(Failure::new(what, format!("no workspace named {name}"))
+            .kind("no-such-workspace")
+            .hint(format!(
                 "agentvfs workspace start {name} --from DIR makes and starts it"
-            )),
-        );
+            )));
     }
     let call = Call::Status(OnBranch {
         workspace: name,

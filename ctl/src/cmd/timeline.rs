@@ -171,6 +171,7 @@ fn verify(context: &mut Context) -> Result<u8, Failure> {
         print(format!("entry {} {}\n", fault.entry, fault.what).as_bytes())?;
     }
     Err(Failure::new(what, count(answer.found, "fault"))
+        .kind("damaged")
         .hint("agentvfs fsck tells whether the disk damaged it; else somebody changed it"))
 }
 

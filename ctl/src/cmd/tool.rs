@@ -226,6 +226,7 @@ fn undo(args: &ToolUndoArgs, context: &mut Context) -> Result<u8, Failure> {
         let many = count(answer.conflicts.len() as u64, "conflict");
         let why = format!("{many} with what was changed since; nothing was changed");
         return Err(Failure::new(what, why)
+            .kind("conflicts")
             .hint("agentvfs workspace restore --ref COMMIT PATH takes single files back"));
     }
     if args.dry_run {

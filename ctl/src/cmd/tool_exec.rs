@@ -1,12 +1,13 @@
 //! `agentvfs tool exec`: a command as a tool call.
 //!
-//! What it prints is passed on at once and kept: the first and the last part of it where it is much.
+//! What it prints is passed on at once and kept: the first and the last part of it where it is much. With
+//! `--json` all of it goes to standard error, so that standard output has the one object about the call.
 
 use super::Context;
 use crate::cli::ToolExecArgs;
 use crate::exit::Failure;
-use crate::output::warn;
-use crate::protocol::{Call, CallId, Nothing, ToolFinish, ToolStart};
+use crate::output::{print_json, warn};
+use crate::protocol::{Call, CallId, Nothing, OneCall, TimelineRow, ToolFinish, ToolStart};
 use crate::sys;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -48,20 +49,31 @@ pub fn run(args: &ToolExecArgs, context: &mut Context) -> Result<u8, Failure> {
         exit: NOT_NOTED,
         ..failure
     })?;
-    let (exit, result, error) = carry_out(args);
+    let ended = carry_out(args, context.json());
+    let exit = ended.exit;
     // The daemon ends connections that are silent for long.
     context.forget_client();
     let finish = Call::ToolFinish(ToolFinish {
-        workspace,
-        branch,
+        workspace: workspace.clone(),
+        branch: branch.clone(),
         id,
-        result,
-        error,
+        result: ended.result,
+        error: ended.error,
     });
     let noted: Result<Nothing, Failure> =
         context.ask(&format!("cannot note the end of call {id}"), &finish);
-    match noted {
-        Ok(_) => Ok(exit),
+    let told = noted.and_then(|_| match context.json() {
+        true => tell(
+            id,
+            exit,
+            ended.failure.as_ref(),
+            (workspace, branch),
+            context,
+        ),
+        false => Ok(()),
+    });
+    match told {
+        Ok(()) => Ok(exit),
         // The command's own failure is what whoever called must hear of.
         Err(failure) if exit != 0 => {
             warn(&format!("{}: {}", failure.what, failure.why));
@@ -74,10 +86,59 @@ pub fn run(args: &ToolExecArgs, context: &mut Context) -> Result<u8, Failure> {
     }
 }
 
-/// Runs the command; gives the exit status, and the call's result or error.
-fn carry_out(args: &ToolExecArgs) -> (u8, Option<String>, Option<String>) {
+/// Prints the call as an object, with the commit that holds what there was when it ended.
+fn tell(
+    id: u64,
+    exit: u8,
+    failure: Option<&Failure>,
+    (workspace, branch): (String, String),
+    context: &mut Context,
+) -> Result<(), Failure> {
+    let what = format!("cannot tell the commit after call {id}");
+    let ask = Call::ToolShow(OneCall {
+        workspace,
+        branch,
+        id,
+        wait: true,
+    });
+    let row: TimelineRow = context.ask(&what, &ask)?;
+    let mut object = Map::new();
+    object.insert("id".into(), id.into());
+    object.insert("commit".into(), row.after.into());
+    object.insert("exit_status".into(), exit.into());
+    if let Some(failure) = failure {
+        object.insert("error".into(), failure.object());
+    }
+    print_json(&Value::Object(object))
+}
+
+/// How a command ended.
+struct Ended {
+    exit: u8,
+    /// The call's result.
+    result: Option<String>,
+    /// The call's error.
+    error: Option<String>,
+    /// Why it could not be run.
+    failure: Option<Failure>,
+}
+
+impl Ended {
+    fn not_run(exit: u8, failure: Failure) -> Ended {
+        warn(&format!("{}: {}", failure.what, failure.why));
+        Ended {
+            exit,
+            result: None,
+            error: Some(format!("{}: {}", failure.what, failure.why)),
+            failure: Some(failure.kind("cannot-run")),
+        }
+    }
+}
+
+/// Runs the command; with `json` its standard output goes to standard error.
+fn carry_out(args: &ToolExecArgs, json: bool) -> Ended {
     let Some((program, rest)) = args.command.split_first() else {
-        return (CANNOT_RUN, None, Some("no command was given".into()));
+        return Ended::not_run(CANNOT_RUN, Failure::usage("no command was given"));
     };
     let mut command = Command::new(program);
     command
@@ -97,29 +158,39 @@ fn carry_out(args: &ToolExecArgs) -> (u8, Option<String>, Option<String>) {
         }
         Err(e) => {
             let name = program.to_string_lossy();
-            let why = format!("cannot run {name}: {e}");
-            warn(&why);
             let exit = match e.kind() {
                 std::io::ErrorKind::NotFound => NOT_FOUND,
                 _ => CANNOT_RUN,
             };
-            return (exit, None, Some(why));
+            return Ended::not_run(
+                exit,
+                Failure::new(format!("cannot run {name}"), e.to_string()),
+            );
         }
     };
-    let (status, out, err) = watch(child);
+    let (status, out, err) = watch(child, json);
     let text = told(status, &out, &err);
     let exit = exit_of(status);
-    match exit {
-        0 => (exit, Some(text), None),
-        _ => (exit, None, Some(text)),
+    let (result, error) = match exit {
+        0 => (Some(text), None),
+        _ => (None, Some(text)),
+    };
+    Ended {
+        exit,
+        result,
+        error,
+        failure: None,
     }
 }
 
 /// Waits for a command, passing on what it prints.
-fn watch(mut child: Child) -> (ExitStatus, Kept, Kept) {
+fn watch(mut child: Child, json: bool) -> (ExitStatus, Kept, Kept) {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     std::thread::scope(|scope| {
-        let out = scope.spawn(move || passed_on(out, &mut std::io::stdout()));
+        let out = scope.spawn(move || match json {
+            true => passed_on(out, &mut std::io::stderr()),
+            false => passed_on(out, &mut std::io::stdout()),
+        });
         let err = scope.spawn(move || passed_on(err, &mut std::io::stderr()));
         let status = child.wait().unwrap_or(ExitStatus::from_raw(1 << 8));
         let kept =

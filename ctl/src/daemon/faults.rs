@@ -4,6 +4,7 @@
 use crate::protocol::Fault;
 use engine::Error;
 use fuse_front::MountError;
+use std::io::ErrorKind;
 
 /// An engine's error about workspace `name`.
 pub fn of_engine(error: &Error, name: &str) -> Fault {
@@ -107,9 +108,7 @@ fn hint(error: &Error, name: &str) -> String {
         Error::BadName { .. } => "choose another name".to_owned(),
         Error::BadBase { .. } => "give a readable project directory with --from DIR".to_owned(),
         Error::NoSuchBranch(_) => {
-            format!(
-                "agentvfs branch list --workspace {name} shows all; leave out --branch to use main"
-            )
+            format!("agentvfs branch list --workspace {name} shows all")
         }
         Error::BranchExists(_) => "choose another name, or delete it first".to_owned(),
         Error::MainBranch => "main cannot be deleted or renamed; other branches can".to_owned(),
@@ -170,9 +169,7 @@ fn hint(error: &Error, name: &str) -> String {
         }
         Error::Closing => format!("agentvfs workspace start {name}"),
         Error::NoSuchCall(_) | Error::CallOver(_) => {
-            format!(
-                "agentvfs timeline -w {name} lists the calls; --branch NAME those of another branch"
-            )
+            format!("agentvfs timeline -w {name} lists the calls of a branch")
         }
         Error::CallIdTaken(_) => "leave the id out to get the next one".to_owned(),
         Error::CallText(_) => "parameters and results are JSON texts of 1 MiB at most".to_owned(),
@@ -198,9 +195,7 @@ fn hint(error: &Error, name: &str) -> String {
 pub fn of_mount(error: &MountError, name: &str) -> Fault {
     let fault = Fault::failed("mount", error.to_string());
     match error {
-        MountError::NoDevice(_) => {
-            fault.hint("FUSE is needed: modprobe fuse; in a container pass --device /dev/fuse")
-        }
+        MountError::NoDevice(error) => fault.hint(no_device(error.kind())),
         MountError::Refused { .. } => {
             fault.hint("install fuse3 (fusermount3), or run as root with CAP_SYS_ADMIN")
         }
@@ -211,6 +206,16 @@ pub fn of_mount(error: &MountError, name: &str) -> Fault {
             "agentvfs workspace stop {name} --force stops it all the same"
         )),
         _ => fault,
+    }
+}
+
+/// What gives access to /dev/fuse, by why there is none.
+fn no_device(why: ErrorKind) -> &'static str {
+    match why {
+        ErrorKind::PermissionDenied => {
+            "as root: chmod 0666 /dev/fuse; in a container pass --device /dev/fuse --cap-add SYS_ADMIN"
+        }
+        _ => "FUSE is needed; as root: modprobe fuse; in a container pass --device /dev/fuse",
     }
 }
 
@@ -228,6 +233,18 @@ pub fn of_io(what: &str, error: &std::io::Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_device_and_a_forbidden_one_have_hints_of_their_own() {
+        let hint = |kind: ErrorKind| {
+            of_mount(&MountError::NoDevice(kind.into()), "w")
+                .hint
+                .unwrap()
+        };
+        assert!(hint(ErrorKind::NotFound).contains("modprobe fuse"));
+        let forbidden = hint(ErrorKind::PermissionDenied);
+        assert!(forbidden.contains("chmod 0666 /dev/fuse") && !forbidden.contains("modprobe"));
+    }
 
     #[test]
     fn hints_name_the_next_command() {

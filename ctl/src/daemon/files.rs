@@ -105,7 +105,7 @@ pub fn remove(mounts: &Mounts, ask: &RemovePath) -> Result<(), Fault> {
     })
     .map_err(|fault| match fault.kind.as_str() {
         "not-empty" if !ask.recursive => {
-            at(fault, &ask.path).hint("ask for it to be removed with everything in it")
+            at(fault, &ask.path).hint("--recursive removes it with everything in it")
         }
         _ => at(fault, &ask.path),
     })

@@ -16,7 +16,7 @@ pub use stopping::Progress;
 use super::lifecycle::Gate;
 use super::record::{Record, Records};
 use super::sessions::Sessions;
-use super::{faults, mountpoint};
+use super::{faults, mountpoint, project};
 use crate::home::Home;
 use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State};
 use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
@@ -238,8 +238,10 @@ impl Mounts {
         made.map(|_| ())
     }
 
-    /// A base below a mount of ours would have the daemon wait for itself.
+    /// A base below a mount of ours would have the daemon wait for itself; one of the kernel's own
+    /// directories has no end.
     fn check_base(&self, base: &Path) -> Result<(), Fault> {
+        project::check(base)?;
         match self.mount_around(base) {
             None => Ok(()),
             Some(place) => {
