@@ -76,6 +76,8 @@ pub struct Engine {
     pub(crate) boot: u64,
     /// Held by who collects, or must not be disturbed by that.
     pub(crate) collecting: Mutex<()>,
+    /// Held while figures are added up, beside a gc that may run.
+    pub(crate) figuring: Mutex<()>,
     /// Set when the engine ends.
     pub(crate) stop: AtomicBool,
     /// Something was deleted since gc ran.
@@ -145,6 +147,7 @@ impl Engine {
             settings: Arc::new(RwLock::new(settings)),
             boot: lock.as_ref().map_or(0, |_| this_boot()),
             collecting: Mutex::default(),
+            figuring: Mutex::default(),
             stop: AtomicBool::new(false),
             garbage: Arc::default(),
             expiry: Arc::default(),
@@ -385,7 +388,7 @@ impl Engine {
     /// Ends the engine in order: nothing must be open.
     pub fn shut_down(&self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
-        let _none = self.collecting.lock();
+        let _none = (self.collecting.lock(), self.figuring.lock());
         self.table.release()?;
         Ok(self.store.close()?)
     }

@@ -4,7 +4,7 @@
 //! read, chunked and stored. A version whose change time is younger than [`SETTLED`] is read twice, as a
 //! change within the same clock tick would not show in the times.
 
-use crate::base::BaseFile;
+use crate::base::{BaseFile, Stamp};
 use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::tree::file::{Body, FileData, Src};
@@ -28,7 +28,7 @@ const PARALLEL_FILES_MIN: usize = 8;
 #[derive(Debug)]
 pub struct Importer {
     table: Arc<ImportTable>,
-    /// Files and bytes that were found, and that are in the store.
+    /// Files and bytes that were found, and of these, what is in the store.
     pub files_total: AtomicU64,
     /// See `files_total`.
     pub files_done: AtomicU64,
@@ -74,7 +74,7 @@ impl Importer {
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
             while let Some(f) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                self.import(places, f)?;
+                self.import_found(places, f)?;
             }
             Ok(())
         };
@@ -99,7 +99,34 @@ impl Importer {
         }
     }
 
-    /// Imports one version of a base file.
+    /// Counts a file that is to be imported; one that is empty is there already.
+    pub fn found(&self, stamp: &Stamp) {
+        self.files_total.fetch_add(1, Ordering::Relaxed);
+        self.bytes_total.fetch_add(stamp.size, Ordering::Relaxed);
+        if stamp.size == 0 {
+            self.files_done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Imports one version of a base file that was counted when it was found.
+    pub fn import_found(&self, places: &Places, file: &BaseFile) -> Result<()> {
+        if file.stored().is_some() {
+            return Ok(());
+        }
+        self.import(places, file)?;
+        self.done(file.stamp());
+        Ok(())
+    }
+
+    /// Counts a file that was counted when it was found, and that needs no import any more.
+    pub fn done(&self, stamp: &Stamp) {
+        if stamp.size > 0 {
+            self.files_done.fetch_add(1, Ordering::Relaxed);
+            self.bytes_done.fetch_add(stamp.size, Ordering::Relaxed);
+        }
+    }
+
+    /// Imports one version of a base file, whoever asks for it.
     pub fn import(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
         if let Some(c) = file.stored() {
             return Ok(c);
@@ -113,9 +140,6 @@ impl Importer {
             None => self.read_in(places, file)?,
         };
         file.set_stored(content);
-        self.files_done.fetch_add(1, Ordering::Relaxed);
-        self.bytes_done
-            .fetch_add(file.stamp().size, Ordering::Relaxed);
         Ok(content)
     }
 
@@ -186,7 +210,7 @@ fn is_older(ctime: Time, age: Duration) -> bool {
 }
 
 /// Base files that a file's content refers to.
-fn base_files(file: &FileData) -> Vec<BaseFile> {
+pub fn base_files(file: &FileData) -> Vec<BaseFile> {
     let mut out = Vec::new();
     if let (Body::Base(f), 1..) = file.body() {
         out.push(f.clone());

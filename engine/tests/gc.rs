@@ -2,7 +2,8 @@
 //! be reached is missing.
 //!
 //! Every block that is written proves itself, so whatever is read back is seen to be whole.
-//! `ENGINE_GC_CUTS` sets how many cuts are tried, `ENGINE_MODEL_SEED` makes a run happen again.
+//! `ENGINE_GC_CUTS` sets how many cuts are tried, `ENGINE_GC_WORKLOADS` how many workloads run beside gc,
+//! `ENGINE_MODEL_SEED` makes a run happen again.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -14,7 +15,9 @@ use engine::{
     mode,
 };
 use objstore::crash_storage::{CrashStorage, Policy};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -429,12 +432,56 @@ fn a_dry_run_says_what_would_go_and_changes_nothing() {
     assert!(said.objects > 0);
 }
 
+/// Whoever asks for figures or a check while gc runs is answered: with figures of a moment in it, and with a check
+/// of what it left.
 #[test]
-#[ignore = "for looking for races: ENGINE_GC_CUTS workloads"]
+fn figures_and_checks_are_answered_beside_gc() {
+    let base = base();
+    let world = World::on_disk(workload_disk(&base), base.path());
+    let before = world.engine.figures().unwrap();
+    let (asked, checks) = (Cell::new(false), channel());
+    std::thread::scope(|scope| {
+        let gc = world.engine.gc(all(), &|_, _| {
+            if asked.replace(true) {
+                return;
+            }
+            let during = world.engine.figures().unwrap();
+            assert_eq!(during.needed_bytes, before.needed_bytes);
+            assert_eq!(during.workspaces[0].own_bytes, during.needed_bytes);
+            let (done, engine) = (checks.0.clone(), world.engine.clone());
+            scope.spawn(move || done.send(engine.fsck(&|_, _| ())));
+        });
+        assert!(gc.unwrap().objects > 0);
+    });
+    let check = checks.1.recv().unwrap().unwrap();
+    assert_eq!(check.findings, []);
+}
+
+/// A disk with a workspace in it of which much is not needed any more.
+fn workload_disk(base: &TempDir) -> CrashStorage {
+    let mut world = World::on_disk(CrashStorage::without_log(), base.path());
+    let node = file(&world, 1).unwrap();
+    let flags = WriteFlags::default();
+    for round in 0..200 {
+        world.w().write(node, 0, &block(round), flags, W).unwrap();
+        world.w().seal().unwrap();
+    }
+    world.close(engine::CloseMode::NoCheckpoint).unwrap();
+    world.engine.shut_down().unwrap();
+    world.disk.clone().unwrap()
+}
+
+/// Workloads of the race test: `ENGINE_GC_WORKLOADS`, else what takes some seconds.
+fn workloads() -> u64 {
+    let given = std::env::var("ENGINE_GC_WORKLOADS").ok();
+    given.and_then(|n| n.parse().ok()).unwrap_or(4)
+}
+
+#[test]
 fn gc_beside_work_finds_all_that_is_needed() {
     let base = base();
     let first = rng::asked_seed().unwrap_or_else(rng::fresh_seed) % 1_000_000;
-    for seed in first..first + cuts() {
+    for seed in first..first + workloads() {
         println!("seed {seed}");
         workload(seed, &base, 60);
     }

@@ -107,6 +107,11 @@ impl BaseFile {
         &self.group.files[self.at]
     }
 
+    /// The same for all clones of one, and for nothing else while one of them lives.
+    pub fn identity(&self) -> (usize, usize) {
+        (Arc::as_ptr(&self.group) as usize, self.at)
+    }
+
     /// Which version.
     pub fn stamp(&self) -> &Stamp {
         &self.version().stamp

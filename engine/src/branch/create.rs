@@ -8,7 +8,7 @@
 
 use super::anchors::Anchors;
 use super::open::{
-    OpenBranch, Parts, assemble, journal_config, journal_dir, new_inner, state_file,
+    OpenBranch, Parts, assemble, count_files, journal_config, journal_dir, new_inner, state_file,
 };
 use super::state_file::{StateHead, StateMore};
 use super::{Branch, Inner};
@@ -179,6 +179,7 @@ impl Branch {
         inner.tree_file = state_file(&o).write(head, &more, &first, &inner.tree_file)?;
         let stored = inner.reference.as_ref().map(|r| r.tree.clone());
         let branch = assemble(o, Arc::new(journal), inner, None, 1);
+        count_files(&mut branch.lock(), &branch.importer);
         branch.pin_journals(&stored.unwrap_or_default());
         branch.record_way(first, &pending)?;
         branch.sync()?;

@@ -110,13 +110,7 @@ impl Branch {
             .iter()
             .filter(|l| Kind::of_mode(l.entry.mode) == Some(Kind::File))
         {
-            self.importer.files_total.fetch_add(1, Ordering::Relaxed);
-            self.importer
-                .bytes_total
-                .fetch_add(l.entry.stamp.size, Ordering::Relaxed);
-            if l.entry.stamp.size == 0 {
-                self.importer.files_done.fetch_add(1, Ordering::Relaxed);
-            }
+            self.importer.found(&l.entry.stamp);
         }
     }
 
@@ -176,6 +170,16 @@ impl Branch {
 
     /// Takes the present version of a base file that is not what was shown, as a whole.
     pub fn take_anew(&self, old: &BaseFile) -> Result<()> {
+        let awaited = old.stored().is_none();
+        self.take_version(old)?;
+        if awaited {
+            // What was shown is not to be imported any more.
+            self.importer.done(old.stamp());
+        }
+        Ok(())
+    }
+
+    fn take_version(&self, old: &BaseFile) -> Result<()> {
         let _one = self.loading.lock();
         let _pin = self.places.store.pin();
         let path = old.path();

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::history::{History, HistoryRecord};
-use crate::import::Importer;
+use crate::import::{Importer, base_files};
 use crate::journal::{Journal, JournalConfig, RecoveryReport};
 use crate::journals::Journals;
 use crate::keeper::Wake;
@@ -28,7 +28,7 @@ use objstore::ObjectStore;
 use objstore::import_table::ImportTable;
 use objstore::io::Storage;
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -201,7 +201,7 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
     let branch = assemble(o, places.journal, inner, told, state.next_seq);
     // What was stored between the changes that were replayed is not known.
     branch.gaps.store(report.records > 0, Ordering::Relaxed);
-    count_files(&branch.lock().live, &branch.importer);
+    count_files(&mut branch.lock(), &branch.importer);
     // What was brought back, or what the state file has, may be in no state.
     branch.auto.note_change();
     branch.pin_journals(&Tree::default());
@@ -334,15 +334,20 @@ impl Parts {
     }
 }
 
-/// Counts what is to be imported of a recovered tree.
-fn count_files(tree: &Tree, importer: &Importer) {
-    use std::sync::atomic::Ordering::Relaxed;
-    tree.for_each(&mut |_, i| {
-        if let Some(f) = i.file()
-            && let crate::tree::file::Body::Base(b) = f.body().0
-        {
-            importer.files_total.fetch_add(1, Relaxed);
-            importer.bytes_total.fetch_add(b.stamp().size, Relaxed);
-        }
-    });
+/// Counts what is to be imported of all trees that a branch begins with: what the live one has let go of may be in
+/// a state that is no commit yet.
+pub(super) fn count_files(inner: &mut Inner, importer: &Importer) {
+    let mut counted = HashSet::new();
+    let mut before = Tree::default();
+    for tree in inner.trees_mut() {
+        Tree::diff(&before, tree, &mut |_, _, inode| {
+            let files = inode.and_then(|i| i.file()).map(base_files);
+            for file in files.into_iter().flatten() {
+                if file.stored().is_none() && counted.insert(file.identity()) {
+                    importer.found(file.stamp());
+                }
+            }
+        });
+        before = tree.clone();
+    }
 }

@@ -25,7 +25,7 @@ use crate::types::Time;
 use objstore::CommitId;
 use objstore::gc::{Collection, Met, Plan, Swept, Walk};
 use objstore::limits::REWRITE_DEAD_PERCENT;
-use parking_lot::RwLockWriteGuard;
+use parking_lot::{MutexGuard, RwLockWriteGuard};
 use roots::Roots;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -95,9 +95,7 @@ impl Engine {
     /// Takes away what nothing needs any more, beside all other work and at low priority. `progress`
     /// hears how many bytes of how many are done.
     pub fn gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
-        let Some(_one) = self.collecting.try_lock() else {
-            return Err(Error::Store(objstore::Error::Busy));
-        };
+        let _one = self.alone()?;
         let (done, total) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
@@ -113,6 +111,19 @@ impl Engine {
             }
             run.join().unwrap_or(Err(Error::Closing))
         })
+    }
+
+    /// The right to look at all of the store with nothing taken away meanwhile, or to take it away: waits until
+    /// whoever has it is done.
+    pub(crate) fn alone(&self) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(alone) = self.collecting.try_lock_for(PROGRESS_PAUSE) {
+                return Ok(alone);
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Store(objstore::Error::Stopped));
+            }
+        }
     }
 
     fn run_gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {

@@ -1,7 +1,8 @@
 //! What takes the space: by workspace and branch, packs, journals, kinds of files.
 //!
 //! Everything that is needed is walked as gc does it, once for each workspace, with marks of its own, so
-//! that what several share is told from what one alone needs.
+//! that what several share is told from what one alone needs. A gc may run beside it: what is walked is pinned
+//! before it is asked for, so that run takes none of it, and the next one waits.
 
 use super::roots::Roots;
 use super::sizes::Sizes;
@@ -128,11 +129,9 @@ impl Tally {
 }
 
 impl Engine {
-    /// Figures of the store, at low priority.
+    /// Figures of the store, at low priority. While a gc runs they are those of a moment in it.
     pub fn figures(&self) -> Result<StoreFigures> {
-        let Some(_one) = self.collecting.try_lock() else {
-            return Err(Error::Store(objstore::Error::Busy));
-        };
+        let _one = self.figuring.lock();
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
                 lower_priority();
@@ -143,8 +142,8 @@ impl Engine {
     }
 
     fn add_up(&self) -> Result<StoreFigures> {
-        // Every object is in an index then, and can be told from those of others.
-        self.store.close()?;
+        let _pin = self.store.pin();
+        self.store.flush()?;
         let all = self.store.look(&self.stop);
         let mut total = Tally::default();
         let mut sizes = Sizes::new(&self.store);

@@ -83,11 +83,10 @@ struct Check<'a> {
 }
 
 impl Engine {
-    /// Checks the whole store, at low priority. `progress` hears how many parts of how many are done.
+    /// Checks the whole store, at low priority; a gc that runs is waited for. `progress` hears how many parts of
+    /// how many are done.
     pub fn fsck(&self, progress: Progress<'_>) -> Result<FsckReport> {
-        let Some(_one) = self.collecting.try_lock() else {
-            return Err(Error::Store(objstore::Error::Busy));
-        };
+        let _one = self.alone()?;
         progress(0, 3);
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {

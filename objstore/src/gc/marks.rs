@@ -8,7 +8,7 @@ use crate::pack::open::record_len;
 use crate::pack::set::PackSet;
 use crate::pack::{Key, Location, Pack};
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +28,8 @@ pub(crate) enum Marked {
 pub(crate) struct Marks {
     /// By pack number, ascending.
     packs: Vec<PackMarks>,
-    others: Mutex<HashSet<Key>>,
+    /// What was met in no pack of these, with the bytes that its record takes.
+    others: Mutex<HashMap<Key, u64>>,
 }
 
 /// The marks of one pack.
@@ -105,7 +106,20 @@ impl Marks {
 
     /// True where a walk met the object.
     pub fn has_met(&self, key: &Key) -> bool {
-        self.packs.iter().any(|p| p.is_met(key))
+        self.packs.iter().any(|p| p.is_met(key)) || self.others.lock().contains_key(key)
+    }
+
+    /// Calls `each` for every object that a walk met, with the bytes that its record takes.
+    pub fn each_met(&self, each: &mut dyn FnMut(&Key, u64)) {
+        for marks in &self.packs {
+            for (key, at) in marks.index.entries() {
+                if marks.is_met(&key) {
+                    each(&key, record_len(&at));
+                }
+            }
+        }
+        let others = self.others.lock();
+        others.iter().for_each(|(key, len)| each(key, *len));
     }
 
     /// Where the mark of an object is: of the newest of its records that is not known to be bad, in a
@@ -123,7 +137,9 @@ impl Marks {
         };
         let first = match self.place(number, key) {
             Some((marks, i)) => marks.met.set(i),
-            None => self.others.lock().insert(*key),
+            // It was put since, or moved: then it may have been met where it was.
+            None if self.has_met(key) => false,
+            None => self.others.lock().insert(*key, record_len(&at)).is_none(),
         };
         if first {
             Marked::Now(record_len(&at))

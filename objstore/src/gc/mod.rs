@@ -48,7 +48,7 @@ impl ObjectStore {
     }
 
     /// A run that only looks: what is put meanwhile is not followed, nothing can be swept. The caller
-    /// sees to it that no other run sweeps.
+    /// sees to it that no other run sweeps, or has a pin since before it learnt its roots.
     pub fn look<'a>(&'a self, stop: &'a AtomicBool) -> Collection<'a> {
         Collection {
             store: self,
@@ -102,14 +102,11 @@ impl Collection<'_> {
     /// Bytes of records that are marked here and in none of `others`.
     pub fn bytes_of_none(&self, others: &[&Collection<'_>]) -> u64 {
         let mut bytes = 0;
-        for marks in self.marks.packs() {
-            for (key, at) in marks.index.entries() {
-                let alone = !others.iter().any(|o| o.marks.has_met(&key));
-                if marks.is_met(&key) && alone {
-                    bytes += crate::pack::open::record_len(&at);
-                }
+        self.marks.each_met(&mut |key, len| {
+            if !others.iter().any(|o| o.marks.has_met(key)) {
+                bytes += len;
             }
-        }
+        });
         bytes
     }
 
