@@ -14,7 +14,7 @@ use engine::merge::Outcome;
 use engine::{ApplyRequest, Caller, Error, NodeId, SetAttr, UpdateRequest, Wait, WriteFlags};
 use merging::rng::Rng;
 use merging::tree::{Leaf, Tree, What, file_meta};
-use merging::{git, history, rounds};
+use merging::{git, history, rounds, seed};
 use objstore::crash_storage::CrashStorage;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -338,7 +338,7 @@ fn one(seed: u64, texts: &[Vec<u8>], counts: &mut Counts) {
 
 #[test]
 fn apply_and_update_make_of_histories_what_git_merge_makes() {
-    let first = rounds("APPLY_SEED", 1);
+    let first = seed("APPLY_SEED");
     let texts = merging::real_texts();
     let mut counts = Counts::default();
     let count = rounds("APPLY_WORLDS", 40);

@@ -8,7 +8,7 @@ mod merging;
 
 use engine::merge::text::{LineLabels, LineMerge, MARKER_SIZE, merge_lines};
 use merging::rng::Rng;
-use merging::{edits, git, rounds};
+use merging::{edits, git, rounds, seed};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 struct Case {
@@ -46,7 +46,7 @@ const LABELS: LineLabels<'static> = LineLabels {
 #[test]
 fn merges_of_lines_are_those_of_git() {
     let count = rounds("MERGE_LINES", 10_000);
-    let seed = rounds("MERGE_SEED", 1);
+    let seed = seed("MERGE_SEED");
     let texts = merging::real_texts();
     let (next, differ, conflicts) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {

@@ -120,7 +120,7 @@ mod tests {
             });
         }
         for _ in 0..8 {
-            all.recv_timeout(Duration::from_secs(10)).unwrap();
+            all.recv_timeout(Duration::from_secs(60)).unwrap();
         }
     }
 
@@ -130,7 +130,7 @@ mod tests {
         let (done, all) = channel::unbounded();
         pool.run(|| panic!("on purpose"));
         pool.run(move || done.send(()).unwrap());
-        all.recv_timeout(Duration::from_secs(10)).unwrap();
+        all.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
             pool.run(move || done.send(()).unwrap());
         }
         for _ in 0..500 {
-            all.recv_timeout(Duration::from_secs(10)).unwrap();
+            all.recv_timeout(Duration::from_secs(60)).unwrap();
         }
         assert!(pool.worker.threads.load(SeqCst) <= POOL_THREADS_MAX);
     }

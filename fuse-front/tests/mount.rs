@@ -3,9 +3,14 @@
 //! Needs /dev/fuse and the right to mount; without them each test says so and passes.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../tests/src/skip.rs"]
+#[allow(dead_code)]
+mod skip;
+
 use engine::{Engine, EngineConfig, Target, Workspace};
 use fuse_front::{MountError, MountOptions, Mounted, holders, is_dead_mount, mount};
 use rustix::fs::inotify;
+use skip::{Want, skip};
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -30,7 +35,7 @@ impl Fixture {
             .open("/dev/fuse")
             .is_err()
         {
-            eprintln!("skipped: /dev/fuse cannot be opened");
+            skip(Want::Fuse, "/dev/fuse cannot be opened");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -50,7 +55,7 @@ impl Fixture {
         let mounted = match mount(ws.clone(), MountOptions::new(&mnt)) {
             Ok(mounted) => mounted,
             Err(error @ (MountError::Refused { .. } | MountError::NoDevice(_))) => {
-                eprintln!("skipped: {error}");
+                skip(Want::Fuse, &error.to_string());
                 return None;
             }
             Err(error) => panic!("{error}"),
@@ -209,7 +214,7 @@ fn an_aborted_mount_is_gone_though_in_use() {
         .mounted()
         .on_unmounted(move || ended.send(()).unwrap());
     fixture.mounted.take().unwrap().abort();
-    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    told.recv_timeout(Duration::from_secs(60)).unwrap();
     assert!(!is_dead_mount(&fixture.root()));
     assert_eq!(fs::read_dir(fixture.root()).unwrap().count(), 0);
     assert!(file.sync_all().is_err());

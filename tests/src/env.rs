@@ -2,6 +2,7 @@
 //!
 //! Invariant: when it is dropped its daemons are dead and its mounts are gone, also after a failure.
 
+use crate::skip::{Want, skip};
 use crate::{binary, mount, wait};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -92,7 +93,7 @@ impl Env {
 
     fn below(directory: &Path) -> Option<Env> {
         if let Some(why) = mount::unusable() {
-            eprintln!("skipped: {why}");
+            skip(Want::Fuse, &why);
             return None;
         }
         let dir = tempfile::Builder::new()
@@ -116,7 +117,7 @@ impl Env {
         if mount::is_root() {
             return Env::new();
         }
-        eprintln!("skipped: only root may mount a file system to fill up");
+        skip(Want::Root, "only root may do what this test does");
         None
     }
 

@@ -1,6 +1,7 @@
 //! Mounts of the machine as tests see them: whether FUSE can be used, what is mounted where, taking
 //! it away, and small file systems to fill up.
 
+use crate::skip::{Want, skip};
 use std::fs::OpenOptions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,17 @@ pub fn is_root() -> bool {
 pub fn found(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+}
+
+/// Whether git and make can be found, where a test wants both; says which is missing.
+pub fn found_git_and_make() -> bool {
+    for (program, want) in [("git", Want::Git), ("make", Want::Make)] {
+        if !found(program) {
+            skip(want, &format!("{program} is not installed"));
+            return false;
+        }
+    }
+    true
 }
 
 /// Mount points at or below `root`, innermost and latest first.

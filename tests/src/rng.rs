@@ -1,5 +1,20 @@
 //! Reproducible pseudo-random numbers: the same seed gives the same test.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The seed of a random test: `AGENTVFS_SEED`, else a new one. It is printed, which is seen where the test fails.
+pub fn seed() -> u64 {
+    let given = std::env::var("AGENTVFS_SEED").ok();
+    let seed = given.map_or_else(new_seed, |text| text.parse().expect("a number"));
+    println!("AGENTVFS_SEED={seed} makes this happen again");
+    seed
+}
+
+fn new_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |since| since.as_nanos() as u64) % 1_000_000_007
+}
+
 /// A small generator (SplitMix64); good enough to choose test cases, nothing else.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);

@@ -139,8 +139,8 @@ fn commands_inside_a_branch_mean_it() {
 #[test]
 fn git_and_make_find_nothing_to_do_in_a_new_branch() {
     let Some(env) = Env::new() else { return };
-    if !mount::found("git") || !mount::found("make") {
-        return eprintln!("skipped: neither git nor make");
+    if !mount::found_git_and_make() {
+        return;
     }
     sources(&env);
     let make = "all: out/a out/b\nout/%: src/glob.rs src/when.rs\n\tmkdir -p out; cat $^ > $@\n";
@@ -284,7 +284,10 @@ fn names_do_not_pass_between_branches_and_the_structure_stays() {
         fs::create_dir(structure.join("branches/x")),
         fs::write(structure.join("x"), "x"),
     ] {
-        assert_eq!(errno(done), Errno::PERM);
+        // Whom the directories do not belong to the kernel refuses by itself, with the other word.
+        let errno = errno(done);
+        let refused = errno == Errno::PERM || (errno == Errno::ACCESS && !mount::is_root());
+        assert!(refused, "{errno:?}");
     }
     assert!(file.exists() && b.join("src/when.rs").exists());
     wait::until("the branch is listed", || {

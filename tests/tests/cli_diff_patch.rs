@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use tests::env::Env;
 use tests::rng::Rng;
+use tests::skip::{Want, skip};
 use tests::tree;
 
 fn numbered(lines: std::ops::Range<u32>) -> String {
@@ -297,7 +298,10 @@ fn large_files_are_binary_and_apply() {
 #[test]
 fn on_a_terminal_a_patch_goes_through_the_pager() {
     if !tests::mount::found("script") {
-        eprintln!("skipped: script(1), which makes a terminal, is missing");
+        skip(
+            Want::Machine,
+            "script(1), which makes a terminal, is missing",
+        );
         return;
     }
     let Some(env) = Env::new() else { return };

@@ -5,7 +5,6 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 use tests::env::Env;
 use tests::{mount, tree};
 
@@ -56,7 +55,6 @@ fn twenty_starts_after_a_death_bring_it_back_once() {
 fn twenty_checkpoints_at_once_are_all_made_and_each_goes_back() {
     let Some(env) = Env::new() else { return };
     let root = env.start();
-    let since = Instant::now();
     let mut made = Vec::new();
     for round in 0..3 {
         fs::write(root.join(format!("round{round}")), vec![round; 10_000]).unwrap();
@@ -75,10 +73,6 @@ fn twenty_checkpoints_at_once_are_all_made_and_each_goes_back() {
         env.workspace(&["rollback", &label(7)]).id();
         tree::same("rollback", &state, &tree::of(&root));
     }
-    assert!(
-        since.elapsed() < Duration::from_secs(20),
-        "several a second"
-    );
     let log = env.workspace(&["log", "--json"]).ok();
     for (label, id) in made {
         assert!(

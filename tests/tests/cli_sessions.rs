@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use tests::env::{Env, Told};
+use tests::skip::{Want, skip};
 use tests::{mount, wait};
 
 /// A control group that is removed in the end, with one in it.
@@ -54,7 +55,7 @@ fn groups(name: &str) -> Vec<Group> {
         .filter_map(of)
         .collect();
     if found.is_empty() {
-        eprintln!("skipped: no cgroup can be made on this machine");
+        skip(Want::Machine, "no cgroup can be made on this machine");
     }
     found
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tests::env::Env;
 use tests::pages::Control;
-use tests::rng::Rng;
+use tests::rng::{self, Rng};
 use tests::worker::Worker;
 use tests::{model, mount, tree, wait};
 
@@ -100,7 +100,7 @@ fn answered_writes_survive_the_daemons_death() {
     let Some(env) = Env::new() else { return };
     let root = env.start();
     Control::create(&env.path("control"));
-    let mut rng = Rng::new(21);
+    let mut rng = Rng::new(rng::seed());
     let mut ended: Vec<Ended> = Vec::new();
     for round in 0..ROUNDS {
         let writers = start_writers(&env, &root, round);
@@ -129,7 +129,7 @@ fn answered_checkpoints_survive_the_daemons_death() {
     let Some(env) = Env::new() else { return };
     let root = env.start();
     Control::create(&env.path("control"));
-    let mut rng = Rng::new(22);
+    let mut rng = Rng::new(rng::seed());
     for round in 0..3 {
         let writers = start_writers(&env, &root, round);
         let mut taken: Vec<(String, Span)> = Vec::new();
@@ -174,7 +174,7 @@ fn rollback_in_flight_happens_or_does_not() {
         env.workspace(&["checkpoint", label]).id();
         states.push(tree::of(&root));
     }
-    let mut rng = Rng::new(23);
+    let mut rng = Rng::new(rng::seed());
     let mut shown = 1;
     for round in 0..10 {
         let to = 1 - shown;

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 use tests::env::{Env, Told};
-use tests::rng::Rng;
+use tests::rng::{self, Rng};
 use tests::{database, wait};
 
 const ROUNDS: u64 = 8;
@@ -23,7 +23,7 @@ fn begin(env: &Env, args: &[&str]) -> Child {
 
 /// A project that takes some tenths of a second to export.
 fn project(env: &Env) {
-    let mut rng = Rng::new(11);
+    let mut rng = Rng::new(rng::seed());
     for i in 0..600 {
         let dir = env.project().join(format!("d{}", i % 20));
         fs::create_dir_all(&dir).unwrap();

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tests::env::Env;
+use tests::skip::{Want, skip};
 use tests::{mount, tree};
 
 const DISK_BYTES: u64 = 256 << 20;
@@ -19,7 +20,7 @@ fn on_small_disk(make: impl FnOnce(&Path) -> bool) -> Option<(Env, PathBuf)> {
     let mut env = Env::as_root()?;
     let disk = env.path("disk");
     if !make(&disk) {
-        eprintln!("skipped: the machine cannot mount such a file system");
+        skip(Want::Machine, "the machine cannot mount such a file system");
         return None;
     }
     let ballast = disk.join("ballast");

@@ -1,7 +1,7 @@
 //! The mount against the native file system: the same random calls, the same results.
 //!
 //! `AGENTVFS_DIFFERENTIAL_SECONDS` says for how long (60), `AGENTVFS_DIFFERENTIAL_SEED` with which
-//! seed to begin (1). A failure prints the calls that are needed for it, and its seed.
+//! seed to begin (that of the run, `AGENTVFS_SEED`, or a new one). A failure prints the calls that are needed for it, and its seed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tests::differential::{self as differ, Failure, Pair, Step};
 use tests::env::Env;
 use tests::mount;
+use tests::skip::{Want, skip};
 
 /// Calls of one seed.
 const CALLS: usize = 150;
@@ -42,7 +43,7 @@ fn native(env: &Env) -> Option<std::path::PathBuf> {
     if mount::is_root() && mount::ext4(&place, 512 << 20) && is_ext4(&place) {
         return Some(place);
     }
-    eprintln!("skipped: no ext4 to compare with");
+    skip(Want::Machine, "no ext4 to compare with");
     None
 }
 
@@ -73,7 +74,7 @@ fn mount_does_what_the_native_file_system_does() {
         native,
         mount: root,
     };
-    let first = number("AGENTVFS_DIFFERENTIAL_SEED", 1);
+    let first = number("AGENTVFS_DIFFERENTIAL_SEED", tests::rng::seed());
     let time = Duration::from_secs(number("AGENTVFS_DIFFERENTIAL_SECONDS", 60));
     let (begin, mut seed) = (Instant::now(), first);
     let mut failures = Vec::new();

@@ -139,8 +139,7 @@ fn untouched_files_keep_inode_number_and_times() {
 #[test]
 fn git_and_make_find_nothing_to_do_after_rollback_and_restart() {
     let Some(env) = Env::new() else { return };
-    if !mount::found("git") || !mount::found("make") {
-        eprintln!("skipped: git or make is not installed");
+    if !mount::found_git_and_make() {
         return;
     }
     let project = env.project();

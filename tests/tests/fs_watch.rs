@@ -11,6 +11,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tests::env::Env;
+use tests::skip::{Want, skip};
 use tests::{mount, sys, tree, wait};
 
 /// An event: name, what happened to it.
@@ -132,7 +133,7 @@ fn fanotify_hears_of_a_whole_mount() {
     let root = env.start();
     fs::create_dir(root.join("deep")).unwrap();
     let Ok(watch) = sys::watch_mount(&root) else {
-        eprintln!("skipped: the kernel has no fanotify");
+        skip(Want::Machine, "the kernel has no fanotify");
         return;
     };
     fs::write(root.join("deep/file"), "x").unwrap();

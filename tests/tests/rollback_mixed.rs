@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tests::env::Env;
 use tests::pages::Control;
-use tests::rng::Rng;
+use tests::rng::{self, Rng};
 use tests::sys::PAGE;
 use tests::tree::Tree;
 use tests::worker::{MIXED_PAGES, Worker, uniform};
@@ -60,7 +60,7 @@ fn directories(root: &Path) -> Vec<PathBuf> {
 
 /// Checkpoints, goes back and forth for a while; gives the commits that were answered.
 fn checkpoints_and_rollbacks(env: &Env, control: &Control, time: Duration) -> Vec<String> {
-    let mut rng = Rng::new(11);
+    let mut rng = Rng::new(rng::seed());
     let mut commits = vec![env.workspace(&["checkpoint", "first"]).id()];
     let since = Instant::now();
     while since.elapsed() < time {

@@ -9,21 +9,38 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// A directory with some of everything. It is shared by all tests of a program and old enough for
-/// its files' times to identify their content.
+/// A directory with some of everything. It is shared by all tests and old enough for its files' times to identify
+/// their content. Nothing removes what belongs to a whole program when that ends, so it is kept among what is
+/// built, and made once for each version of this file and each user.
 pub fn shared() -> &'static Path {
-    static DIR: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let dir = DIR.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        fill(dir.path());
-        std::thread::sleep(Duration::from_millis(3100));
-        dir
-    });
-    dir.path()
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| {
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        fs::create_dir_all(place).unwrap();
+        let user = fs::metadata("/proc/self").unwrap().uid();
+        let version = blake3::hash(include_bytes!("base_dir.rs")).to_hex();
+        let shared = place.join(format!("base-{user}-{}", &version[..16]));
+        if !shared.exists() {
+            make(place, &shared);
+        }
+        shared
+    })
+}
+
+/// Makes it under another name first, as several programs may do so at once.
+fn make(place: &Path, shared: &Path) {
+    let dir = tempfile::tempdir_in(place).unwrap();
+    let new = dir.path().join("base");
+    fs::create_dir(&new).unwrap();
+    fill(&new);
+    std::thread::sleep(Duration::from_millis(3100));
+    if let Err(e) = fs::rename(&new, shared) {
+        assert!(shared.exists(), "{}: {e}", shared.display());
+    }
 }
 
 fn fill(top: &Path) {

@@ -54,8 +54,12 @@ pub fn asked_seed() -> Option<u64> {
     std::env::var("ENGINE_MODEL_SEED").ok()?.parse().ok()
 }
 
-/// A seed for this run.
+/// The first seed of this run: `AGENTVFS_SEED`, else a new one.
 pub fn fresh_seed() -> u64 {
+    let given = std::env::var("AGENTVFS_SEED").ok();
+    if let Some(seed) = given.and_then(|s| s.parse().ok()) {
+        return seed;
+    }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |d| d.as_nanos() as u64) % 1_000_000_007
 }

@@ -16,6 +16,13 @@ pub fn rounds(variable: &str, usual: u64) -> u64 {
     given.map_or(usual, |text| text.parse().expect("a number"))
 }
 
+/// The first seed of a test: an environment variable, `AGENTVFS_SEED`, or a new one, which is printed.
+pub fn seed(variable: &str) -> u64 {
+    let seed = rounds(variable, rng::fresh_seed());
+    println!("seeds from {seed}; {variable}={seed} makes this happen again");
+    seed
+}
+
 /// Real files, which do not change with this project: the sources of a library that it keeps a copy of.
 pub fn real_texts() -> Vec<Vec<u8>> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
