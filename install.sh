@@ -68,6 +68,9 @@ why_no_fuse() {
             "this container may not use it: start it with --device /dev/fuse --cap-add SYS_ADMIN" ;;
         *) printf '%s\n' "$said" "as root: modprobe fuse" ;;
         esac
+    elif [ "$(id -u)" -ne 0 ] && [ ! -e /etc/mtab ]; then
+        printf '%s\n' "there is no /etc/mtab, without which fusermount3 unmounts nothing" \
+            "as root: ln -s /proc/self/mounts /etc/mtab"
     elif [ "$(id -u)" -eq 0 ]; then
         caps=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
         # CAP_SYS_ADMIN, capabilities(7).
