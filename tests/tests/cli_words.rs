@@ -142,7 +142,7 @@ fn projects_whose_names_have_no_letter_have_workspaces_of_their_own() {
         let facts: Value = serde_json::from_str(&told).unwrap();
         facts["name"].as_str().unwrap().to_owned()
     };
-    let names = [name_of("日本語"), name_of("проект"), name_of("--x")];
+    let names = [name_of("日本語"), name_of("проект"), name_of(".x")];
     for (name, directory) in names.iter().zip(["日本語", "проект"]) {
         let hash = blake3::hash(directory.as_bytes()).to_hex();
         assert_eq!(*name, format!("ws-{}", &hash[..8]));
