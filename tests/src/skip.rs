@@ -42,12 +42,9 @@ pub fn skip(want: Want, why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("?");
     let line = format!("{}\t{test}\t{}\n", want.word(), why.replace('\n', " "));
-    let mut file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(file)
-        .expect("the file that $AGENTVFS_SKIPPED names");
     // In one write, so that lines of tests beside each other do not mix.
-    file.write_all(line.as_bytes())
-        .expect("the file that $AGENTVFS_SKIPPED names");
+    let opened = OpenOptions::new().append(true).create(true).open(file);
+    if let Err(error) = opened.and_then(|mut file| file.write_all(line.as_bytes())) {
+        panic!("$AGENTVFS_SKIPPED cannot be written to: {error}");
+    }
 }
