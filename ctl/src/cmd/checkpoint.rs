@@ -31,9 +31,8 @@ pub fn run(args: &CheckpointArgs, context: &mut Context) -> Result<u8, Failure> 
     let answer: CheckpointAnswer =
         context.ask_long(&format!("cannot checkpoint {workspace}"), &call, "storing")?;
     tell(&answer, label, context.json(), since.elapsed())?;
-    match args.words.as_slice() {
-        [label] => tell_of_namesake(label, &workspace, context)?,
-        _ => {}
+    if let [label] = args.words.as_slice() {
+        tell_of_namesake(label, &workspace, context)?;
     }
     Ok(0)
 }
