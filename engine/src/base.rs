@@ -333,35 +333,38 @@ impl Base {
 
     /// Ranges of a base file that are not holes.
     pub fn data_ranges(&self, file: &BaseFile) -> Result<Vec<std::ops::Range<u64>>> {
-        let size = file.stamp().size;
-        if file.alloc() >= size {
-            return Ok(whole(size));
-        }
-        let Some(fd) = self.open_file(file)? else {
-            return Ok(whole(size));
-        };
-        let mut out = Vec::new();
-        let mut at = 0;
-        while at < size {
-            let Ok(start) = fs::seek(&*fd, fs::SeekFrom::Data(at)) else {
-                break;
-            };
-            let end = fs::seek(&*fd, fs::SeekFrom::Hole(start))
-                .unwrap_or(size)
-                .min(size);
-            if start >= end {
-                break;
-            }
-            out.push(start..end);
-            at = end;
-        }
-        Ok(out)
+        Ok(self.data_from(file, 0)?.collect())
     }
-}
 
-/// All of a file as data.
-fn whole(size: u64) -> Vec<std::ops::Range<u64>> {
-    std::iter::once(0..size).filter(|r| !r.is_empty()).collect()
+    /// Ranges of a base file that are not holes, from `offset` on, looked for as far as they are asked for.
+    pub fn data_from(
+        &self,
+        file: &BaseFile,
+        offset: u64,
+    ) -> Result<impl Iterator<Item = std::ops::Range<u64>> + use<>> {
+        let size = file.stamp().size;
+        let fd = match file.alloc() >= size {
+            true => None,
+            false => self.open_file(file)?,
+        };
+        let mut at = offset;
+        Ok(std::iter::from_fn(move || {
+            if at >= size {
+                return None;
+            }
+            let (start, end) = match &fd {
+                // Without holes, or gone: as data, which reading finds out.
+                None => (at, size),
+                Some(fd) => {
+                    let start = fs::seek(fd, fs::SeekFrom::Data(at)).ok()?;
+                    let end = fs::seek(fd, fs::SeekFrom::Hole(start)).unwrap_or(size);
+                    (start, end.min(size))
+                }
+            };
+            at = end;
+            (start < end).then_some(start..end)
+        }))
+    }
 }
 
 fn read_some(

@@ -2,7 +2,8 @@
 //!
 //! Each has a view slot, by which the mount addresses it. A branch exists once its ref
 //! (`branches/WORKSPACE/BRANCH`) is written, after its directory is whole; its directory, its journal
-//! and its slot have one number, that of a branch that is gone being given again.
+//! and its slot have one number, that of a branch that is gone being given again once the kernel knows nothing
+//! of it.
 //!
 //! Lock order: `changing` (making, renaming and deleting branches, one at a time) → a branch's control
 //! lock → its inner lock → `table`.
@@ -33,7 +34,7 @@ use objstore::io::Storage;
 use objstore::refs::RefStore;
 use objstore::{CommitId, ObjectStore};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -104,6 +105,8 @@ pub(crate) struct Views {
     wake: Arc<Wake>,
     changing: Mutex<()>,
     table: RwLock<Table>,
+    /// How often the kernel knows the directories and links of agentvfs itself, by node.
+    virtuals: Mutex<BTreeMap<NodeId, u64>>,
     seen_by: RwLock<Option<SeenBy>>,
 }
 
@@ -111,11 +114,30 @@ pub(crate) struct Views {
 struct Table {
     by_slot: BTreeMap<u16, Arc<Branch>>,
     created: BTreeMap<u16, Time>,
-    /// Slots that the kernel may still know of.
-    retired: BTreeSet<u16>,
+    /// Deleted branches and snapshots that the kernel may still know inodes of, or that somebody is at work
+    /// on, by slot: that is not given again meanwhile.
+    retired: BTreeMap<u16, Arc<Branch>>,
     /// Snapshots: slot by (branch, state).
     snapshots: BTreeMap<(u16, u64), u16>,
     cache: Option<Arc<dyn KernelCache>>,
+}
+
+impl Table {
+    fn is_free(&self, slot: u16) -> bool {
+        !self.by_slot.contains_key(&slot) && !self.retired.contains_key(&slot)
+    }
+
+    fn retire(&mut self, slot: u16) {
+        if let Some(branch) = self.by_slot.remove(&slot) {
+            self.retired.insert(slot, branch);
+        }
+    }
+}
+
+/// True where the kernel knows no inode of a branch, and nobody but the table has it, so that no request is
+/// about to hand one out and nothing is written in its name.
+fn is_unused(branch: &Arc<Branch>) -> bool {
+    Arc::strong_count(branch) == 1 && branch.is_forgotten()
 }
 
 impl std::fmt::Debug for Views {
@@ -154,6 +176,7 @@ impl Views {
             wake: Arc::default(),
             changing: Mutex::new(()),
             table: RwLock::default(),
+            virtuals: Mutex::default(),
             seen_by: RwLock::new(None),
         })
     }
@@ -280,6 +303,50 @@ impl Views {
         table.snapshots.clear();
         table.by_slot.retain(|slot, _| *slot < FIRST_SNAPSHOT_SLOT);
         table.by_slot.values().for_each(|b| b.forget_kernel());
+        self.virtuals.lock().clear();
+    }
+
+    /// The kernel was handed a directory or link of agentvfs itself.
+    pub fn virtual_found(&self, node: NodeId) {
+        *self.virtuals.lock().entry(node).or_default() += 1;
+    }
+
+    /// The kernel forgets what [`Views::virtual_found`] noted.
+    pub fn virtual_forgotten(&self, node: NodeId, lookups: u64) {
+        {
+            let mut known = self.virtuals.lock();
+            let left = known.get(&node).map_or(0, |n| n.saturating_sub(lookups));
+            match left {
+                0 => drop(known.remove(&node)),
+                left => drop(known.insert(node, left)),
+            }
+        }
+        self.release(&mut self.table.write());
+    }
+
+    /// The kernel forgets an inode of a branch or snapshot that is gone.
+    pub fn gone_forgotten(&self, node: NodeId, lookups: u64) {
+        let Some(branch) = self.table.read().retired.get(&node.slot()).cloned() else {
+            return;
+        };
+        branch.forget(node.nid(), lookups);
+        let forgotten = branch.is_forgotten();
+        drop(branch);
+        if forgotten {
+            self.release(&mut self.table.write());
+        }
+    }
+
+    /// Gives the slots back of which nobody holds anything any more.
+    fn release(&self, table: &mut Table) {
+        if table.retired.is_empty() {
+            return;
+        }
+        let virtuals = self.virtuals.lock();
+        let known = |slot: u16| virtuals.keys().any(|node| node.slot() == slot);
+        table
+            .retired
+            .retain(|slot, branch| !is_unused(branch) || known(*slot));
     }
 
     /// Sets what says which branch a process sees.
@@ -294,9 +361,9 @@ impl Views {
     }
 
     fn free_number(&self) -> Result<u16> {
-        let table = self.table.read();
-        let free = (1..FIRST_SNAPSHOT_SLOT)
-            .find(|n| !table.by_slot.contains_key(n) && !table.retired.contains(n));
+        let mut table = self.table.write();
+        self.release(&mut table);
+        let free = (1..FIRST_SNAPSHOT_SLOT).find(|n| table.is_free(*n));
         free.ok_or(Error::TooManyBranches)
     }
 
@@ -315,9 +382,7 @@ impl Views {
         let unused: Vec<((u16, u64), u16)> = table
             .snapshots
             .iter()
-            .filter(|(k, slot)| {
-                **k != key && table.by_slot.get(slot).is_none_or(|b| b.is_forgotten())
-            })
+            .filter(|(k, slot)| **k != key && table.by_slot.get(slot).is_none_or(is_unused))
             .map(|(k, slot)| (*k, *slot))
             .collect();
         for (k, slot) in unused {
@@ -327,7 +392,8 @@ impl Views {
         if let Some(view) = table.snapshots.get(&key).and_then(|s| table.by_slot.get(s)) {
             return Ok(view.clone());
         }
-        let free = (FIRST_SNAPSHOT_SLOT..SLOTS_MAX).find(|n| !table.by_slot.contains_key(n));
+        self.release(&mut table);
+        let free = (FIRST_SNAPSHOT_SLOT..SLOTS_MAX).find(|n| table.is_free(*n));
         let slot = free.ok_or(Error::TooManyBranches)?;
         let view = Arc::new(of.snapshot(slot, tree));
         table.snapshots.insert(key, slot);
@@ -499,14 +565,13 @@ impl Workspace {
             .delete(&ref_name(&views.workspace, name))?;
         {
             let mut table = views.table.write();
-            table.by_slot.remove(&branch.slot);
+            table.retire(branch.slot);
             table.created.remove(&branch.slot);
-            table.retired.insert(branch.slot);
             let gone = |k: &(u16, u64)| k.0 == branch.slot;
             let snapshots: Vec<_> = table.snapshots.keys().copied().filter(gone).collect();
             for key in snapshots {
                 if let Some(slot) = table.snapshots.remove(&key) {
-                    table.by_slot.remove(&slot);
+                    table.retire(slot);
                 }
             }
         }

@@ -12,6 +12,29 @@ use objstore::{ObjectStore, Source};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Where the data of one body is: a walk that only goes forwards, as far as it is asked.
+struct BodyWalk<'a> {
+    of: Body,
+    /// Where it was asked last.
+    asked: u64,
+    found: Option<Range<u64>>,
+    rest: Box<dyn Iterator<Item = Result<Range<u64>>> + 'a>,
+}
+
+impl BodyWalk<'_> {
+    /// The first data that ends behind `from`.
+    fn data_behind(&mut self, from: u64) -> Result<Option<Range<u64>>> {
+        self.asked = from;
+        while self.found.as_ref().is_none_or(|r| r.end <= from) {
+            self.found = self.rest.next().transpose()?;
+            if self.found.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(self.found.clone())
+    }
+}
+
 /// The places where file data can be.
 #[derive(Clone, Debug)]
 pub struct Places {
@@ -125,52 +148,128 @@ impl Places {
                 _ => out.push(start..end),
             }
         };
-        for piece in file.pieces(0..size) {
-            match &piece.src {
-                Src::Hole | Src::Zero => {}
-                Src::Journal { .. } => push(piece.range),
-                Src::Shared { body, at } => {
-                    let (from, to) = (*at, at + (piece.range.end - piece.range.start));
-                    for r in self.body_data(body)? {
-                        let (a, b) = (r.start.max(from), r.end.min(to));
-                        if a < b {
-                            push(piece.range.start + (a - from)..piece.range.start + (b - from));
-                        }
-                    }
-                }
-            }
-        }
+        self.each_data(file, 0..size, &mut |r| {
+            push(r);
+            true
+        })?;
         Ok(out)
     }
 
-    fn body_data(&self, body: &Body) -> Result<Vec<Range<u64>>> {
-        match body {
-            Body::None => Ok(Vec::new()),
-            Body::Stored(FileContent::Chunk { len, .. }) => {
-                Ok(std::iter::once(0..u64::from(*len)).collect())
-            }
-            Body::Stored(c) => Ok(objstore::data_ranges(&self.store, c)?),
-            Body::Base(f) => match f.stored() {
-                Some(c) => self.body_data(&Body::Stored(c)),
-                None => self.base.data_ranges(f),
-            },
-            Body::Unreadable => Err(Error::Access),
-        }
+    /// Calls `visit` for what of `range` is data, in order, until it returns false. What lies behind that
+    /// is not looked at.
+    fn each_data(
+        &self,
+        file: &FileData,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>) -> bool,
+    ) -> Result<()> {
+        let mut walk: Option<BodyWalk<'_>> = None;
+        let mut outcome = Ok(());
+        file.each_piece(range, &mut |piece| {
+            let more = match &piece.src {
+                Src::Hole | Src::Zero => Ok(true),
+                Src::Journal { .. } => Ok(visit(piece.range)),
+                Src::Shared { body, at } => {
+                    self.each_data_of(&mut walk, (body, *at), piece.range, visit)
+                }
+            };
+            more.unwrap_or_else(|e| {
+                outcome = Err(e);
+                false
+            })
+        });
+        outcome
     }
 
-    /// Answers lseek(2) with SEEK_DATA or SEEK_HOLE.
+    /// [`Places::each_data`] of a range that is a body's, from a byte of it on.
+    fn each_data_of<'a>(
+        &'a self,
+        walk: &mut Option<BodyWalk<'a>>,
+        (body, at): (&Body, u64),
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>) -> bool,
+    ) -> Result<bool> {
+        let fits = |w: &BodyWalk<'_>| w.asked <= at && w.of == *body;
+        let walk = match walk.take().filter(fits) {
+            Some(going) => walk.insert(going),
+            None => walk.insert(self.walk_body(body, at)?),
+        };
+        let (mut from, end) = (at, at + (range.end - range.start));
+        while from < end
+            && let Some(data) = walk.data_behind(from)?.filter(|d| d.start < end)
+        {
+            let (a, b) = (data.start.max(from), data.end.min(end));
+            if !visit(range.start + (a - at)..range.start + (b - at)) {
+                return Ok(false);
+            }
+            from = b;
+        }
+        Ok(true)
+    }
+
+    fn walk_body<'a>(&'a self, body: &Body, from: u64) -> Result<BodyWalk<'a>> {
+        let stored = match body {
+            Body::Stored(c) => Some(*c),
+            Body::Base(f) => f.stored(),
+            Body::None | Body::Unreadable => None,
+        };
+        let rest: Box<dyn Iterator<Item = Result<Range<u64>>> + 'a> = match (stored, body) {
+            (Some(c), _) => {
+                let data = objstore::data_from(&self.store, &c, from)?;
+                Box::new(data.map(|r| Ok(r?)))
+            }
+            (None, Body::Base(f)) => Box::new(self.base.data_from(f, from)?.map(Ok)),
+            (None, Body::Unreadable) => return Err(Error::Access),
+            (None, Body::None | Body::Stored(_)) => Box::new(std::iter::empty()),
+        };
+        Ok(BodyWalk {
+            of: body.clone(),
+            asked: from,
+            found: None,
+            rest,
+        })
+    }
+
+    /// Answers lseek(2) with SEEK_DATA or SEEK_HOLE; looks no further than the answer.
     pub fn seek(&self, file: &FileData, size: u64, offset: u64, whence: Seek) -> Result<u64> {
         if offset >= size {
             return Err(Error::NoAddress);
         }
-        let data = self.data_ranges(file, size)?;
-        let at = data.iter().find(|r| r.end > offset);
-        match (whence, at) {
-            (Seek::Data, None) => Err(Error::NoAddress),
-            (Seek::Data, Some(r)) => Ok(r.start.max(offset)),
-            (Seek::Hole, Some(r)) if r.start <= offset => Ok(r.end),
-            (Seek::Hole, _) => Ok(offset),
+        // A block is data where a byte of it is.
+        let first = offset - offset % HOLE_BLOCK_BYTES;
+        let (mut data, mut hole) = (None, first);
+        self.each_data(file, first..size, &mut |r| {
+            let start = r.start - r.start % HOLE_BLOCK_BYTES;
+            data.get_or_insert(start);
+            if whence == Seek::Data || start > hole {
+                return false;
+            }
+            hole = hole.max(r.end.next_multiple_of(HOLE_BLOCK_BYTES).min(size));
+            true
+        })?;
+        match whence {
+            Seek::Data => data.map(|at| at.max(offset)).ok_or(Error::NoAddress),
+            Seek::Hole => Ok(hole.max(offset)),
         }
+    }
+
+    /// The first range of data that ends behind `offset`.
+    pub fn data_at(&self, file: &FileData, size: u64, offset: u64) -> Result<Option<Range<u64>>> {
+        let start = match self.seek(file, size, offset, Seek::Data) {
+            Err(Error::NoAddress) => return Ok(None),
+            start => start?,
+        };
+        let end = self.seek(file, size, start, Seek::Hole)?;
+        Ok(Some(start..end))
+    }
+
+    /// True where [`Places::seek`] asks neither the disk nor much of memory.
+    pub fn seeks_at_once(&self, file: &FileData) -> bool {
+        let small = matches!(
+            file.body().0,
+            Body::None | Body::Stored(FileContent::Empty | FileContent::Chunk { .. })
+        );
+        small && file.is_plain()
     }
 }
 

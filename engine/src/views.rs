@@ -80,13 +80,13 @@ impl Workspace {
             if branch.read_only || name != RESERVED_NAME {
                 return Err(Error::NotFound);
             }
-            return self.virtual_attr(Virtual::Top.node(slot));
+            return self.virtual_found(Virtual::Top.node(slot));
         }
         match Virtual::of(parent)? {
             Virtual::Top => {
                 let names = self.names_in_top(slot);
                 let found = names.into_iter().find(|(n, _)| n.as_bytes() == name);
-                self.virtual_attr(found.ok_or(Error::NotFound)?.1.node(slot))
+                self.virtual_found(found.ok_or(Error::NotFound)?.1.node(slot))
             }
             Virtual::Branches => {
                 let name = std::str::from_utf8(name).map_err(|_| Error::NotFound)?;
@@ -103,6 +103,13 @@ impl Workspace {
             }
             Virtual::View => Err(Error::NotDir),
         }
+    }
+
+    /// Attributes of a directory or link of agentvfs itself; counts a lookup of it.
+    fn virtual_found(&self, node: NodeId) -> Result<Attr> {
+        let attr = self.virtual_attr(node)?;
+        self.views.virtual_found(node);
+        Ok(attr)
     }
 
     fn names_in_top(&self, slot: u16) -> Vec<(&'static str, Virtual)> {

@@ -130,18 +130,22 @@ impl Workspace {
 
     /// The kernel forgets a node that was looked up `lookups` times.
     pub fn forget(&self, node: NodeId, lookups: u64) {
-        if let Ok((b, nid)) = self.route(node) {
-            b.forget(nid, lookups);
+        if is_virtual(node) {
+            return self.views.virtual_forgotten(node, lookups);
+        }
+        match self.route(node) {
+            Ok((b, nid)) => b.forget(nid, lookups),
+            Err(_) => self.views.gone_forgotten(node, lookups),
         }
     }
 
     /// Attributes of a node.
-    pub fn getattr(&self, node: NodeId, wait: Wait) -> Result<Attr> {
+    pub fn getattr(&self, node: NodeId) -> Result<Attr> {
         if is_virtual(node) {
             return self.virtual_attr(node);
         }
         let (b, nid) = self.route(node)?;
-        b.getattr(nid, wait)
+        b.getattr(nid)
     }
 
     /// Changes attributes; returns them all.
@@ -261,7 +265,8 @@ impl Workspace {
         }
     }
 
-    /// Writes all of `data`, or nothing.
+    /// Writes `data`; gives how much of it, which is less only where the file reaches the longest length that
+    /// one may have. On error nothing was written.
     pub fn write(
         &self,
         node: NodeId,
@@ -287,10 +292,10 @@ impl Workspace {
         b.fallocate(nid, offset, len, mode, wait)
     }
 
-    /// Finds data or holes (lseek(2)). May read a manifest from the disk.
-    pub fn lseek(&self, node: NodeId, offset: u64, whence: Seek, _wait: Wait) -> Result<u64> {
+    /// Finds data or holes (lseek(2)).
+    pub fn lseek(&self, node: NodeId, offset: u64, whence: Seek, wait: Wait) -> Result<u64> {
         let (b, nid) = self.route(node)?;
-        b.lseek(nid, offset, whence)
+        b.lseek(nid, offset, whence, wait)
     }
 
     /// Shares a range of `src` with `dst`; returns how many bytes that were.
@@ -331,7 +336,7 @@ impl Workspace {
     }
 
     /// Value of an extended attribute.
-    pub fn getxattr(&self, node: NodeId, name: &[u8], _wait: Wait) -> Result<Vec<u8>> {
+    pub fn getxattr(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>> {
         if is_virtual(node) {
             return Err(Error::NoData);
         }
@@ -340,7 +345,7 @@ impl Workspace {
     }
 
     /// Names of all extended attributes, each ended by NUL.
-    pub fn listxattr(&self, node: NodeId, _wait: Wait) -> Result<Vec<u8>> {
+    pub fn listxattr(&self, node: NodeId) -> Result<Vec<u8>> {
         if is_virtual(node) {
             return Ok(Vec::new());
         }
@@ -349,9 +354,9 @@ impl Workspace {
     }
 
     /// Names of the extended attributes that `who` may see, each ended by NUL.
-    pub fn listxattr_as(&self, who: &Caller, node: NodeId, wait: Wait) -> Result<Vec<u8>> {
-        if who.uid == 0 {
-            return self.listxattr(node, wait);
+    pub fn listxattr_as(&self, who: &Caller, node: NodeId) -> Result<Vec<u8>> {
+        if who.uid == 0 || is_virtual(node) {
+            return self.listxattr(node);
         }
         let (b, nid) = self.route(node)?;
         b.listxattr_of_others(nid)

@@ -109,7 +109,7 @@ fn inode_numbers_and_times_are_those_of_the_origin() {
     write(w, MAIN, "new", "x");
     w.create_branch("b", MAIN, None).unwrap();
     for path in ["src/3.txt", "src", "new"] {
-        let at = |b| w.getattr(find(w, root(w, b), path).unwrap(), Wait::Allowed);
+        let at = |b| w.getattr(find(w, root(w, b), path).unwrap());
         let (m, b) = (at(MAIN).unwrap(), at("b").unwrap());
         assert_eq!((m.mtime, m.ctime), (b.mtime, b.ctime), "{path}");
         assert_eq!(m.ino, b.ino & ((1 << 40) - 1), "{path}");

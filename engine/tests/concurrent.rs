@@ -273,10 +273,10 @@ fn walk(w: &Workspace) -> Seen {
                 work.push((full, e.node));
             }
         }
-        assert_eq!(w.getattr(NodeId(dir), W).unwrap().nlink, 2 + subdirs);
+        assert_eq!(w.getattr(NodeId(dir)).unwrap().nlink, 2 + subdirs);
     }
     for (node, n) in names {
-        let a = w.getattr(NodeId(node), W).unwrap();
+        let a = w.getattr(NodeId(node)).unwrap();
         assert!(
             a.kind == Kind::Dir || a.nlink == n,
             "{node} has {n} names, nlink {}",

@@ -3,7 +3,7 @@
 //! kernel's `fs/attr.c`), so the others are read from /proc where that bit is set, which is rare.
 
 use engine::Workspace;
-use engine::types::{Kind, NodeId, SETXATTR_KILL_SGID, Wait, mode};
+use engine::types::{Kind, NodeId, SETXATTR_KILL_SGID, mode};
 use fuser::Request;
 
 /// Flag for setting attribute `name`: an access control list set by somebody outside of the file's
@@ -13,7 +13,7 @@ pub(crate) fn list_flag(req: &Request, ws: &Workspace, node: NodeId, name: &[u8]
     if req.uid() == 0 || name != engine::acl::ACCESS {
         return 0;
     }
-    match ws.getattr(node, Wait::Never) {
+    match ws.getattr(node) {
         Ok(attr) if u32::from(attr.perm) & mode::SGID != 0 && !is_member(req, attr.gid) => {
             SETXATTR_KILL_SGID
         }
@@ -31,7 +31,7 @@ pub(crate) fn is_outside(req: &Request, ws: &Workspace, node: NodeId) -> bool {
     if req.uid() == 0 {
         return false;
     }
-    let Ok(attr) = ws.getattr(node, Wait::Never) else {
+    let Ok(attr) = ws.getattr(node) else {
         return false;
     };
     let perm = u32::from(attr.perm);

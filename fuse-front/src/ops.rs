@@ -63,9 +63,7 @@ impl Filesystem for Front {
         if probe::is_probe(ino) {
             return reply.attr(&crate::limits::FOREVER, &probe::probe_attr());
         }
-        self.serve(Op::Getattr, reply, move |ws, wait| {
-            ws.getattr(node(ino), wait)
-        });
+        self.serve(Op::Getattr, reply, move |ws, _| ws.getattr(node(ino)));
     }
 
     fn setattr(
@@ -393,16 +391,16 @@ impl Filesystem for Front {
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let name = owned(name);
         let reply = XattrReply { reply, size };
-        self.serve(Op::Getxattr, reply, move |ws, wait| {
-            ws.getxattr(node(ino), &name, wait)
+        self.serve(Op::Getxattr, reply, move |ws, _| {
+            ws.getxattr(node(ino), &name)
         });
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let who = caller(req, 0);
         let reply = XattrReply { reply, size };
-        self.serve(Op::Listxattr, reply, move |ws, wait| {
-            ws.listxattr_as(&who, node(ino), wait)
+        self.serve(Op::Listxattr, reply, move |ws, _| {
+            ws.listxattr_as(&who, node(ino))
         });
     }
 

@@ -70,7 +70,7 @@ impl Front {
 
     /// SETATTR of what is so already.
     pub(crate) fn touch_own(&self, node: NodeId, reply: ReplyAttr) {
-        self.serve(Op::Setattr, reply, move |ws, wait| ws.getattr(node, wait));
+        self.serve(Op::Setattr, reply, move |ws, _| ws.getattr(node));
     }
 
     /// What the announcing thread is about, if it is that which asks.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// What a handler's call gives.
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
-/// Nodes are never reused, so there is but one generation.
+/// A node is not used again before the kernel forgot it, so there is but one generation.
 pub(crate) const GENERATION: Generation = Generation(0);
 
 /// What all handlers of a mount share.

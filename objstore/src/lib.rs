@@ -33,8 +33,8 @@ mod verify;
 
 pub use behind::PutBehind;
 pub use content::{
-    FileContent, Source, data_ranges, each_part, next_data, next_hole, read_content, store_content,
-    try_read_content,
+    FileContent, Source, data_from, data_ranges, each_part, next_data, next_hole, read_content,
+    store_content, try_read_content,
 };
 pub use error::{Error, Result};
 pub use id::{ChunkId, CommitId, HexPrefix, Kind, ManifestId, ObjectId, TreeId};

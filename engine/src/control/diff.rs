@@ -5,10 +5,11 @@ use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::graft::is_at_or_below;
 use crate::tree::Tree;
+use crate::tree::dirmap::DirMap;
 use crate::tree::file::Body;
 use crate::tree::inode::{Content, Inode};
 use crate::types::{Kind, Nid, Wait};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Bytes compared at a time.
@@ -128,45 +129,103 @@ impl Found {
 
 /// Every path of `tree` whose inode, or one above it, differs from `other`.
 fn named(tree: &Tree, other: &Tree) -> BTreeMap<Vec<u8>, Found> {
-    let mut out = BTreeMap::new();
+    let mut shown: Vec<Nid> = Vec::new();
     let mut moved: Vec<Nid> = Vec::new();
-    let mut add = |nid: Nid, inode: &Arc<Inode>| {
-        for name in inode.names() {
-            if let Some(path) = tree.path_of_name(nid, name).filter(|p| !p.is_empty()) {
-                out.insert(
-                    path,
-                    Found {
-                        nid,
-                        inode: inode.clone(),
-                    },
-                );
-            }
-        }
-    };
     Tree::diff(other, tree, &mut |nid, was, now| {
         let Some(inode) = now.filter(|i| i.nlink > 0) else {
             return;
         };
-        add(nid, inode);
+        shown.push(nid);
         let names = |i: &Inode| (i.parent, i.hash);
         if inode.dir().is_some() && was.is_none_or(|w| names(w) != names(inode)) {
             moved.push(nid);
         }
         // Names that the other side has for inodes that did not change themselves.
         if let (Some(d), Some(w)) = (inode.dir(), was.and_then(|w| w.dir())) {
-            crate::tree::dirmap::DirMap::diff(&w.map, &d.map, &mut |_, _, e| {
+            DirMap::diff(&w.map, &d.map, &mut |_, _, e| {
                 moved.extend(e.map(|e| e.nid));
             });
         }
     });
-    for top in moved {
-        for nid in tree.subtree(top) {
-            if let Some(inode) = tree.get(nid) {
-                add(nid, inode);
+    shown.extend(all_below(tree, moved));
+    let mut paths = Paths::new(tree);
+    let mut out = BTreeMap::new();
+    for nid in shown {
+        let Some(inode) = tree.get(nid) else { continue };
+        for name in inode.names() {
+            if let Some(path) = paths.of_name(nid, name).filter(|p| !p.is_empty()) {
+                let inode = inode.clone();
+                out.insert(path, Found { nid, inode });
             }
         }
     }
     out
+}
+
+/// The inodes `tops` and all below them, each once.
+fn all_below(tree: &Tree, tops: Vec<Nid>) -> HashSet<Nid> {
+    let (mut seen, mut work) = (HashSet::new(), tops);
+    while let Some(nid) = work.pop() {
+        if seen.insert(nid)
+            && let Some(dir) = tree.get(nid).and_then(|i| i.dir())
+        {
+            work.extend(dir.map.entries().iter().map(|e| e.entry.nid));
+        }
+    }
+    seen
+}
+
+/// Paths of a tree, each directory's found once.
+struct Paths<'a> {
+    tree: &'a Tree,
+    /// Of directories; `None` for one that is not below the root.
+    dirs: HashMap<Nid, Option<Vec<u8>>>,
+}
+
+impl<'a> Paths<'a> {
+    fn new(tree: &'a Tree) -> Paths<'a> {
+        let dirs = HashMap::from([(Nid::ROOT, Some(Vec::new()))]);
+        Paths { tree, dirs }
+    }
+
+    /// As [`Tree::path_of_name`].
+    fn of_name(&mut self, nid: Nid, name: (Nid, u64)) -> Option<Vec<u8>> {
+        if nid == Nid::ROOT {
+            return Some(Vec::new());
+        }
+        let tree = self.tree;
+        joined(tree, self.of_dir(name.0)?, nid, name)
+    }
+
+    fn of_dir(&mut self, dir: Nid) -> Option<&Vec<u8>> {
+        // Up to one that is known, and down again.
+        let (mut chain, mut at) = (Vec::new(), dir);
+        while !self.dirs.contains_key(&at) {
+            // Until its own path is found; a loop ends here.
+            self.dirs.insert(at, None);
+            chain.push(at);
+            at = self.tree.get(at)?.parent;
+        }
+        for nid in chain.into_iter().rev() {
+            let inode = self.tree.get(nid)?;
+            let above = self.dirs.get(&inode.parent)?.as_ref()?;
+            let path = joined(self.tree, above, nid, (inode.parent, inode.hash));
+            self.dirs.insert(nid, path);
+        }
+        self.dirs.get(&dir)?.as_ref()
+    }
+}
+
+/// The path of a name in a directory whose path is `above`.
+fn joined(tree: &Tree, above: &[u8], nid: Nid, name: (Nid, u64)) -> Option<Vec<u8>> {
+    let name = tree.get(name.0)?.dir()?.map.name_of(name.1, nid)?;
+    let mut path = Vec::with_capacity(above.len() + 1 + name.len());
+    path.extend_from_slice(above);
+    if !above.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    Some(path)
 }
 
 /// A deleted and an added file with the same inode, or the same stored content, are one rename.

@@ -133,12 +133,12 @@ impl View {
             let inode = tree.inode(find(tree, path, true)?)?;
             let size = inode.size;
             let file = file_of(inode)?;
-            // Only of a sparse file is it worth looking for holes: that reads all of its manifest.
-            let data = match file.allocated(size) < size {
-                true => self.pinned.branch.places.data_ranges(file, size)?,
-                false => std::iter::once(0..size).collect(),
+            // Only in a sparse file is it worth looking for holes.
+            let found = match file.allocated(size) < size {
+                true => self.pinned.branch.places.data_at(file, size, offset)?,
+                false => Some(offset..size).filter(|r| !r.is_empty()),
             };
-            let Some(range) = data.into_iter().find(|r| r.end > offset) else {
+            let Some(range) = found else {
                 return Ok(Stretch {
                     offset: size.max(offset),
                     bytes: Vec::new(),

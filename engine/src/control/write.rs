@@ -3,6 +3,7 @@
 use super::view::find;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
+use crate::limits::FILE_BYTES_MAX;
 use crate::types::{Caller, Kind, Nid, SetAttr, Wait, WriteFlags, mode};
 
 /// A part of a file to write.
@@ -56,13 +57,12 @@ impl Branch {
             kill_suidgid: who.uid != 0,
             outside_group: false,
         };
-        let size = self.getattr(nid, Wait::Allowed)?.size;
+        let size = self.getattr(nid)?.size;
         let offset = w.offset.unwrap_or(size);
-        let written = self.write(nid, offset, &w.data, flags, Wait::Allowed)?;
-        if written as usize != w.data.len() {
-            return Err(Error::FileTooLarge);
-        }
-        let end = offset + w.data.len() as u64;
+        let end = offset.checked_add(w.data.len() as u64);
+        let end = end.filter(|e| *e <= FILE_BYTES_MAX);
+        let end = end.ok_or(Error::FileTooLarge)?;
+        self.write(nid, offset, &w.data, flags, Wait::Allowed)?;
         if w.last && w.offset.is_some() {
             let set = SetAttr {
                 size: Some(end),
@@ -70,7 +70,7 @@ impl Branch {
             };
             self.setattr(who, nid, &set, Wait::Allowed)?;
         }
-        Ok(self.getattr(nid, Wait::Allowed)?.size)
+        Ok(self.getattr(nid)?.size)
     }
 
     /// The file of that path; made where it is missing.

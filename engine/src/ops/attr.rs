@@ -14,7 +14,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 
 impl Branch {
     /// What `stat` shows. A directory's link count and size need its entries.
-    pub fn getattr(&self, nid: Nid, _wait: Wait) -> Result<Attr> {
+    pub fn getattr(&self, nid: Nid) -> Result<Attr> {
         let inner = self.lock();
         Ok(inner.attr(inner.live.inode(nid)?, self.slot, nid))
     }

@@ -205,10 +205,13 @@ impl Branch {
     }
 
     /// Finds data or holes.
-    pub fn lseek(&self, nid: Nid, offset: u64, whence: Seek) -> Result<u64> {
+    pub fn lseek(&self, nid: Nid, offset: u64, whence: Seek, wait: Wait) -> Result<u64> {
         let inode = self.lock().live.inode(nid)?.clone();
-        self.places
-            .seek(file_of(&inode)?, inode.size, offset, whence)
+        let file = file_of(&inode)?;
+        if wait == Wait::Never && !self.places.seeks_at_once(file) {
+            return Err(Error::WouldBlock);
+        }
+        self.places.seek(file, inode.size, offset, whence)
     }
 
     /// Shares a range of `src` with `dst`; returns the bytes that `src` had there.

@@ -137,9 +137,7 @@ pub fn compare(tree: &mut Tree, w: &Workspace, contents: bool) -> Result<(), Str
 }
 
 fn inode(node: &mut Node, n: u64, nlink: u32, subdirs: u32, w: &Workspace) -> Result<(), String> {
-    let a = w
-        .getattr(NodeId(n), W)
-        .map_err(|e| format!("getattr: {e}"))?;
+    let a = w.getattr(NodeId(n)).map_err(|e| format!("getattr: {e}"))?;
     let size = match &node.body {
         Body::File(c) => c.len(),
         Body::Link(t) => t.len() as u64,
@@ -188,14 +186,14 @@ fn time(want: &mut When, have: Time) -> Result<(), String> {
 
 fn xattrs(node: &Node, n: u64, w: &Workspace) -> Result<(), String> {
     let names = w
-        .listxattr(NodeId(n), W)
+        .listxattr(NodeId(n))
         .map_err(|e| format!("listxattr: {e}"))?;
     let have: Vec<&[u8]> = names.split(|b| *b == 0).filter(|n| !n.is_empty()).collect();
     let want: Vec<&[u8]> = node.xattrs.keys().map(|k| &k[..]).collect();
     ensure!(have == want, "attributes {have:?}, not {want:?}");
     for (name, value) in &node.xattrs {
         let have = w
-            .getxattr(NodeId(n), name, W)
+            .getxattr(NodeId(n), name)
             .map_err(|e| format!("getxattr: {e}"))?;
         ensure!(
             have == *value,

@@ -10,7 +10,9 @@ mod store;
 use bincode::{Decode, Encode};
 
 use crate::id::{ChunkId, ManifestId};
-pub use read::{data_ranges, each_part, next_data, next_hole, read_content, try_read_content};
+pub use read::{
+    data_from, data_ranges, each_part, next_data, next_hole, read_content, try_read_content,
+};
 pub use store::store_content;
 
 /// What a regular file holds.

@@ -129,6 +129,33 @@ pub fn data_ranges(store: &ObjectStore, content: &FileContent) -> Result<Vec<Ran
     Ok(ranges)
 }
 
+/// The parts of a content that hold data, from the one at `offset` on, read as far as they are asked for.
+pub fn data_from<'a>(
+    store: &'a ObjectStore,
+    content: &FileContent,
+    offset: u64,
+) -> Result<impl Iterator<Item = Result<Range<u64>>> + use<'a>> {
+    let mut parts = match offset < content.len() {
+        true => Some(Parts::new(store, content, offset)?),
+        false => None,
+    };
+    Ok(std::iter::from_fn(move || {
+        loop {
+            match parts.as_mut()?.next() {
+                Ok(Some((start, part))) if part.is_data() => {
+                    return Some(Ok(start..start + part.len()));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(e) => {
+                    parts = None;
+                    return Some(Err(e));
+                }
+            }
+        }
+    }))
+}
+
 /// The first data at or after `offset` (`SEEK_DATA`); `None` where there is none.
 pub fn next_data(store: &ObjectStore, content: &FileContent, offset: u64) -> Result<Option<u64>> {
     seek(store, content, offset, true)
