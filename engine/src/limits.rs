@@ -44,3 +44,5 @@ pub const TEXT_BYTES_MAX: u64 = 8 << 20;
 pub const TIMELINE_FLUSH_BYTES: usize = 4 << 20;
 /// Bytes of the timeline's log that are not stored at which whoever adds to it stores them first.
 pub const TIMELINE_TAIL_BYTES_MAX: usize = 16 << 20;
+/// Time for which a merge holds back changes of its target at most, where others go on changing it.
+pub const MERGE_HOLD_MAX: std::time::Duration = std::time::Duration::from_secs(5);

@@ -9,12 +9,13 @@
 //! was answered. (A direct read is taken for a reading of pages, which it is not; the kernel has
 //! written them back before it.)
 
+use super::carry::Carry;
 use crate::types::Nid;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// Bytes of the kernel's smallest page.
-const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// Stands while the kernel may still bring pages of a replaced state.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Fence {
     pub state: u64,
     /// Its files whose pages may still come, each with what is new already.
     files: HashMap<Nid, Fresh>,
+    /// For a merge: what it changed.
+    pub carry: Option<Carry>,
 }
 
 /// Disjoint ranges of page numbers, start → end.
@@ -34,6 +37,7 @@ impl Fence {
         Fence {
             state,
             files: files.map(|nid| (nid, Fresh::new())).collect(),
+            carry: None,
         }
     }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod anchors;
 pub(crate) mod auto;
+pub(crate) mod carry;
 pub(crate) mod close;
 pub(crate) mod create;
 pub(crate) mod fence;
@@ -46,7 +47,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Everything that changes, under one lock.
 #[derive(Debug)]
@@ -59,6 +60,8 @@ pub(crate) struct Inner {
     pub accessed: Accessed,
     /// Stands while the kernel may still bring pages of a replaced state.
     pub fence: Option<Fence>,
+    /// Until when changes of the live tree wait for a merge.
+    pub held_until: Option<Instant>,
     /// All base directories were read.
     pub scan_done: bool,
     /// Inodes of base files with several links, by device and number in the base.
@@ -201,6 +204,9 @@ impl Branch {
 
     /// Journals and applies a mutation that was validated.
     pub fn change(&self, inner: &mut Inner, m: Mutation, payload: &[u8]) -> Result<()> {
+        if inner.held_until.is_some_and(|until| Instant::now() < until) {
+            return Err(Error::WouldBlock);
+        }
         let frees = matches!(
             m,
             Mutation::Unlink { .. }
@@ -248,8 +254,22 @@ impl Branch {
         })
     }
 
-    /// Runs a request. `body` says [`Error::WouldBlock`] where the journal is full (then sealing is
-    /// waited for, if `wait` allows) and [`Error::NeedsDir`] where a base directory must be read.
+    /// Lets changes of the live tree wait from now on, for `at_most`, or until [`Branch::release`]. What the
+    /// kernel has of changes is asked for before.
+    pub fn hold(&self, at_most: Duration) {
+        self.cache().flush_dirty();
+        self.lock().held_until = Some(Instant::now() + at_most);
+    }
+
+    /// Lets changes of the live tree go on.
+    pub fn release(&self) {
+        if self.lock().held_until.take().is_some() {
+            self.progress.notify_all();
+        }
+    }
+
+    /// Runs a request. `body` says [`Error::WouldBlock`] where the journal is full or a merge holds changes
+    /// back (then that is waited for, if `wait` allows) and [`Error::NeedsDir`] where a base directory must be read.
     pub fn request<R>(
         &self,
         wait: Wait,
@@ -391,6 +411,7 @@ impl Inner {
             lookups: Lookups::default(),
             accessed: Default::default(),
             fence: None,
+            held_until: None,
             scan_done: self.scan_done,
             base_inodes: HashMap::new(),
             base_changed: BTreeSet::new(),

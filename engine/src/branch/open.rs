@@ -225,6 +225,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         lookups: Lookups::default(),
         accessed: Default::default(),
         fence: None,
+        held_until: None,
         scan_done: false,
         base_inodes: HashMap::new(),
         base_changed: Default::default(),

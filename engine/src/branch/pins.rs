@@ -52,20 +52,29 @@ impl Branch {
     ) -> Result<Pinned> {
         let mut inner = self.lock();
         let tree = choose(&inner)?;
+        Ok(self.pin_in(&mut inner, tree))
+    }
+
+    /// Pins a tree of the branch under its lock.
+    pub fn pin_in(self: &Arc<Branch>, inner: &mut super::Inner, tree: Tree) -> Pinned {
         let number = inner.pins.next;
         inner.pins.next += 1;
         inner.pins.trees.insert(number, tree);
-        Ok(Pinned {
+        Pinned {
             branch: self.clone(),
             number,
-        })
+        }
     }
 }
 
 impl Pinned {
     /// The tree as it is kept now.
     pub fn tree(&self) -> Result<Tree> {
-        let inner = self.branch.lock();
+        self.tree_in(&self.branch.lock())
+    }
+
+    /// As [`Pinned::tree`], under its branch's lock.
+    pub fn tree_in(&self, inner: &super::Inner) -> Result<Tree> {
         inner
             .pins
             .trees

@@ -1,35 +1,33 @@
 //! Merging one branch into another.
 //!
 //! Both live trees are frozen as commits, the commits are merged in the store, and what that changes is
-//! done to the live tree under its lock, as a switch that can be undone. Where the live tree was changed
-//! meanwhile at a path that the merge touches, all of it is done again.
+//! done to the live tree under its lock, as a switch that can be undone (`show_merged`). Where the live tree
+//! was changed meanwhile at a path that the merge touches, all of it is done again, while whoever
+//! changes the target waits, for a bounded time. A page that the kernel brought while the merge was shown,
+//! and that the merge had changed, is merged in after it, as a change that came too late.
 
+use super::show_merged::{Frozen, Late};
 use super::switch::{Made, To};
-use super::{Change, DiffSide, Progress, RolledBack};
+use super::{Change, DiffSide, Progress};
 use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::history::Turn;
-use crate::kv::KvMap;
-use crate::load_tree::load_tree;
+use crate::limits::MERGE_HOLD_MAX;
 use crate::merge::{
     Conflict, KeysMerged, Labels, MergeOptions, MergeResult, OnConflict, Outcome, Root,
     merge_commits, merge_keys,
 };
 use crate::names::check_label;
 use crate::record::{OpKind, StateInfo, SwitchKind, encode};
-use crate::store_tree::meta_of;
-use crate::transition::{in_place, transition};
 use crate::tree::Tree;
-use crate::tree::inode::Inode;
-use crate::types::Nid;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, CommitKind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// Times that a merge is made again because what it touches was changed meanwhile.
-const TRIES: usize = 5;
+/// Times that a merge is made, again where what it touches was changed meanwhile. But for the first time
+/// changes of the target wait for it: later there would only be more of them to store first.
+const TRIES: usize = 3;
 /// Metadata of a merge commit that holds its conflicts: the encoded list in hex digits.
 const CONFLICTS_KEY: &str = "agentvfs.conflicts";
 
@@ -68,9 +66,22 @@ pub struct MergeReport {
 /// Ours and theirs, frozen.
 struct Sides<'a> {
     ours: &'a Arc<Branch>,
-    our_state: u64,
-    our_id: CommitId,
+    frozen: Frozen,
     their_id: CommitId,
+    /// Conflicts of the merge that this one follows.
+    before: &'a [Conflict],
+}
+
+/// What a merge did, and what came too late for it.
+struct Merged {
+    report: MergeReport,
+    late: Option<Late>,
+}
+
+impl Merged {
+    fn only(report: MergeReport) -> Merged {
+        Merged { report, late: None }
+    }
 }
 
 /// Merged files and keys.
@@ -111,17 +122,99 @@ impl Workspace {
         with_keys: bool,
         progress: Progress<'_>,
     ) -> Result<MergeReport> {
-        for _ in 0..TRIES {
-            let (our_state, our_id) = ours.frozen(self.author(), progress)?;
-            let sides = Sides {
-                ours,
-                our_state,
-                our_id,
-                their_id,
+        let mut done = self.merge_tries(req, (ours, their_id), with_keys, &[], progress)?;
+        let first = done.report.outcome;
+        for n in 0..TRIES {
+            let Some(late) = done.late.take() else {
+                let conflicts = done.report.outcome == Outcome::Conflicts;
+                done.report.outcome = if conflicts {
+                    done.report.outcome
+                } else {
+                    first
+                };
+                return Ok(done.report);
             };
-            if let Some(report) = self.merge_frozen(req, &sides, with_keys)? {
+            // Undone is what one merge did.
+            let undoable = n == 0 && !req.keep_conflicts;
+            done = self.merge_late(req, ours, (done.report, late), undoable, progress)?;
+        }
+        Err(Error::KeepsChanging(req.into.clone()))
+    }
+
+    /// Merges what programs stored through mappings into what a merge changed while it was shown. Where that
+    /// does not fit, the merge is taken back if it is `undoable` and nothing was built on it; else the
+    /// conflicts are kept.
+    fn merge_late(
+        &self,
+        req: &MergeRequest,
+        ours: &Arc<Branch>,
+        (first, late): (MergeReport, Late),
+        undoable: bool,
+        progress: Progress<'_>,
+    ) -> Result<Merged> {
+        let id = ours.wait_for_id(late.replaced, progress)?;
+        let mut again = MergeRequest {
+            from: format!("{} (stored meanwhile)", req.into),
+            ..req.clone()
+        };
+        let sides = (ours, id);
+        let mut next = self.merge_tries(&again, sides, false, &first.conflicts, progress)?;
+        if next.report.outcome == Outcome::Conflicts && next.report.commit.is_none() {
+            if undoable && self.take_back(ours, &late)? {
+                return Ok(next);
+            }
+            again.keep_conflicts = true;
+            next = self.merge_tries(&again, sides, false, &first.conflicts, progress)?;
+        }
+        let report = &mut next.report;
+        report.files_changed += first.files_changed;
+        if report.conflicts.is_empty() {
+            (report.outcome, report.conflicts) = (first.outcome, first.conflicts);
+        }
+        Ok(next)
+    }
+
+    /// Takes back what a merge shows; false where others built on it.
+    fn take_back(&self, ours: &Arc<Branch>, late: &Late) -> Result<bool> {
+        let turn = ours.lock().history.next_undo()?;
+        let before = ours.tree_of(late.replaced)?;
+        ours.cache().flush_dirty();
+        let to = To::State(SwitchKind::Undo, turn);
+        let back = ours.show_merged(self.author(), &late.merged, &before, to)?;
+        Ok(back.is_some())
+    }
+
+    /// Merges a commit into a branch, again and again while what that touches is changed.
+    fn merge_tries(
+        &self,
+        req: &MergeRequest,
+        (ours, their_id): (&Arc<Branch>, CommitId),
+        with_keys: bool,
+        before: &[Conflict],
+        progress: Progress<'_>,
+    ) -> Result<Merged> {
+        for n in 0..TRIES {
+            if n == 0 {
+                ours.cache().flush_dirty();
+            } else {
+                let (into, at_most) = (&req.into, MERGE_HOLD_MAX.as_secs());
+                tracing::info!("{into}: changes wait for a merge now, {at_most} s at most");
+                ours.hold(MERGE_HOLD_MAX);
+            }
+            let once = || {
+                let sides = Sides {
+                    ours,
+                    frozen: ours.frozen_tree(self.author(), progress)?,
+                    their_id,
+                    before,
+                };
+                self.merge_frozen(req, &sides, with_keys)
+            };
+            let done = once();
+            ours.release();
+            if let Some(done) = done? {
                 self.snapshots_changed(ours);
-                return Ok(report);
+                return Ok(done);
             }
         }
         Err(Error::KeepsChanging(req.into.clone()))
@@ -133,43 +226,39 @@ impl Workspace {
         req: &MergeRequest,
         sides: &Sides<'_>,
         with_keys: bool,
-    ) -> Result<Option<MergeReport>> {
+    ) -> Result<Option<Merged>> {
         let store = &*sides.ours.places.store;
         // Until it is shown, nothing refers to what is stored here.
         let _pin = store.pin();
-        let frozen = sides.ours.tree_of(sides.our_state)?;
+        let frozen = sides.frozen.tree.tree()?;
         let joined = self.join(req, sides, &frozen, with_keys)?;
         let result = &joined.files;
         sides.ours.mark_unsynced();
-        let nothing = |commit, changes| MergeReport {
+        let report = |commit, files_changed, changes| MergeReport {
             outcome: result.outcome,
             commit,
             conflicts: result.conflicts.clone(),
-            files_changed: 0,
+            files_changed,
             changes,
         };
+        let nothing = |commit, changes| Ok(Some(Merged::only(report(commit, 0, changes))));
         let Some(root) = result.root.clone() else {
-            return Ok(Some(nothing(None, Vec::new())));
+            return nothing(None, Vec::new());
         };
         if result.outcome == Outcome::UpToDate {
-            return Ok(Some(nothing(Some(sides.our_id), Vec::new())));
+            return nothing(Some(sides.frozen.id), Vec::new());
         }
         let mut merged = sides.ours.load_root(&root)?;
         *merged.kv_mut() = joined.keys.map.clone();
         if req.dry_run {
-            let changes = sides.ours.changes(&frozen, &merged, &[])?;
-            return Ok(Some(nothing(None, changes)));
+            return nothing(None, sides.ours.changes(&frozen, &merged, &[])?);
         }
         let to = self.shown_as(req, sides, &root, &joined)?;
-        let shown = sides
-            .ours
-            .show_merged(self.author(), &frozen, &merged, to)?;
-        Ok(shown.map(|back| MergeReport {
-            outcome: result.outcome,
-            commit: back.commit,
-            conflicts: result.conflicts.clone(),
-            files_changed: back.files_changed,
-            changes: Vec::new(),
+        let (author, before) = (self.author(), &sides.frozen.tree);
+        let shown = sides.ours.show_merged(author, before, &merged, to)?;
+        Ok(shown.map(|shown| Merged {
+            report: report(shown.back.commit, shown.back.files_changed, Vec::new()),
+            late: shown.late,
         }))
     }
 
@@ -182,7 +271,7 @@ impl Workspace {
         with_keys: bool,
     ) -> Result<Joined> {
         let store = &*sides.ours.places.store;
-        let (ours, theirs) = (&sides.our_id, &sides.their_id);
+        let (ours, theirs) = (&sides.frozen.id, &sides.their_id);
         let options = options(req);
         let mut files = merge_commits(store, store, ours, theirs, &options)?;
         let kv_of = |id: &CommitId| Ok::<_, Error>(store.get_object::<Commit>(id)?.kv);
@@ -209,6 +298,11 @@ impl Workspace {
             Outcome::FastForward if keys.kv != their_kv => Outcome::Merged,
             other => other,
         };
+        if files.outcome != Outcome::UpToDate && !sides.before.is_empty() {
+            files.outcome = Outcome::Conflicts;
+            files.conflicts.extend(sides.before.iter().cloned());
+            files.conflicts.sort_by(|a, b| a.path.cmp(&b.path));
+        }
         let is_theirs = files.outcome == Outcome::FastForward;
         Ok(Joined {
             files,
@@ -243,7 +337,7 @@ impl Workspace {
         let commit = Commit {
             root_meta: root.meta.clone(),
             root: root.tree,
-            parents: vec![sides.our_id, sides.their_id],
+            parents: vec![sides.frozen.id, sides.their_id],
             time_sec: time.sec,
             time_nsec: time.nsec,
             author: self.author().to_owned(),
@@ -264,7 +358,7 @@ impl Workspace {
             author: self.author().to_owned(),
             message,
             meta,
-            parents: vec![sides.our_state, theirs],
+            parents: vec![sides.frozen.state, theirs],
             id: Some(id),
         };
         Ok(To::Merge(Box::new(Made {
@@ -305,124 +399,4 @@ fn options(req: &MergeRequest) -> MergeOptions {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-impl Branch {
-    /// What the live tree is now as a commit: its state and id.
-    pub(crate) fn frozen(&self, author: &str, progress: Progress<'_>) -> Result<(u64, CommitId)> {
-        self.cache().flush_dirty();
-        let head = self.lock().history.head;
-        let before = self.tree_of(head)?;
-        let kind = OpKind::BeforeMerge;
-        let state = self.freeze_if_differs(&mut self.lock(), &before, kind, author)?;
-        Ok((state, self.wait_for_id(state, progress)?))
-    }
-
-    /// Trees may refer to stored content that no sync has covered.
-    pub(crate) fn mark_unsynced(&self) {
-        self.unsynced.store(true, Ordering::SeqCst);
-    }
-
-    /// The tree of a root directory in the store, in this branch's numbers.
-    pub(crate) fn load_root(&self, root: &Root) -> Result<Tree> {
-        let reference = self.lock().reference.clone();
-        let reference = reference.map_or_else(|| self.empty_reference(), Ok)?;
-        let (tree, now) = (root.tree, clock::now());
-        let store = &self.places.store;
-        Ok(load_tree(
-            store,
-            &reference,
-            tree,
-            &root.meta,
-            &mut self.numbers(),
-            now,
-        )?
-        .tree)
-    }
-
-    /// Does to the live tree what makes `merged` of `frozen`; `None`, with nothing done, where what that
-    /// touches is not as it was frozen.
-    pub(super) fn show_merged(
-        &self,
-        author: &str,
-        frozen: &Tree,
-        merged: &Tree,
-        mut to: To,
-    ) -> Result<Option<RolledBack>> {
-        let undoes = matches!(to, To::Undone(_));
-        let state = match &to {
-            To::State(_, turn) => Some(turn.state),
-            To::Merge(_) | To::Undone(_) => None,
-        };
-        let (shown, replaced, changes, before, state) = {
-            let mut inner = self.lock_synced()?;
-            let lookups = &inner.lookups;
-            let mut counters = inner.counters;
-            let known = |nid: Nid| lookups.get(nid) > 0;
-            let target = transition(frozen, merged, &mut counters, &known).tree;
-            if let To::Merge(made) = &mut to {
-                made.tree = target.clone();
-            }
-            let Some(target) = overlaid(&inner.live, frozen, &target) else {
-                return Ok(None);
-            };
-            let shown = inner.history.shown;
-            let changes = in_place(&inner.live, &target, &|nid| inner.lookups.get(nid) > 0);
-            let before = inner.live.clone();
-            let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-            let head = inner.history.head;
-            let made = if undoes { replaced + 1 } else { head };
-            (shown, replaced, changes, before, state.unwrap_or(made))
-        };
-        let mut back = self.after_swap(&before, &changes, replaced, shown, state)?;
-        if undoes && back.commit.is_none() {
-            // What was there was stored already, so this does not take long.
-            back.commit = self.wait_for_id(state, &|_, _| {}).ok();
-        }
-        Ok(Some(back))
-    }
-}
-
-/// `live` with what makes `target` of `frozen`; `None` where an inode or a key that this changes is not
-/// as it was frozen.
-fn overlaid(live: &Tree, frozen: &Tree, target: &Tree) -> Option<Tree> {
-    let mut out = live.clone();
-    let mut fits = true;
-    Tree::diff(frozen, target, &mut |nid, was, now| {
-        let same = match (live.get(nid), was) {
-            (None, None) => true,
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || alike(a, b),
-            (Some(a), None) => a.nlink == 0,
-            (None, Some(b)) => b.nlink == 0,
-        };
-        fits &= same;
-        match now {
-            Some(inode) => out.set(nid, inode.clone()),
-            None => drop(out.remove(nid)),
-        }
-    });
-    KvMap::diff(frozen.kv(), target.kv(), &mut |(key, was, now)| {
-        fits &= live.kv().get(key) == was;
-        out.kv_mut().set(key, now.cloned());
-    });
-    fits.then_some(out)
-}
-
-/// True where a commit would record both inodes the same, under the same names.
-fn alike(a: &Inode, b: &Inode) -> bool {
-    let names = |i: &Inode| (i.nlink, i.parent, i.hash);
-    let same_entries = match (a.dir(), b.dir()) {
-        (Some(x), Some(y)) => {
-            let mut same = true;
-            crate::tree::dirmap::DirMap::diff(&x.map, &y.map, &mut |_, _, _| same = false);
-            same
-        }
-        (None, None) => true,
-        _ => false,
-    };
-    same_entries
-        && names(a) == names(b)
-        && a.links == b.links
-        && a.commits_alike(b)
-        && meta_of(a) == meta_of(b)
 }

@@ -10,6 +10,7 @@ mod names;
 mod report;
 mod resolve;
 mod restore;
+mod show_merged;
 mod switch;
 mod undo_call;
 mod view;

@@ -159,8 +159,22 @@ impl Branch {
         shown: Option<u64>,
         target: u64,
     ) -> Result<RolledBack> {
+        let done = self.swapped(before, changes, replaced, shown, target);
+        done.map(|(back, _)| back)
+    }
+
+    /// As [`Branch::after_swap`]; also gives the replaced state where a page of it came that a merge should
+    /// have had.
+    pub(super) fn swapped(
+        &self,
+        before: &Tree,
+        changes: &Transition,
+        replaced: u64,
+        shown: Option<u64>,
+        target: u64,
+    ) -> Result<(RolledBack, Option<u64>)> {
         self.invalidate(changes);
-        let replaced = self.end_fence(replaced, shown)?;
+        let (replaced, overtaken) = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
         self.announce(before, changes);
@@ -169,11 +183,12 @@ impl Branch {
             let _ = self.try_store_pending();
         }
         let inner = self.lock();
-        Ok(RolledBack {
+        let back = RolledBack {
             commit: inner.history.id_of(target),
             replaced: inner.history.id_of(replaced),
             files_changed: changes.inodes.len() as u64,
-        })
+        };
+        Ok((back, overtaken.then_some(replaced)))
     }
 
     /// Whether a state that could be stored at once has no id yet.
@@ -289,16 +304,18 @@ impl Branch {
     }
 
     /// The replaced state is whole now. Where nothing had been written since the live tree was made
-    /// into or set to another state, that one is what was replaced.
-    fn end_fence(&self, replaced: u64, shown: Option<u64>) -> Result<u64> {
+    /// into or set to another state, that one is what was replaced. Also says whether a page came that a
+    /// merge should have had.
+    fn end_fence(&self, replaced: u64, shown: Option<u64>) -> Result<(u64, bool)> {
         let mut inner = self.lock();
-        inner.fence = None;
+        let carry = inner.fence.take().and_then(|fence| fence.carry);
+        let overtaken = carry.is_some_and(|carry| carry.is_overtaken());
         let same = shown.filter(|kept| {
             let tree = |n| inner.history.tree(n);
             matches!((tree(*kept), tree(replaced)), (Some(a), Some(b)) if !super::differs(a, b))
         });
         let Some(kept) = same else {
-            return Ok(replaced);
+            return Ok((replaced, overtaken));
         };
         self.record(
             Event::Same {
@@ -309,7 +326,7 @@ impl Branch {
         )?;
         inner.history.merge(replaced, kept);
         inner.note_same(replaced, kept);
-        Ok(kept)
+        Ok((kept, overtaken))
     }
 
     /// Journals an event with a patch, in parts where that is long.

@@ -10,15 +10,18 @@ use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::kv::stored::of_commit;
+use crate::limits::MERGE_HOLD_MAX;
 use crate::merge::{
     Conflict, Labels, MergeOptions, MergeResult, OnConflict, Root, merge_maps, merge_roots,
 };
 use crate::timeline::{StateRef, TimelineItem, differ_in_content};
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, ObjectStore};
+use std::sync::Arc;
 
-/// Times that it is done again because what it touches was changed meanwhile.
-const TRIES: usize = 5;
+/// Times that it is done, again where what it touches was changed meanwhile. But for the first time changes
+/// of the branch wait for it.
+const TRIES: usize = 3;
 
 /// What taking a call back did.
 #[derive(Clone, Debug)]
@@ -42,8 +45,14 @@ impl Workspace {
         let _pin = b.places.store.pin();
         let item = b.call(id)?;
         let (before, after) = b.certain(id, &item)?;
-        for _ in 0..TRIES {
-            if let Some(done) = b.undo_once(self.author(), (id, before, after), dry_run)? {
+        for n in 0..TRIES {
+            match n {
+                0 => b.cache().flush_dirty(),
+                _ => b.hold(MERGE_HOLD_MAX),
+            }
+            let done = b.undo_once(self.author(), (id, before, after), dry_run);
+            b.release();
+            if let Some(done) = done? {
                 return Ok(done);
             }
         }
@@ -91,12 +100,12 @@ impl Branch {
 
     /// `None` where what it touches was changed meanwhile.
     fn undo_once(
-        &self,
+        self: &Arc<Branch>,
         author: &str,
         (call, before, after): (u64, CommitId, CommitId),
         dry_run: bool,
     ) -> Result<Option<CallUndone>> {
-        let now = self.state_of_now(author)?;
+        let (now, pinned) = self.state_of_now(author)?;
         let ours = self.wait_for_id(now, &|_, _| {})?;
         let result = self.without(call, &after, &ours, &before)?;
         self.mark_unsynced();
@@ -110,7 +119,7 @@ impl Branch {
             changes,
         };
         let store = &self.places.store;
-        let frozen = self.tree_of(now)?;
+        let frozen = pinned.tree()?;
         let (found, left) = (of_commit(store, &before)?, of_commit(store, &after)?);
         let (keys, unsettled) = merge_maps(&left, frozen.kv(), &found)?;
         let Some(root) = result.root.filter(|_| unsettled.is_empty()) else {
@@ -127,9 +136,9 @@ impl Branch {
             let changes = self.changes(&frozen, &merged, &[])?;
             return Ok(Some(nothing(Vec::new(), changes)));
         }
-        let shown = self.show_merged(author, &frozen, &merged, To::Undone(call))?;
-        Ok(shown.map(|back| CallUndone {
-            back,
+        let shown = self.show_merged(author, &pinned, &merged, To::Undone(call))?;
+        Ok(shown.map(|shown| CallUndone {
+            back: shown.back,
             conflicts: Vec::new(),
             changes: Vec::new(),
         }))

@@ -1,6 +1,7 @@
 //! File data.
 
 use super::{target, without_set_id};
+use crate::branch::carry::Unsettled;
 use crate::branch::{Branch, Inner};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -9,7 +10,21 @@ use crate::record::{Allocation, Event, Mutation};
 use crate::tree::file::FileData;
 use crate::tree::inode::Inode;
 use crate::types::{Fallocate, Kind, Nid, Seek, Wait, WriteFlags};
+use std::ops::Range;
 use std::sync::Arc;
+
+/// To which state a page belongs that the kernel writes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// What is shown.
+    New,
+    /// What was replaced.
+    Old,
+    /// Both, for a merge left it as it was.
+    Both,
+    /// What was replaced, though a merge should have had it.
+    Overtaken,
+}
 
 impl Branch {
     /// Reads up to `size` bytes; fewer at the end of the file.
@@ -67,17 +82,22 @@ impl Branch {
             return Err(Error::FileTooLarge);
         }
         self.check_space(data.len() as u64)?;
-        self.request(wait, |inner| {
-            if !flags.from_cache {
-                self.write_live(inner, nid, offset, data, flags)?;
-                if let Some(fence) = &mut inner.fence {
-                    fence.note_write(nid, offset, data.len() as u64);
+        loop {
+            let unsettled = self.request(wait, |inner| {
+                if !flags.from_cache {
+                    self.write_live(inner, nid, offset, data, flags)?;
+                    if let Some(fence) = &mut inner.fence {
+                        fence.note_write(nid, offset, data.len() as u64);
+                    }
+                    return Ok(None);
                 }
-                return Ok(());
+                self.write_cached(inner, nid, offset, data, flags)
+            })?;
+            match unsettled {
+                Some((state, pages)) => self.settle_pages(state, &pages, wait)?,
+                None => return Ok(data.len() as u32),
             }
-            self.write_cached(inner, nid, offset, data, flags)
-        })?;
-        Ok(data.len() as u32)
+        }
     }
 
     fn write_live(
@@ -104,7 +124,8 @@ impl Branch {
         self.change(inner, m, data)
     }
 
-    /// Writes pages of the kernel's cache, each into the state that it belongs to.
+    /// Writes pages of the kernel's cache, each into the state that it belongs to. Nothing is written where
+    /// that has to be found out first.
     fn write_cached(
         &self,
         inner: &mut Inner,
@@ -112,21 +133,42 @@ impl Branch {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
-    ) -> Result<()> {
+    ) -> Result<Option<(u64, Unsettled)>> {
         let fence = inner.fence.as_ref();
         let parts = fence.and_then(|f| Some((f.state, f.parts(nid, offset, data.len() as u64)?)));
         let Some((state, parts)) = parts else {
-            return self.write_live(inner, nid, offset, data, flags);
+            self.write_live(inner, nid, offset, data, flags)?;
+            return Ok(None);
         };
+        let mut writes: Vec<(Range<u64>, Whose)> = Vec::new();
         for (range, fenced) in parts {
-            let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
-            if fenced {
-                self.write_fenced(inner, state, nid, range.start, part)?;
-            } else {
-                self.write_live(inner, nid, range.start, part, flags)?;
+            let carry = inner.fence.as_ref().and_then(|f| f.carry.as_ref());
+            match (fenced, carry) {
+                (false, _) => writes.push((range, Whose::New)),
+                (true, None) => writes.push((range, Whose::Old)),
+                (true, Some(carry)) => match carry.parts(nid, range) {
+                    Err(unsettled) => return Ok(Some((state, unsettled))),
+                    Ok(parts) => writes.extend(parts.into_iter().map(|(r, same)| match same {
+                        true => (r, Whose::Both),
+                        false => (r, Whose::Overtaken),
+                    })),
+                },
             }
         }
-        Ok(())
+        for (range, whose) in writes {
+            let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
+            if whose != Whose::New {
+                self.write_fenced(inner, state, nid, range.start, part)?;
+            }
+            if matches!(whose, Whose::New | Whose::Both) {
+                self.write_live(inner, nid, range.start, part, flags)?;
+            }
+            let carry = inner.fence.as_mut().and_then(|f| f.carry.as_mut());
+            if let Some(carry) = carry.filter(|_| whose == Whose::Overtaken) {
+                carry.overtakes(nid);
+            }
+        }
+        Ok(None)
     }
 
     /// A page of a state that a rollback replaced: it belongs there.

@@ -4,6 +4,7 @@
 //! the branch; none is made where a state that is at hand shows the same.
 
 use super::entry::{CALL_TEXT_BYTES_MAX, CallOutcome, StateRef, TOOL_NAME_BYTES_MAX, What};
+use crate::branch::pins::Pinned;
 use crate::branch::{Branch, Inner};
 use crate::clock;
 use crate::control::differs;
@@ -14,6 +15,7 @@ use crate::types::Time;
 use crate::workspace::Workspace;
 use parking_lot::MutexGuard;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A call that begins.
 #[derive(Clone, Debug, Default)]
@@ -216,15 +218,22 @@ impl Branch {
         self.sync()
     }
 
-    /// The live tree as a state.
-    pub(crate) fn state_of_now(&self, author: &str) -> Result<u64> {
-        Ok(self.state_now(author)?.1.state)
+    /// The live tree as a state, and as a tree in the numbers that it has. What the kernel has of changes is
+    /// not asked for.
+    pub(crate) fn state_of_now(self: &Arc<Branch>, author: &str) -> Result<(u64, Pinned)> {
+        let (mut inner, state) = self.state_at_hand(author)?;
+        let live = inner.live.clone();
+        Ok((state.state, self.pin_in(&mut inner, live)))
     }
 
     /// The live tree as a state, with the lock under which it is so: one that is at hand, or a new one.
     fn state_now(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, StateRef)> {
-        self.check_journal()?;
         self.cache().flush_dirty();
+        self.state_at_hand(author)
+    }
+
+    fn state_at_hand(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, StateRef)> {
+        self.check_journal()?;
         let (live, near) = {
             let inner = self.lock();
             (inner.live.clone(), near_states(&inner))

@@ -1,0 +1,302 @@
+//! Merging into a branch that is in use: once after the other, beside writers, and beside pages that the
+//! kernel brings late.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::world::World;
+use engine::merge::Outcome;
+use engine::*;
+use objstore::crash_storage::CrashStorage;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+const W: Wait = Wait::Allowed;
+
+fn base() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("src")).unwrap();
+    for n in 0..5 {
+        std::fs::write(
+            dir.path().join(format!("src/{n}.txt")),
+            format!("base {n}\n"),
+        )
+        .unwrap();
+    }
+    dir
+}
+
+fn world(base: &Path) -> World {
+    let world = World::on_disk(CrashStorage::without_log(), base);
+    world.w().settle().unwrap();
+    world
+}
+
+/// Root of a branch, as the mount finds it.
+fn root(w: &Workspace, branch: &str) -> NodeId {
+    if branch == MAIN {
+        return NodeId::ROOT;
+    }
+    find(w, NodeId::ROOT, &format!(".agentvfs/branches/{branch}")).unwrap()
+}
+
+fn find(w: &Workspace, from: NodeId, path: &str) -> Result<NodeId> {
+    let mut at = from;
+    for part in path.split('/') {
+        at = w.lookup(at, part.as_bytes(), W)?.node;
+    }
+    Ok(at)
+}
+
+fn read(w: &Workspace, branch: &str, path: &str) -> String {
+    let node = find(w, root(w, branch), path).unwrap();
+    let bytes = w.read(node, 0, 1 << 20, W).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn write(w: &Workspace, branch: &str, path: &str, text: &str) {
+    let part = WriteFile {
+        path: path.into(),
+        offset: Some(0),
+        data: text.into(),
+        last: true,
+        perm: 0o644,
+        parents: true,
+    };
+    w.write_file(branch, &Caller::default(), &part).unwrap();
+}
+
+fn checkpoint(w: &Workspace, branch: &str) -> CommitId {
+    let req = CheckpointRequest {
+        wait: true,
+        ..Default::default()
+    };
+    let done = w.checkpoint(branch, req, &|_, _| ()).unwrap();
+    done.commit.unwrap()
+}
+
+fn merge(w: &Workspace, from: &str) -> Result<MergeReport> {
+    let req = MergeRequest {
+        from: from.into(),
+        into: MAIN.into(),
+        ..Default::default()
+    };
+    w.merge_branch(&req, &|_, _| ())
+}
+
+#[test]
+fn a_target_takes_merges_after_it_was_fast_forwarded() {
+    let base = base();
+    let mut world = world(base.path());
+    checkpoint(world.w(), MAIN);
+    for round in 0..3 {
+        let w = world.w();
+        let other = format!("b{round}");
+        w.create_branch(&other, MAIN, None).unwrap();
+        write(w, &other, &format!("new/{round}/file"), "of the branch");
+        write(w, &other, "src/0.txt", &format!("changed {round}\n"));
+        let (from, to) = (format!("src/{}.txt", round + 1), format!("moved{round}"));
+        w.rename_path(&other, from.as_bytes(), to.as_bytes())
+            .unwrap();
+        checkpoint(w, &other);
+        let done = merge(w, &other).unwrap();
+        assert_eq!(done.outcome, Outcome::FastForward, "round {round}");
+        assert_eq!(read(w, MAIN, "src/0.txt"), format!("changed {round}\n"));
+        assert_eq!(read(w, MAIN, &format!("new/{round}/file")), "of the branch");
+        assert_eq!(
+            read(w, MAIN, &format!("moved{round}")),
+            format!("base {}\n", round + 1)
+        );
+        if round == 1 {
+            world.kill().unwrap();
+        }
+    }
+    // And one that is no fast-forward.
+    let w = world.w();
+    w.create_branch("last", MAIN, None).unwrap();
+    write(w, "last", "new/last", "of the branch");
+    write(w, MAIN, "new/own", "of the target");
+    assert_eq!(merge(w, "last").unwrap().outcome, Outcome::Merged);
+    assert_eq!(read(w, MAIN, "new/last"), "of the branch");
+    assert_eq!(read(w, MAIN, "new/own"), "of the target");
+}
+
+#[test]
+fn a_merge_into_a_branch_that_is_written_all_the_time_ends() {
+    let base = base();
+    let world = world(base.path());
+    let w = world.w();
+    checkpoint(w, MAIN);
+    let (stop, written) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let n = written.load(Ordering::Relaxed);
+                write(w, MAIN, &format!("src/own{n}"), "of the writer");
+                if n >= 50 {
+                    let old = format!("src/own{}", n - 50);
+                    w.remove_path(MAIN, old.as_bytes(), false).unwrap();
+                }
+                write(w, MAIN, "src/0.txt", &format!("base 0\nline {n}\n"));
+                written.store(n + 1, Ordering::Relaxed);
+            }
+        });
+        let merged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for round in 0..6 {
+                let other = format!("b{round}");
+                w.create_branch(&other, MAIN, None).unwrap();
+                write(w, &other, &format!("src/merged{round}"), "of the branch");
+                merge(w, &other).unwrap();
+                w.delete_branch(&other, &|_, _| ()).unwrap();
+                // The writer goes on, too.
+                let before = written.load(Ordering::Relaxed);
+                while written.load(Ordering::Relaxed) == before {
+                    std::thread::yield_now();
+                }
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        merged.unwrap();
+    });
+    for round in 0..6 {
+        assert_eq!(
+            read(w, MAIN, &format!("src/merged{round}")),
+            "of the branch"
+        );
+    }
+    let last = written.load(Ordering::Relaxed);
+    assert_eq!(
+        read(w, MAIN, "src/0.txt"),
+        format!("base 0\nline {}\n", last - 1)
+    );
+    for n in last.saturating_sub(50)..last {
+        assert_eq!(read(w, MAIN, &format!("src/own{n}")), "of the writer");
+    }
+}
+
+/// A kernel that holds dirty pages, and brings those of an inode when it is told to drop them.
+#[derive(Default)]
+struct Pages {
+    workspace: Mutex<Option<Arc<Workspace>>>,
+    dirty: Mutex<Vec<(NodeId, u64, Vec<u8>)>>,
+}
+
+impl KernelCache for Pages {
+    fn flush_dirty(&self) {}
+
+    fn inval_inode(&self, node: NodeId) {
+        let all = std::mem::take(&mut *self.dirty.lock().unwrap());
+        let (late, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|(n, ..)| *n == node);
+        *self.dirty.lock().unwrap() = kept;
+        let workspace = self.workspace.lock().unwrap().clone().unwrap();
+        for (node, at, data) in late {
+            let flags = WriteFlags {
+                from_cache: true,
+                ..WriteFlags::default()
+            };
+            let done = workspace.write(node, at, &data, flags, W).unwrap();
+            assert_eq!(done as usize, data.len());
+        }
+    }
+
+    fn inval_entry(&self, _: NodeId, _: &[u8]) {}
+
+    fn inval_all_entries(&self) -> bool {
+        true
+    }
+}
+
+/// A file of three pages and a bit, in lines of 16 bytes.
+fn lines() -> Vec<u8> {
+    (0..800)
+        .flat_map(|n| format!("line {n:010}\n").into_bytes())
+        .collect()
+}
+
+fn with_line(mut text: Vec<u8>, line: usize, new: &[u8; 15]) -> Vec<u8> {
+    text[line * 16..line * 16 + 15].copy_from_slice(new);
+    text
+}
+
+const OURS: &[u8; 15] = b"through mapping";
+const THEIRS: &[u8; 15] = b"of the branch !";
+
+/// A branch `b` that changed `line` of `file` and moved it, and a page `page` of that file in `main` that
+/// the kernel holds changed at `stored`. Gives what the merge of `b` did.
+fn merge_beside_a_mapping(world: &World, line: usize, stored: usize) -> Result<MergeReport> {
+    let w = world.w();
+    let text = String::from_utf8(lines()).unwrap();
+    write(w, MAIN, "file", &text);
+    checkpoint(w, MAIN);
+    w.create_branch("b", MAIN, None).unwrap();
+    let theirs = with_line(lines(), line, THEIRS);
+    write(w, "b", "file", &String::from_utf8(theirs).unwrap());
+    w.rename_path("b", b"file", b"moved").unwrap();
+    checkpoint(w, "b");
+    let node = find(w, NodeId::ROOT, "file").unwrap();
+    let ours = with_line(lines(), stored, OURS);
+    let page = stored * 16 / 4096 * 4096;
+    let end = (page + 4096).min(ours.len());
+    let kernel = Arc::new(Pages::default());
+    *kernel.workspace.lock().unwrap() = Some(world.shared());
+    let dirty = (node, page as u64, ours[page..end].to_vec());
+    kernel.dirty.lock().unwrap().push(dirty);
+    w.set_kernel_cache(kernel.clone());
+    let done = merge(w, "b");
+    assert!(
+        kernel.dirty.lock().unwrap().is_empty(),
+        "the page was never asked for"
+    );
+    *kernel.workspace.lock().unwrap() = None;
+    w.unmounted();
+    done
+}
+
+#[test]
+fn a_page_that_the_kernel_brings_during_a_merge_is_merged_too() {
+    let base = base();
+    // In a page that the merge left alone, in the last, short one, and in one that it changed.
+    for (line, stored) in [(1, 600), (600, 1), (1, 799), (1, 200)] {
+        let world = world(base.path());
+        let w = world.w();
+        let done = merge_beside_a_mapping(&world, line, stored).unwrap();
+        assert!(done.conflicts.is_empty(), "{line} {stored}");
+        let wanted = with_line(with_line(lines(), line, THEIRS), stored, OURS);
+        assert_eq!(
+            read(w, MAIN, "moved").into_bytes(),
+            wanted,
+            "{line} {stored}"
+        );
+        assert!(find(w, NodeId::ROOT, "file").is_err());
+        // It was there before the merge, too.
+        while read_or_none(w, "moved").is_some() {
+            w.undo(MAIN).unwrap();
+        }
+        let wanted = with_line(lines(), stored, OURS);
+        assert_eq!(
+            read(w, MAIN, "file").into_bytes(),
+            wanted,
+            "{line} {stored}"
+        );
+    }
+}
+
+fn read_or_none(w: &Workspace, path: &str) -> Option<NodeId> {
+    find(w, NodeId::ROOT, path).ok()
+}
+
+#[test]
+fn a_page_that_does_not_fit_what_is_merged_makes_a_conflict_and_nothing_is_merged() {
+    let base = base();
+    let world = world(base.path());
+    let w = world.w();
+    let done = merge_beside_a_mapping(&world, 20, 20).unwrap();
+    assert_eq!(done.outcome, Outcome::Conflicts);
+    assert_eq!(done.commit, None);
+    assert!(find(w, NodeId::ROOT, "moved").is_err());
+    assert_eq!(
+        read(w, MAIN, "file").into_bytes(),
+        with_line(lines(), 20, OURS)
+    );
+}
