@@ -55,7 +55,7 @@ fn directories_of_a_commit_have_their_attributes() {
     w.create_branch("b", MAIN, Some(&id.to_string())).unwrap();
     for (branch, dir) in [MAIN, "b"].into_iter().flat_map(|b| dirs.map(|d| (b, d))) {
         let node = find(w, branch, dir).unwrap();
-        let value = w.getxattr(node, b"user.note", W);
+        let value = w.getxattr(node, b"user.note");
         let value = value.map(|v| String::from_utf8_lossy(&v).into_owned());
         assert_eq!(value.ok(), Some(format!("first {dir}")), "{branch}:{dir:?}");
     }
