@@ -409,6 +409,12 @@ impl History {
             .map(|s| s.info.number)
     }
 
+    /// As [`History::first_pending`], from a number on.
+    pub fn first_pending_from(&self, number: u64) -> Option<u64> {
+        let mut later = self.states.range(number..);
+        later.find(|(_, s)| !s.in_store).map(|(n, _)| *n)
+    }
+
     /// States of whose trees the base's lazy directories must be kept the same.
     pub fn trees_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
         self.states.values_mut().flat_map(|s| {

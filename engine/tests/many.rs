@@ -3,10 +3,14 @@
 
 mod common;
 
+use common::damaged::copy;
+use common::watched::{Act, world as watched};
 use common::world::World;
 use engine::*;
 use objstore::crash_storage::CrashStorage;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const W: Wait = Wait::Allowed;
@@ -193,6 +197,36 @@ fn a_hole_is_looked_for_without_reading_the_manifest_for_each_piece() {
     checkpointed(w);
     let short = find(w, "short").unwrap();
     assert_eq!(w.lseek(short, 0, Seek::Hole, Wait::Never).unwrap(), 5);
+}
+
+#[test]
+fn checkpoints_that_a_crash_left_unstored_share_their_syncs() {
+    const COUNT: usize = 300;
+    let base = tempfile::tempdir().unwrap();
+    let disk = CrashStorage::without_log();
+    let before = World::on_disk(disk.clone(), base.path());
+    before.w().settle().unwrap();
+    for n in 0..COUNT {
+        write_at(before.w(), "file", 0, format!("text {n}").into_bytes()).unwrap();
+        let req = CheckpointRequest {
+            message: format!("checkpoint {n}"),
+            ..Default::default()
+        };
+        before.w().checkpoint(MAIN, req, &|_, _| ()).unwrap();
+    }
+    let left = copy(&disk);
+    drop(before);
+    let syncs = Arc::new(AtomicUsize::new(0));
+    let count = syncs.clone();
+    let counting = move |act, path: &str| {
+        let counts = act == Act::Sync && !path.contains("journal");
+        count.fetch_add(usize::from(counts), Ordering::Relaxed);
+        Ok(())
+    };
+    let mut after = watched(left, Arc::new(counting), base.path());
+    after.close(CloseMode::Checkpoint).unwrap();
+    let syncs = syncs.load(Ordering::Relaxed);
+    assert!(syncs < COUNT / 4, "{syncs} syncs for {COUNT} checkpoints");
 }
 
 fn checkpointed(w: &Workspace) {

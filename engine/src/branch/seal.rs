@@ -24,6 +24,18 @@ const ADOPT_BATCH: usize = 512;
 /// Inode numbers whose files are imported at a time.
 const IMPORT_BATCH: u64 = 1024;
 
+/// States that are stored before one sync, at most.
+const TOGETHER_MAX: usize = 64;
+
+/// A state that is stored, and has no id yet.
+struct Ready {
+    info: StateInfo,
+    id: CommitId,
+    /// The id that was told of it before the daemon died, where that stands; else `id`.
+    known_as: CommitId,
+    stored: Reference,
+}
+
 /// An inode, what it was, and what takes its place.
 type Adoption = (Nid, Arc<Inode>, Arc<Inode>);
 
@@ -48,7 +60,7 @@ impl Branch {
         Ok(true)
     }
 
-    /// Stores the first pending state; false where there is none.
+    /// Stores the first pending state, or several; false where there is none.
     fn store_next(&self) -> Result<bool> {
         self.wait_scanned()?;
         if self.lock().reference.is_none() {
@@ -58,43 +70,92 @@ impl Branch {
         // The first commit is a whole project.
         let small = self.lock().reference.is_some();
         let behind = small.then(|| self.places.store.put_behind());
+        let mut ready: Vec<Ready> = Vec::new();
+        let failed = loop {
+            match self.store_state(&ready) {
+                Ok(Some(state)) => ready.push(state),
+                Ok(None) => break None,
+                Err(e) => break Some(e),
+            }
+            if !self.gaps.load(Ordering::Relaxed) || ready.len() == TOGETHER_MAX {
+                break None;
+            }
+        };
+        match failed {
+            None if ready.is_empty() => return Ok(false),
+            Some(Error::BaseChanged(f)) if ready.is_empty() => {
+                self.take_anew(&f)?;
+                return Ok(true);
+            }
+            Some(e) if ready.is_empty() => return Err(e),
+            // It is met again by who asks for more.
+            _ => {}
+        }
+        if self.importer.unsynced.swap(false, Ordering::Relaxed) {
+            self.sync_store()
+                .inspect_err(|_| self.importer.unsynced.store(true, Ordering::Relaxed))?;
+        }
+        if self.gaps.load(Ordering::Relaxed) {
+            // Whatever a kill or a power cut leaves must have these commits: what is replayed might be stored
+            // as others. One sync does for all of them, which after a crash may be hundreds.
+            drop(behind);
+            self.sync_store()?;
+        }
+        self.give_ids(ready)?;
+        Ok(true)
+    }
+
+    /// Stores the first pending state after those that are `ready`; `None` where there is none.
+    fn store_state(&self, ready: &[Ready]) -> Result<Option<Ready>> {
+        let last = ready.last();
         let (info, tree, reference) = {
             let mut inner = self.lock();
             let fenced = inner.fence.as_ref().map(|f| f.state);
-            let Some(number) = inner.history.first_pending().filter(|n| Some(*n) != fenced) else {
-                return Ok(false);
+            let after = last.map_or(0, |r| r.info.number + 1);
+            let next = inner.history.first_pending_from(after);
+            let Some(number) = next.filter(|n| Some(*n) != fenced) else {
+                return Ok(None);
             };
             let state = inner.history.state(number)?;
             let (info, tree) = (state.info.clone(), state.tree.clone());
             inner.storing = tree.clone();
-            (info, tree, inner.reference.clone())
+            let reference = last.map(|r| r.stored.clone());
+            (info, tree, reference.or_else(|| inner.reference.clone()))
         };
         let tree = tree.ok_or_else(|| Error::Damaged {
             what: format!("state {}", info.number),
             why: "its tree is gone".into(),
         })?;
-        let stored = match store_tree(&self.places, &self.importer, reference.as_ref(), &tree) {
-            Err(Error::BaseChanged(f)) => {
-                self.take_anew(&f)?;
-                return Ok(true);
-            }
-            other => other?,
-        };
-        let id = self.put_commit(&info, &stored)?;
+        let stored = store_tree(&self.places, &self.importer, reference.as_ref(), &tree)?;
+        let id = self.put_commit(&info, &stored, ready)?;
         self.unsynced.store(true, Ordering::SeqCst);
-        if self.importer.unsynced.swap(false, Ordering::Relaxed) {
-            self.sync_store()
-                .inspect_err(|_| self.importer.unsynced.store(true, Ordering::Relaxed))?;
-        }
         self.adopt(&tree, &stored.tree);
-        if self.gaps.load(Ordering::Relaxed) {
-            // Whatever a kill or a power cut leaves must have this commit: what is replayed might be stored as
-            // another.
-            drop(behind);
-            self.sync_store()?;
+        let told = info.id.filter(|known| self.stands(*known, id));
+        Ok(Some(Ready {
+            known_as: told.unwrap_or(id),
+            info,
+            id,
+            stored,
+        }))
+    }
+
+    /// Gives states that were stored their ids, up to one that was taken back meanwhile or lost a parent so.
+    fn give_ids(&self, ready: Vec<Ready>) -> Result<()> {
+        for (n, ready) in ready.into_iter().enumerate() {
+            let Ready {
+                info, id, stored, ..
+            } = ready;
+            let same = match self.lock().history.state(info.number) {
+                Ok(state) => state.info.parents == info.parents,
+                Err(_) => false,
+            };
+            if n > 0 && !same {
+                self.lock().storing = None;
+                return Ok(());
+            }
+            self.give_id(info.number, id, stored)?;
         }
-        self.give_id(info.number, id, stored)?;
-        Ok(true)
+        Ok(())
     }
 
     fn wait_scanned(&self) -> Result<()> {
@@ -146,14 +207,23 @@ impl Branch {
         }
     }
 
-    fn put_commit(&self, info: &StateInfo, reference: &Reference) -> Result<CommitId> {
+    fn put_commit(
+        &self,
+        info: &StateInfo,
+        reference: &Reference,
+        ready: &[Ready],
+    ) -> Result<CommitId> {
         let root = reference.tree.inode(Nid::ROOT)?;
         let parents = {
             let inner = self.lock();
-            info.parents
-                .iter()
-                .filter_map(|p| inner.history.id_of(*p))
-                .collect()
+            let ready = |n: u64| {
+                ready
+                    .iter()
+                    .find(|r| r.info.number == n)
+                    .map(|r| r.known_as)
+            };
+            let id_of = |n: &u64| ready(*n).or_else(|| inner.history.id_of(*n));
+            info.parents.iter().filter_map(id_of).collect()
         };
         let commit = Commit {
             root_meta: meta_of(root),
@@ -235,11 +305,16 @@ impl Branch {
     /// The bytes are the same; which all-zero blocks are holes may differ where a file was stored
     /// between two changes the first time and not when they were replayed.
     fn is_told(&self, known: CommitId, id: CommitId) -> bool {
-        let stands = known != id && self.places.store.contains(Kind::Commit, known.as_bytes());
+        let stands = self.stands(known, id);
         if known != id && !stands {
             tracing::error!("commit {known} was lost, its state is {id} now");
         }
         stands
+    }
+
+    /// Whether an id that differs from `id` has its commit.
+    fn stands(&self, known: CommitId, id: CommitId) -> bool {
+        known != id && self.places.store.contains(Kind::Commit, known.as_bytes())
     }
 
     /// Folds the journal into the store: all data is chunked, the state file replaced, and what the
