@@ -67,7 +67,14 @@ fn run(ops: Vec<Op>) -> Result<Workload, String> {
         let syncs_all = matches!(op, Op::Fsync | Op::KvSet { .. } | Op::KvDelete { .. });
         let synced = matches!(
             op,
-            Op::Checkpoint { .. } | Op::Rollback { .. } | Op::Undo | Op::Redo
+            Op::Checkpoint { .. }
+                | Op::Rollback { .. }
+                | Op::Undo
+                | Op::Redo
+                | Op::Merge { .. }
+                | Op::Restore { .. }
+                | Op::Resolve { .. }
+                | Op::UndoCall { .. }
         );
         // An undo of nothing and the like say nothing of the disk.
         let said = |h: &History| (h.commits.len(), h.head, h.undo.len(), h.redo.len());

@@ -243,7 +243,7 @@ fn holes(want: &Content, n: u64, w: &Workspace) -> Result<(), String> {
 }
 
 /// Ranges of data by lseek(2).
-fn data_of(size: u64, n: u64, w: &Workspace) -> Result<Vec<std::ops::Range<u64>>, String> {
+pub fn data_of(size: u64, n: u64, w: &Workspace) -> Result<Vec<std::ops::Range<u64>>, String> {
     let (mut out, mut at) = (Vec::new(), 0);
     while at < size {
         let start = match w.lseek(NodeId(n), at, Seek::Data, W) {

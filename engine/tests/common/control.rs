@@ -149,7 +149,10 @@ impl Runner {
                 let back = self.replaced("before-rollback")?;
                 self.history.undo.push(back);
                 self.history.redo.clear();
-                self.switched(turn, kept, &done)
+                let before = self.live.clone();
+                self.switched(turn, kept, &done)?;
+                self.switched_from = Some(before);
+                self.learn_conflicts()
             }
         }
     }
@@ -191,7 +194,12 @@ impl Runner {
                 } else {
                     h.redo.push(back)
                 }
-                self.switched(turn, None, &done)
+                let before = self.switched_from.take();
+                self.switched(turn, None, &done)?;
+                if let Some(before) = before.filter(|_| !forward) {
+                    self.came_back(&before)?;
+                }
+                self.learn_conflicts()
             }
             (turn, have) => Err(format!("undo or redo to {turn:?}: {have:?}")),
         }
@@ -230,7 +238,7 @@ impl Runner {
     }
 
     /// The engine shows another state, or that with the keys `kept`: checks it, and what was said about it.
-    fn switched(
+    pub fn switched(
         &mut self,
         turn: Turn,
         kept: Option<Keys>,
@@ -258,6 +266,22 @@ impl Runner {
         );
         let next = self.live.nodes.values().filter_map(|n| n.ino);
         self.seen_inos.extend(next);
+        Ok(())
+    }
+
+    /// Directories that a switch removed are the same again once it is undone: whoever stands in one is
+    /// where he was.
+    fn came_back(&self, before: &Tree) -> Result<(), String> {
+        let now = self.live.paths();
+        for (path, n) in before.paths() {
+            let held = before.dir(n).is_some() && self.held(n) > 0;
+            let shown = String::from_utf8_lossy(&path).into_owned();
+            ensure!(
+                !held || now.get(&path) == Some(&n),
+                "{shown:?} was inode {n}, came back as {:?}",
+                now.get(&path)
+            );
+        }
         Ok(())
     }
 
@@ -315,9 +339,11 @@ impl Runner {
 
     fn opened(&mut self) -> Result<(), String> {
         self.lookups.clear();
+        self.forget_besides();
         self.pages = Pages::on(&self.world);
         self.live = adopt(&self.live, self.world.w())?;
         compare(&mut self.live, self.world.w(), true)?;
+        self.check_branches()?;
         self.log()
     }
 
@@ -326,6 +352,7 @@ impl Runner {
         compare(&mut self.live, self.world.w(), true)?;
         self.log()?;
         self.kv_of_commits()?;
+        self.check_branches()?;
         self.diff()?;
         let status = self
             .world

@@ -53,6 +53,22 @@ impl History {
         self.shown
     }
 
+    /// Takes over an entry of the log that is new, with its tree.
+    pub fn learn(&mut self, e: &LogEntry, tree: Tree) -> usize {
+        let of = |id: &CommitId| self.commits.iter().rposition(|c| c.id.as_ref() == Some(id));
+        self.commits.push(Commit {
+            tree,
+            parent: e.parents.first().and_then(of),
+            kind: e.kind,
+            automatic: e.automatic,
+            id: e.commit,
+            time: Some(e.time),
+            message: e.message.clone(),
+            meta: e.meta.iter().cloned().collect(),
+        });
+        self.commits.len() - 1
+    }
+
     /// Lets a label name a commit; returns the one that it named before.
     pub fn label(&mut self, label: &str, commit: usize) -> Option<usize> {
         let old = self.labels.iter().position(|(l, _)| l == label);

@@ -5,6 +5,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod base_dir;
+pub mod branching;
 pub mod by_path;
 pub mod check;
 pub mod content;
@@ -13,6 +14,7 @@ pub mod damaged;
 pub mod files;
 pub mod history;
 pub mod keys;
+pub mod learn;
 pub mod model;
 pub mod names;
 pub mod op;

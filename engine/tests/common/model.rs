@@ -63,7 +63,7 @@ impl Node {
     }
 
     /// What a commit keeps of it; numbers and ctime are not of it.
-    fn kept(&self) -> Node {
+    pub fn kept(&self) -> Node {
         let mut n = self.clone();
         (n.ino, n.ctime) = (None, When::Any);
         if let Body::Dir(_) = n.body {

@@ -119,6 +119,39 @@ pub enum Op {
     KvDelete {
         key: u8,
     },
+    /// Makes a branch of main, or deletes it.
+    Branch {
+        which: u32,
+    },
+    /// Something is changed in another branch.
+    Beside {
+        which: u32,
+        seed: u32,
+    },
+    /// Merges a branch into main.
+    Merge {
+        which: u32,
+        keep: bool,
+        dry: bool,
+    },
+    /// One path of another state.
+    Restore {
+        how: u8,
+        which: u32,
+        path: u32,
+    },
+    Resolve {
+        which: u32,
+        how: u8,
+    },
+    /// A tool call begins, or the one that runs ends.
+    Call,
+    UndoCall {
+        which: u32,
+    },
+    Snapshot {
+        which: u32,
+    },
 }
 
 fn offset(rng: &mut Rng) -> u32 {
@@ -143,7 +176,8 @@ fn length(rng: &mut Rng) -> u32 {
 pub fn random(rng: &mut Rng) -> Op {
     match rng.below(100) {
         0..=34 => names(rng),
-        35..=62 => data(rng),
+        35..=57 => data(rng),
+        58..=62 => branching(rng),
         63..=70 => attributes(rng),
         71..=76 => keys(rng),
         77..=82 => kernel(rng),
@@ -255,6 +289,31 @@ fn kernel(rng: &mut Rng) -> Op {
             len: length(rng),
         },
         _ => Op::Fsync,
+    }
+}
+
+fn branching(rng: &mut Rng) -> Op {
+    let (which, n) = (rng.next() as u32, rng.next() as u32);
+    match rng.below(24) {
+        0..=2 => Op::Branch { which },
+        3..=7 => Op::Beside { which, seed: n },
+        8..=12 => Op::Merge {
+            which,
+            keep: !n.is_multiple_of(3),
+            dry: n.is_multiple_of(7),
+        },
+        13..=15 => Op::Restore {
+            how: rng.next() as u8,
+            which,
+            path: n,
+        },
+        16..=17 => Op::Resolve {
+            which,
+            how: n as u8,
+        },
+        18..=20 => Op::Call,
+        21 => Op::UndoCall { which },
+        _ => Op::Snapshot { which },
     }
 }
 

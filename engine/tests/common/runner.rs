@@ -1,5 +1,6 @@
 //! Carries operations out on the engine and on the model, and compares after each.
 
+use super::branching::Besides;
 use super::check::{adopt, compare};
 use super::control::{Told, install, now};
 use super::history::History;
@@ -65,6 +66,10 @@ pub struct Runner {
     pub unsettled: bool,
     /// Files whose content the step changed.
     pub changed_files: BTreeSet<u64>,
+    /// What there is beside the tree and the history of main.
+    pub besides: Besides,
+    /// What was there before the switch of the step before this one, where that was no undo.
+    pub switched_from: Option<Tree>,
     /// When the step began.
     pub now: Time,
 }
@@ -98,6 +103,8 @@ impl Runner {
             seen_inos,
             unsettled: false,
             changed_files: BTreeSet::new(),
+            besides: Besides::default(),
+            switched_from: None,
             now: now(),
         })
     }
@@ -120,6 +127,9 @@ impl Runner {
     pub fn step(&mut self, op: Op) -> Result<(), String> {
         self.now = now();
         self.changed_files.clear();
+        if op != Op::Undo {
+            self.switched_from = None;
+        }
         self.carry_out(op)?;
         compare(&mut self.live, self.world.w(), false)?;
         for n in std::mem::take(&mut self.changed_files) {
@@ -175,6 +185,14 @@ impl Runner {
             Op::Gc => self.gc(),
             Op::KvSet { key, value, import } => self.kv_set(key, value, import),
             Op::KvDelete { key } => self.kv_delete(key),
+            Op::Branch { .. }
+            | Op::Beside { .. }
+            | Op::Merge { .. }
+            | Op::Restore { .. }
+            | Op::Resolve { .. }
+            | Op::Call
+            | Op::UndoCall { .. }
+            | Op::Snapshot { .. } => self.branching(op),
         }
     }
 }
