@@ -451,7 +451,12 @@ impl Workspace {
         // before those are.
         parent.places.store.sync()?;
         parent.sync()?;
-        self.add_branch(name, origin, &mut || Ok(Vec::new()))
+        let made = self.add_branch(name, origin, &mut || Ok(Vec::new()))?;
+        if let Some(text) = from.filter(|text| !text.starts_with(&format!("{of}:"))) {
+            let target = Target::Ref(text.to_owned());
+            self.take_over_target(&*self.branch(name)?, &target, made.commit);
+        }
+        Ok(made)
     }
 
     /// Makes a branch of what it begins with and of calls that are taken over from elsewhere.
@@ -533,6 +538,10 @@ impl Workspace {
             {
                 user.seal()?;
             }
+        }
+        let others = self.views.branches().into_iter();
+        for other in others.filter(|other| !Arc::ptr_eq(other, &branch)) {
+            self.take_over_line(&other, &branch, None)?;
         }
         self.views.shared.store.sync()?;
         self.forget_branch(&branch, name, last)?;

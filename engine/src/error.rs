@@ -129,7 +129,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file of the base is not the version that was shown; it must be taken anew.
-    #[error("base file {} changed", String::from_utf8_lossy(&.0.path()))]
+    #[error("base file {} changed", crate::patch::shown(&.0.path()))]
     BaseChanged(BaseFile),
     /// A stored file of a workspace is not what was written.
     #[error("{what} is damaged: {why}")]
@@ -200,7 +200,7 @@ pub enum Error {
     #[error("all keys and values of a branch may take 64 MiB at most")]
     TooManyValues,
     /// No conflict at this path.
-    #[error("{} is not in conflict", String::from_utf8_lossy(.0))]
+    #[error("{} is not in conflict", crate::patch::shown(.0))]
     NoConflict(Vec<u8>),
     /// What a merge touches is changed all the time.
     #[error("branch {0} keeps changing where the merge changes it")]
@@ -223,17 +223,20 @@ pub enum Error {
         count: usize,
     },
     /// A path that none of the places looked at has.
-    #[error("{} does not exist there, nor in the live tree", String::from_utf8_lossy(.0))]
+    #[error("{} does not exist there, nor in the live tree", crate::patch::shown(.0))]
     NoSuchPath(Vec<u8>),
     /// A path on which a symbolic link leads out of the workspace, or in a circle.
-    #[error("{} leads out of the workspace", String::from_utf8_lossy(.0))]
+    #[error("{} leads out of the workspace", crate::patch::shown(.0))]
     LeadsOut(Vec<u8>),
     /// Something that is no directory stands where one must be.
-    #[error("{} is no directory now", String::from_utf8_lossy(.0))]
+    #[error("{} is no directory now", crate::patch::shown(.0))]
     InTheWay(Vec<u8>),
     /// Nothing is left to take back or forward.
     #[error("nothing to {0}")]
     NothingTo(&'static str),
+    /// What was asked for after what undo would take back.
+    #[error("it would go back over what was asked for later: {}", .0.join(", "))]
+    LaterAsked(Vec<String>),
     /// No commit is old enough, or none has that metadata.
     #[error("no commit {0}")]
     NoCommit(String),
@@ -246,10 +249,10 @@ pub enum Error {
         theirs: objstore::CommitId,
     },
     /// A file of the base does not stop changing.
-    #[error("{} in the base keeps changing", String::from_utf8_lossy(.0))]
+    #[error("{} in the base keeps changing", crate::patch::shown(.0))]
     BaseInUse(Vec<u8>),
     /// A file of the base was changed while changes were applied to it; nothing was done.
-    #[error("{} in the base was changed meanwhile; nothing was applied", String::from_utf8_lossy(.0))]
+    #[error("{} in the base was changed meanwhile; nothing was applied", crate::patch::shown(.0))]
     ChangedMeanwhile(Vec<u8>),
     /// What would be applied gives privileges, or belongs to somebody else.
     #[error("{} of the changes need privileges: {}", paths.len(), shown(paths))]
@@ -355,6 +358,7 @@ impl Error {
             | Error::NoSuchRef(_)
             | Error::AmbiguousRef { .. }
             | Error::NothingTo(_)
+            | Error::LaterAsked(_)
             | Error::NoCommit(_)
             | Error::NoCommonHistory { .. }
             | Error::BaseInUse(_)

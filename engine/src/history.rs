@@ -4,6 +4,7 @@
 //! of [`Event`]s in the journal and kept in the state file.
 
 use crate::error::{Error, Result};
+use crate::later::{Asked, Later};
 use crate::merge::Conflict;
 use crate::record::{OpKind, StateInfo, SwitchKind};
 use crate::store_tree::Reference;
@@ -71,6 +72,8 @@ pub struct History {
     pub head: u64,
     pub(crate) undo: Vec<Turn>,
     pub(crate) redo: Vec<Turn>,
+    /// What was asked for after steps of undo, the oldest first.
+    pub(crate) later: Vec<Later>,
     /// State that the live tree was last made into or set to, for whatever reason; not kept over a
     /// clean stop.
     pub shown: Option<u64>,
@@ -114,6 +117,7 @@ impl History {
             head: r.head,
             undo: r.undo,
             redo: r.redo,
+            later: Vec::new(),
             shown: None,
             branched: r.branched,
             conflicts: r.conflicts,
@@ -172,6 +176,10 @@ impl History {
         }
         if checkpoint {
             self.redo.clear();
+            self.note_asked(Asked::Checkpoint {
+                state: number,
+                label: label.clone(),
+            });
         }
         if let Some(label) = label {
             self.label(label, number);
@@ -193,6 +201,7 @@ impl History {
             return false;
         }
         self.states.remove(&state);
+        self.forget_checkpoint(state);
         for later in self.states.range_mut(state..) {
             let parents = later.1.info.parents.iter_mut();
             parents
@@ -255,7 +264,7 @@ impl History {
             head: self.head,
         };
         match kind {
-            SwitchKind::Rollback => {
+            SwitchKind::Rollback | SwitchKind::Merge => {
                 self.undo.push(back);
                 self.redo.clear();
                 if let Some(s) = self.states.get_mut(&target) {
@@ -268,15 +277,12 @@ impl History {
             }
             SwitchKind::Undo => {
                 self.undo.pop();
+                self.forget_undone();
                 self.redo.push(back);
             }
             SwitchKind::Redo => {
                 self.redo.pop();
                 self.undo.push(back);
-            }
-            SwitchKind::Merge => {
-                self.undo.push(back);
-                self.redo.clear();
             }
         }
         // Paths that are taken from elsewhere, or settled, leave the conflicts of others.
@@ -331,12 +337,14 @@ impl History {
         std::iter::once(self.head).chain(more.copied()).collect()
     }
 
-    /// Notes a commit that is in the store already.
+    /// Notes a commit that is in the store already, or more of one that is known.
     pub fn know(&mut self, info: StateInfo) {
+        let known = self.states.remove(&info.number);
+        let (tree, stored) = known.map_or((None, None), |s| (s.tree, s.stored));
         let state = State {
             info,
-            tree: None,
-            stored: None,
+            tree,
+            stored,
             in_store: true,
             timeline: None,
         };
@@ -490,19 +498,25 @@ impl History {
         Some(at)
     }
 
-    /// Newest state from before `time`, automatic ones too.
+    /// Newest state of this branch from before `time`, automatic ones too.
     pub fn before(&self, time: Time) -> Result<u64> {
-        let found = self.states.values().rev().find(|s| s.info.time < time);
+        let heads = self.heads();
+        let shown = |s: &&State| s.info.kind != OpKind::Foreign || heads.contains(&s.info.number);
+        let mut states = self.states.values().rev().filter(shown);
+        let found = states.find(|s| s.info.time < time);
         found
             .map(|s| s.info.number)
             .ok_or_else(|| Error::NoCommit("is that old".into()))
     }
 
-    /// Newest state with this metadata.
+    /// Newest state with this metadata, before those of other branches.
     pub fn with_meta(&self, key: &str, value: &str) -> Result<u64> {
         let has = |s: &&State| s.info.meta.iter().any(|(k, v)| k == key && v == value);
-        let found = self.states.values().rev().find(has);
-        found
+        let own = |s: &&State| s.info.kind != OpKind::Foreign;
+        let found = || self.states.values().rev().filter(has);
+        found()
+            .find(own)
+            .or_else(|| found().next())
             .map(|s| s.info.number)
             .ok_or_else(|| Error::NoCommit(format!("has {key}={value}")))
     }

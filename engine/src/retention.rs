@@ -132,6 +132,7 @@ impl History {
         };
         cut(&mut self.undo, gone.undo);
         cut(&mut self.redo, gone.redo);
+        self.forget_oldest(gone.undo);
         for state in gone.states.iter().filter(|s| **s != self.head) {
             self.states.remove(state);
         }

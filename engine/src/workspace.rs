@@ -414,8 +414,10 @@ impl Workspace {
     pub fn rollback(&self, branch: &str, target: &Target) -> Result<RolledBack> {
         let b = self.branch(branch)?;
         let _one = b.control.lock();
-        let target = self.import_ref(&b, target)?;
-        b.rollback(&self.author, &target, false)
+        let here = self.import_ref(&b, target)?;
+        let back = b.rollback(&self.author, &here, false)?;
+        self.take_over_target(&b, target, back.commit);
+        Ok(back)
     }
 
     /// What [`Workspace::rollback`] would change.
@@ -446,13 +448,6 @@ impl Workspace {
         let _one = b.control.lock();
         let target = self.import_ref(&b, target)?;
         b.restore_plan(&target, paths)
-    }
-
-    /// Takes the last rollback, restore or merge back.
-    pub fn undo(&self, branch: &str) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        b.undo(&self.author)
     }
 
     /// Takes the last undo back.

@@ -336,7 +336,9 @@ fn update_brings_what_the_base_got() {
     // Only the branch's own change is left to be applied.
     let applied = apply(&world).unwrap();
     assert_eq!(applied.changes.len(), 1, "{:?}", applied.changes);
-    world.w().undo(MAIN).unwrap();
+    let refused = world.w().undo(MAIN).unwrap_err();
+    assert!(matches!(refused, Error::LaterAsked(_)), "{refused}");
+    world.w().undo_over_later(MAIN).unwrap();
     assert_eq!(read(&world, "a"), "1\ntwo\n3\n4\n5\n6\n7\n8\n9\n");
 }
 

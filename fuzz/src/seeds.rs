@@ -373,6 +373,11 @@ fn events() -> Vec<Event> {
 /// Those of branches, merges and expiry.
 fn later_events() -> Vec<Event> {
     vec![
+        Event::Inherited {
+            label: "l".into(),
+            state: 1,
+        },
+        Event::Applied { time: NOW },
         Event::Same { state: 3, kept: 2 },
         Event::Patched {
             counters: counters(),

@@ -174,6 +174,7 @@ impl Workspace {
         let after = self.base_commit(&branch, &ready.root, parents, "apply")?;
         store.sync()?;
         self.set_base_line(after)?;
+        branch.note_applied();
         Ok(report)
     }
 

@@ -172,6 +172,7 @@ impl Branch {
         let more = StateMore {
             kv,
             timeline: inner.timeline.clone(),
+            later: inner.history.later.clone(),
         };
         inner.anchors = Anchors::new(first.clone(), root.flatten());
         inner.anchors.timeline = inner.timeline.stored;

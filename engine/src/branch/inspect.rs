@@ -55,7 +55,8 @@ fn replayed(
     let State { head, more, tree } = state;
     let states = head.history.states.iter();
     let sealed_commits = states.filter_map(|s| s.id).collect();
-    let history = History::from_record(head.history);
+    let mut history = History::from_record(head.history);
+    history.later = more.later;
     let mut inner = new_inner(tree.clone(), head.counters, history);
     let (kv, timeline) = (more.kv, more.timeline);
     (inner.anchors.root, inner.anchors.kv) = (head.root.flatten(), kv);

@@ -12,6 +12,7 @@ use super::open::new_inner;
 use super::state_file::{Left, StateFile};
 use crate::history::{History, HistoryRecord};
 use crate::journal::Journal;
+use crate::later::Asked;
 use crate::limits::FIRST_NEW_INO;
 use crate::record::{Counters, Event, Mutation, Record, SwitchKind, decode};
 use crate::retention::Expiry;
@@ -98,7 +99,11 @@ impl Remains {
             (base_changed, unreadable) = (head.base_changed, head.unreadable);
             sealed = head.root.map(|root| (root, left.kv));
         }
-        let mut inner = new_inner(Tree::default(), counters, History::from_record(history));
+        let mut history = History::from_record(history);
+        if has_head {
+            history.later = left.later;
+        }
+        let mut inner = new_inner(Tree::default(), counters, history);
         inner.base_changed = base_changed.into_iter().collect();
         inner.unreadable = unreadable.into_iter().collect();
         let has_timeline = has_head && left.timeline.is_some();
@@ -183,7 +188,10 @@ impl Remains {
                 let expiry = Expiry { states, undo, redo };
                 self.inner.history.expire(&expiry);
             }
-            Event::Label { label, state } => self.inner.history.label(label, state),
+            Event::Label { label, state } => self.inner.history.label_unchanged(label, state),
+            Event::Inherited { label, state } => {
+                self.inner.history.inherit_label(label, state);
+            }
             Event::Switch {
                 kind,
                 replaced,
@@ -246,6 +254,7 @@ impl Remains {
                 entries,
                 hash,
             } => inner.set_head(state, entries, hash),
+            Event::Applied { time } => inner.history.note_asked(Asked::Apply { time }),
             Event::Resolved { path } => inner.history.conflicts.retain(|c| c.path != path),
             Event::Patched { counters } => {
                 self.counted(counters);
@@ -272,11 +281,12 @@ impl Remains {
         for state in history.states.values_mut() {
             (state.in_store, state.tree, state.stored) = (true, None, None);
         }
-        let kept = |n: &u64| history.states.contains_key(n);
+        let left: BTreeSet<u64> = history.states.keys().copied().collect();
+        let kept = |n: &u64| left.contains(n);
         history.labels.retain(|(_, n)| kept(n));
-        for turns in [&mut history.undo, &mut history.redo] {
-            turns.retain(|t| kept(&t.state) && kept(&t.head));
-        }
+        history.retain_turns(&mut |t| kept(&t.state) && kept(&t.head), &|n| {
+            kept(&n).then_some(n)
+        });
         history.branched.retain(kept);
         let gone: Vec<u64> = all.into_iter().filter(|n| !kept(n)).collect();
         self.shown.retain(|s| kept(&s.state));
@@ -288,9 +298,9 @@ impl Remains {
         let new = |n: &mut u64| numbers.get(n).map(|to| *n = *to).is_some();
         let history = &mut self.inner.history;
         history.labels.retain_mut(|(_, n)| new(n));
-        for turns in [&mut history.undo, &mut history.redo] {
-            turns.retain_mut(|t| new(&mut t.state) && new(&mut t.head));
-        }
+        history.retain_turns(&mut |t| new(&mut t.state) && new(&mut t.head), &|n| {
+            numbers.get(&n).copied()
+        });
         history.branched.retain_mut(new);
         if !new(&mut history.head) {
             history.head = 0;

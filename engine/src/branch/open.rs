@@ -161,10 +161,15 @@ pub(crate) fn first_head() -> StateHead {
 fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
     let State {
         head: state,
-        more: StateMore { kv, timeline },
+        more: StateMore {
+            kv,
+            timeline,
+            later,
+        },
         tree,
     } = state.with_kv(&o.store)?;
-    let history = History::from_record(state.history);
+    let mut history = History::from_record(state.history);
+    history.later = later;
     let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.base_changed = state.base_changed.into_iter().collect();
     inner.unreadable = state.unreadable.into_iter().collect();

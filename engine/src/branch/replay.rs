@@ -2,6 +2,7 @@
 
 use super::Inner;
 use crate::journal::{PayloadRef, ReplayError, ReplayRecord};
+use crate::later::Asked;
 use crate::limits::FIRST_NEW_INO;
 use crate::record::{Counters, Event, Loaded, Mutation, Record, SwitchKind, TreePatch, decode};
 use crate::retention::Expiry;
@@ -184,7 +185,11 @@ impl<'a> Replay<'a> {
                 inner.timeline.expired(&states);
                 inner.history.expire(&Expiry { states, undo, redo });
             }
-            Event::Label { label, state } => inner.history.label(label, state),
+            Event::Label { label, state } => inner.history.label_unchanged(label, state),
+            Event::Inherited { label, state } => {
+                inner.history.inherit_label(label, state);
+            }
+            Event::Applied { time } => inner.history.note_asked(Asked::Apply { time }),
             Event::Switch {
                 kind,
                 replaced,

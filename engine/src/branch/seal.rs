@@ -376,6 +376,7 @@ impl Branch {
             // Known once the tree is stored.
             kv: None,
             timeline: inner.timeline.clone(),
+            later: inner.history.later.clone(),
         };
         Some((head, more, inner.live.clone(), inner.reference.clone()))
     }

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::history::HistoryRecord;
 use crate::journal::{Journal, JournalError};
 use crate::kv::stored;
+use crate::later::Later;
 use crate::record::{Counters, InodeRecord};
 use crate::timeline::Timeline;
 use crate::tree::Tree;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    version: 4,
+    version: 5,
     oldest: 2,
     what: "state file",
 };
@@ -30,6 +31,8 @@ const HEADER: Header = Header {
 const VERSION_KV: u32 = 3;
 /// First version that has a frame with the timeline after that.
 const VERSION_TIMELINE: u32 = 4;
+/// First version that has a frame with what was asked for after steps of undo after that.
+const VERSION_LATER: u32 = 5;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
 /// Differences up to which a state is written as such, whatever the size of the tree.
@@ -69,6 +72,8 @@ pub struct StateMore {
     pub kv: Option<FileContent>,
     /// The timeline.
     pub timeline: Timeline,
+    /// What was asked for after steps of undo.
+    pub later: Vec<Later>,
 }
 
 /// A state as it was read.
@@ -253,9 +258,16 @@ impl StateFile<'_> {
         };
         let (head, _) = read_state(&bytes[..], &mut |_| Ok(())).map_err(damaged)?;
         let rest = frames_from(&bytes, 2).ok_or_else(|| damaged("it has no keys".into()))?;
+        // The rest is copied, so it is a file of the same version.
+        let header = Header {
+            version: Reader::begin(&bytes[..], &HEADER)
+                .map_err(damaged)?
+                .version(),
+            ..HEADER
+        };
         let to = self.path(number + 1);
         let file = self.storage.create(&to).map_err(Error::io(&to))?;
-        let written = Writer::begin(&*file, &HEADER).and_then(|writer| {
+        let written = Writer::begin(&*file, &header).and_then(|writer| {
             writer.value(&head)?;
             writer.value(&choose(&head))?;
             file.append(&[rest])?;
@@ -286,6 +298,8 @@ pub struct Left {
     pub kv: Option<Option<FileContent>>,
     /// The timeline.
     pub timeline: Option<Timeline>,
+    /// What was asked for after steps of undo.
+    pub later: Vec<Later>,
 }
 
 /// Reading what is damaged.
@@ -342,7 +356,16 @@ impl StateFile<'_> {
             true => Some(Timeline::default()),
             false => reader.value().ok(),
         };
-        Left { head, kv, timeline }
+        let later = match version < VERSION_LATER {
+            true => Vec::new(),
+            false => reader.value().unwrap_or_default(),
+        };
+        Left {
+            head,
+            kv,
+            timeline,
+            later,
+        }
     }
 
     /// An error where there is no state though there was one: what the journal has would be lost by
@@ -405,6 +428,7 @@ fn write_state(
     writer.value(head)?;
     writer.value(&more.kv)?;
     writer.value(&more.timeline)?;
+    writer.value(&more.later)?;
     let mut batch = writer.entries::<Patched>();
     Tree::diff(shared, tree, &mut |nid, _, now| {
         batch.push((nid.0, now.map(|i| Box::new(record_of(i)))));
@@ -425,6 +449,9 @@ fn read_state<B: Bytes>(
     if reader.version() >= VERSION_TIMELINE {
         more.timeline = reader.value()?;
     }
+    if reader.version() >= VERSION_LATER {
+        more.later = reader.value()?;
+    }
     reader.entries(head.patched, each)?;
     Ok((head, more))
 }
@@ -439,6 +466,7 @@ pub fn check_state_bytes(bytes: &[u8]) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::later::Asked;
     use crate::types::{Time, mode};
     use objstore::crash_storage::CrashStorage;
 
@@ -534,6 +562,12 @@ pub(crate) mod tests {
         let more = StateMore {
             kv: Some(FileContent::Empty),
             timeline,
+            later: vec![Later {
+                steps: 1,
+                what: Asked::Apply {
+                    time: Time::default(),
+                },
+            }],
         };
         let none = (0, Tree::default());
         file.write(head(), &more, &one_file_tree(), &none).unwrap();
@@ -544,12 +578,18 @@ pub(crate) mod tests {
         let second = 12 + 8 + length(12) as usize;
         let third = second + 8 + length(second) as usize;
         let fourth = third + 8 + length(third) as usize;
-        let mut old = [&bytes[..third], &bytes[fourth..]].concat();
+        let fifth = fourth + 8 + length(fourth) as usize;
+        let mut old = [&bytes[..fourth], &bytes[fifth..]].concat();
+        old[8] = 4;
+        let (_, without_later) = read_state(&old[..], &mut |_| Ok(())).unwrap();
+        assert_eq!(without_later.timeline, more.timeline);
+        assert!(without_later.later.is_empty());
+        let mut old = [&bytes[..third], &bytes[fifth..]].concat();
         old[8] = 3;
         let (_, without_timeline) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert_eq!(without_timeline.kv, more.kv);
         assert_eq!(without_timeline.timeline, Timeline::default());
-        let mut old = [&bytes[..second], &bytes[fourth..]].concat();
+        let mut old = [&bytes[..second], &bytes[fifth..]].concat();
         old[8] = 2;
         let (head, more) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert_eq!((head.next_seq, head.patched), (7, 1));

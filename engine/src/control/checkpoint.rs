@@ -91,7 +91,7 @@ impl Branch {
                     },
                     &[],
                 )?;
-                inner.history.label(label, head);
+                inner.history.label_unchanged(label, head);
             }
             head
         };

@@ -109,7 +109,11 @@ impl Workspace {
         };
         let _locks = (first.control.lock(), second.control.lock());
         let their_id = theirs.frozen(self.author(), progress)?.1;
-        self.merge_commit(req, &ours, their_id, true, progress)
+        let report = self.merge_commit(req, &ours, their_id, true, progress)?;
+        if report.commit.is_some() && report.outcome != Outcome::UpToDate {
+            self.take_over_line_of(&ours, &theirs, their_id);
+        }
+        Ok(report)
     }
 
     /// Merges a commit into a branch, `with_keys` its key-value state too. The caller holds the branch's

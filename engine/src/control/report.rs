@@ -2,38 +2,57 @@
 
 use super::{ImportState, ImportStatus, LogEntry, Status};
 use crate::branch::Branch;
+use crate::record::OpKind;
+use objstore::{Commit, CommitId};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Branch {
-    /// Commits of the branch, the newest first; with `all` the automatic ones too.
+    /// Commits of the branch, the newest first, its head among them; with `all` the automatic ones too.
     pub fn log(&self, all: bool) -> Vec<LogEntry> {
+        let (mut entries, unknown) = self.entries(all);
+        // A commit says itself which parents it has, also where not all of them are states here.
+        for (at, id) in unknown {
+            if let Ok(commit) = self.places.store.get_object::<Commit>(&id) {
+                entries[at].parents = commit.parents;
+            }
+        }
+        entries
+    }
+
+    /// The entries, and which of them have parents that are not known here.
+    fn entries(&self, all: bool) -> (Vec<LogEntry>, Vec<(usize, CommitId)>) {
         let inner = self.lock();
         let history = &inner.history;
         let mut labels = history.labels_by_state();
-        let shown = |s: &&crate::history::State| all || s.info.asked || !s.info.kind.is_automatic();
-        let mut entry = |s: &crate::history::State| LogEntry {
-            commit: s.info.id,
-            time: s.info.time,
-            labels: labels.remove(&s.info.number).unwrap_or_default(),
-            message: s.info.message.clone(),
-            meta: s.info.meta.clone(),
-            automatic: s.info.kind.is_automatic(),
-            is_head: history.head == s.info.number,
-            parents: s
-                .info
-                .parents
-                .iter()
-                .filter_map(|p| history.id_of(*p))
-                .collect(),
-            kind: s.info.kind.word(),
-        };
-        history
-            .states
-            .values()
-            .rev()
-            .filter(shown)
-            .map(&mut entry)
-            .collect()
+        let mut unknown = Vec::new();
+        let mut entries = Vec::new();
+        for s in history.newest_first() {
+            let is_head = history.head == s.info.number;
+            let automatic = s.info.kind.is_automatic() && !s.info.asked;
+            if automatic && !all && !is_head {
+                continue;
+            }
+            let parents = s.info.parents.iter();
+            let parents: Vec<CommitId> = parents.filter_map(|p| history.id_of(*p)).collect();
+            let is_foreign = s.info.kind == OpKind::Foreign;
+            if let Some(id) = s.info.id
+                && (is_foreign || parents.len() < s.info.parents.len())
+            {
+                unknown.push((entries.len(), id));
+            }
+            entries.push(LogEntry {
+                commit: s.info.id,
+                time: s.info.time,
+                labels: labels.remove(&s.info.number).unwrap_or_default(),
+                message: s.info.message.clone(),
+                meta: s.info.meta.clone(),
+                automatic,
+                is_head,
+                parents,
+                kind: s.info.kind.word(),
+            });
+        }
+        (entries, unknown)
     }
 
     /// How the branch is.

@@ -86,9 +86,19 @@ impl Branch {
         self.changes(&live, &tree, &[])
     }
 
-    /// Takes the last rollback (or redo) back.
-    pub fn undo(&self, author: &str) -> Result<RolledBack> {
-        let turn = self.lock().history.next_undo()?;
+    /// Takes the last rollback (or redo) back; [`Error::LaterAsked`] where something was asked for since,
+    /// unless that may go too.
+    pub fn undo(&self, author: &str, over_later: bool) -> Result<RolledBack> {
+        let turn = {
+            let history = &self.lock().history;
+            let turn = history.next_undo()?;
+            let later = history.later_than_undo().map(|l| history.in_words(l));
+            let later: Vec<String> = later.collect();
+            if !over_later && !later.is_empty() {
+                return Err(Error::LaterAsked(later));
+            }
+            turn
+        };
         self.switch(author, SwitchKind::Undo, turn, false)
     }
 

@@ -463,6 +463,7 @@ fn best_of(step: Reopen, left: Remains, shown: Reference) -> Best {
     let more = StateMore {
         kv: shown.kv,
         timeline: inner.timeline,
+        later: inner.history.later,
     };
     Best {
         step,

@@ -248,8 +248,10 @@ impl Workspace {
     pub fn rollback_keeping_kv(&self, branch: &str, target: &Target) -> Result<RolledBack> {
         let b = self.branch(branch)?;
         let _one = b.control.lock();
-        let target = self.import_ref(&b, target)?;
-        b.rollback(self.author(), &target, true)
+        let here = self.import_ref(&b, target)?;
+        let back = b.rollback(self.author(), &here, true)?;
+        self.take_over_target(&b, target, back.commit);
+        Ok(back)
     }
 
     /// How many keys a rollback would change.

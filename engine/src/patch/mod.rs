@@ -15,7 +15,9 @@ use crate::limits::TEXT_BYTES_MAX;
 use crate::tree::inode::Content;
 use crate::types::{Kind, Nid};
 use binary::Sha;
-use names::{header_name, marked_name};
+pub use names::header_name;
+use names::marked_name;
+pub use names::{is_hidden, needs_quotes, shown};
 
 /// Takes the patch, in order.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;

@@ -1,21 +1,26 @@
-//! Paths in a patch, quoted as git quotes them.
+//! Names as rows, messages and patches show them: quoted as git quotes them.
+//!
+//! Names are bytes that anybody chose. Invariant: what is shown has no byte that a terminal takes for a
+//! command, neither of C0 nor of C1 (ECMA-48, also where the bytes are no UTF-8), and no character that
+//! changes the direction in which text is read (Unicode UAX #9), by which a name could be shown as another.
 
 /// A path after `prefix`: as it is, or in double quotes with C escapes where it has control characters,
-/// quotes or backslashes.
+/// marks of direction, quotes or backslashes.
 pub fn header_name(prefix: &[u8], path: &[u8]) -> Vec<u8> {
     let mut out = prefix.to_vec();
-    if !path.iter().copied().any(needs_quotes) {
+    if !needs_quotes(path) {
         out.extend_from_slice(path);
         return out;
     }
     out.insert(0, b'"');
-    for &byte in path {
-        match escape(byte) {
-            Some(letter) => out.extend_from_slice(&[b'\\', letter]),
-            None if needs_quotes(byte) => {
-                out.extend_from_slice(format!("\\{byte:03o}").as_bytes());
-            }
-            None => out.push(byte),
+    for chunk in path.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let mut bytes = [0; 4];
+            let bytes = c.encode_utf8(&mut bytes).as_bytes();
+            push(&mut out, bytes, is_quoted(c));
+        }
+        for byte in chunk.invalid() {
+            push(&mut out, &[*byte], is_c1(*byte));
         }
     }
     out.push(b'"');
@@ -32,8 +37,44 @@ pub fn marked_name(prefix: &[u8], path: &[u8]) -> Vec<u8> {
     out
 }
 
-fn needs_quotes(byte: u8) -> bool {
-    byte < 0x20 || byte == 0x7f || byte == b'"' || byte == b'\\'
+/// A path in a message: quoted where that is needed, and what is no UTF-8 replaced.
+pub fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(&header_name(b"", path)).into_owned()
+}
+
+/// True where a path is not shown as it is.
+pub fn needs_quotes(path: &[u8]) -> bool {
+    path.utf8_chunks().any(|chunk| {
+        chunk.valid().chars().any(is_quoted) || chunk.invalid().iter().any(|b| is_c1(*b))
+    })
+}
+
+/// True for what a terminal does not show but obeys: controls, ends of lines, marks of direction.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+fn is_quoted(c: char) -> bool {
+    is_hidden(c) || c == '"' || c == '\\'
+}
+
+fn is_c1(byte: u8) -> bool {
+    (0x80..0xa0).contains(&byte)
+}
+
+/// A character's bytes, as escapes if wanted.
+fn push(out: &mut Vec<u8>, bytes: &[u8], escaped: bool) {
+    for &byte in bytes {
+        match escape(byte).filter(|_| escaped) {
+            Some(letter) => out.extend_from_slice(&[b'\\', letter]),
+            None if escaped => out.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+            None => out.push(byte),
+        }
+    }
 }
 
 fn escape(byte: u8) -> Option<u8> {

@@ -283,4 +283,16 @@ pub enum Event {
         /// Counters afterwards.
         counters: Counters,
     },
+    /// A label that a state has from another branch; one that the branch has already stays.
+    Inherited {
+        /// Label.
+        label: String,
+        /// State.
+        state: u64,
+    },
+    /// What the branch showed was applied to the base.
+    Applied {
+        /// When.
+        time: Time,
+    },
 }

@@ -92,6 +92,9 @@ impl Runner {
             self.history.commits[n].meta = meta.into_iter().collect();
             self.history.redo.clear();
         }
+        if done.new_commit || label.is_some() {
+            self.history.later.push(self.history.undo.len());
+        }
         let n = self.history.head;
         let old = label
             .and_then(|l| self.history.label(&l, n))
@@ -177,9 +180,19 @@ impl Runner {
     pub fn turn(&mut self, forward: bool) -> Result<(), String> {
         self.pages.expect(None);
         let h = &mut self.history;
+        let steps = h.undo.len();
+        let refused = !forward && steps > 0 && h.later.iter().any(|later| *later >= steps);
         let turn = if forward { h.redo.pop() } else { h.undo.pop() };
         let w = self.world.w();
         let have = if forward { w.redo(MAIN) } else { w.undo(MAIN) };
+        let have = match have {
+            Err(Error::LaterAsked(_)) if refused => w.undo_over_later(MAIN),
+            Ok(done) if refused => return Err(format!("undone over a checkpoint: {done:?}")),
+            have => have,
+        };
+        if !forward {
+            h.later.retain(|later| *later < steps);
+        }
         match (turn, have) {
             (None, Err(Error::NothingTo(_))) => Ok(()),
             (Some(turn), Ok(done)) => {

@@ -30,6 +30,8 @@ pub struct History {
     pub head: usize,
     pub undo: Vec<Turn>,
     pub redo: Vec<Turn>,
+    /// Steps of undo that there were when each checkpoint was asked for that is still in the way.
+    pub later: Vec<usize>,
     /// What the live tree was last made into or set to.
     pub shown: usize,
 }
