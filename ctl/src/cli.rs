@@ -15,6 +15,7 @@ mod serve;
 mod session;
 mod store;
 mod timeline;
+mod undo;
 
 pub use branch::*;
 pub use exchange::*;
@@ -34,6 +35,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 pub use store::*;
 pub use timeline::*;
+pub use undo::*;
 
 /// A copy-on-write filesystem for agents: start on any project at once, go back to any moment.
 #[derive(Debug, Parser)]
@@ -193,9 +195,12 @@ pub enum Verb {
         agentvfs workspace restore --ref @~1 src --to /tmp/old\n\n\
         What was there is kept: `agentvfs workspace undo` brings it back.")]
     Restore(RestoreArgs),
-    /// Take back the last rollback or restore
-    #[command(after_help = "Example:\n  agentvfs workspace undo")]
-    Undo(OneWorkspace),
+    /// Take back the last rollback, restore, merge, resolve or update of the branch
+    #[command(after_help = "Example:\n  agentvfs workspace undo\n\n\
+        Files and keys become what that replaced; what was there is kept: `agentvfs workspace redo` brings\n\
+        it back. Checkpoints and applies are not taken back, and where one came later, nothing is done\n\
+        without --over-later-changes.")]
+    Undo(UndoArgs),
     /// Take back the last undo
     #[command(after_help = "Example:\n  agentvfs workspace redo")]
     Redo(OneWorkspace),
@@ -491,7 +496,7 @@ impl Told {
         let text = self.0.render().to_string();
         match text.strip_prefix("error: ") {
             None => text,
-            Some(rest) => format!("agentvfs: wrong usage: {rest}").replace(
+            Some(rest) => crate::quote::lines(&format!("agentvfs: wrong usage: {rest}")).replace(
                 "For more information, try '--help'.",
                 "hint: --help after a command explains it",
             ),

@@ -21,6 +21,7 @@ mod kv;
 mod list;
 mod log;
 mod patch;
+mod place;
 mod restore;
 mod rollback;
 mod serve;
@@ -42,7 +43,7 @@ use crate::cli::{Cli, Command, Global, Verb};
 use crate::client::{Client, ClientError, Heard};
 use crate::exit::{Failure, NO_DAEMON};
 use crate::home::{Home, process_env};
-use crate::infer::{Surroundings, branch_meant};
+use crate::infer::{Purpose, Surroundings, branch_meant};
 use crate::launch::{connect_or_start, failed};
 use crate::output::{Bar, Facts, warn};
 use crate::patharg::{PathError, Places, inside};
@@ -104,8 +105,8 @@ fn run_verb(verb: Verb, context: &mut Context) -> Result<u8, Failure> {
         Verb::Checkpoint(args) => checkpoint::run(&args, context),
         Verb::Rollback(args) => rollback::run(&args, context),
         Verb::Restore(args) => restore::run(&args, context),
-        Verb::Undo(args) => undo::run(&args, context, undo::Direction::Back),
-        Verb::Redo(args) => undo::run(&args, context, undo::Direction::Forward),
+        Verb::Undo(args) => undo::back(&args, context),
+        Verb::Redo(args) => undo::forward(&args, context),
         Verb::Log(args) => log::run(&args, context),
         Verb::Diff(args) => diff::run(&args, context),
         Verb::Apply(args) => apply::apply(&args, context),
@@ -144,7 +145,7 @@ impl Context {
         let surroundings = Surroundings {
             option: global.workspace.clone(),
             variable: text_variable("AGENTVFS_WORKSPACE")?,
-            cwd: std::env::current_dir().ok(),
+            cwd: current_directory(),
         };
         Ok(Context {
             global,
@@ -201,14 +202,23 @@ impl Context {
         Ok(branch_meant(option, variable.as_deref(), cwd))
     }
 
-    /// The workspace that is meant, where `word` names it if given.
+    /// The workspace that is meant by a command that looks, where `word` names it if given.
     pub fn workspace(&mut self, word: Option<&str>) -> Result<String, Failure> {
+        self.workspace_for(word, Purpose::Look)
+    }
+
+    /// The workspace that is meant by a command that changes something.
+    pub fn workspace_to_change(&mut self, word: Option<&str>) -> Result<String, Failure> {
+        self.workspace_for(word, Purpose::Change)
+    }
+
+    fn workspace_for(&mut self, word: Option<&str>, purpose: Purpose) -> Result<String, Failure> {
         if let Some(name) = self.surroundings.named(word)? {
             return Ok(name);
         }
         self.list()?;
         let list = self.list.get().map_or(&[][..], Vec::as_slice);
-        self.surroundings.workspace(word, list)
+        self.surroundings.workspace(word, list, purpose)
     }
 
     /// All workspaces. No daemon is started where nothing was ever kept.
@@ -345,6 +355,16 @@ impl Context {
             .map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?;
         Ok(crate::home::canonical(&absolute))
     }
+}
+
+/// The current directory, also where it was removed: then what the kernel says that it was.
+fn current_directory() -> Option<PathBuf> {
+    let removed = || {
+        let was = std::fs::read_link("/proc/self/cwd").ok()?;
+        let was = was.as_os_str().as_bytes().strip_suffix(b" (deleted)")?;
+        Some(PathBuf::from(std::ffi::OsStr::from_bytes(was)))
+    };
+    std::env::current_dir().ok().or_else(removed)
 }
 
 fn text_variable(name: &str) -> Result<Option<String>, Failure> {
@@ -524,7 +544,7 @@ mod tests {
     #[test]
     fn change_is_not_asked_for_twice() {
         let (_dir, mut context) = served(vec![vec![GREETING]]);
-        let call = Call::Undo(OnBranch {
+        let call = Call::Redo(OnBranch {
             workspace: "w".to_owned(),
             branch: "main".to_owned(),
         });
@@ -537,7 +557,7 @@ mod tests {
         let ending = "{\"id\":2,\"error\":{\"code\":-32001,\"message\":\"ending\"}}\n";
         let answer = "{\"id\":2,\"result\":{}}\n";
         let (_dir, mut context) = served(vec![vec![GREETING, ending], vec![GREETING, answer]]);
-        let call = Call::Undo(OnBranch {
+        let call = Call::Redo(OnBranch {
             workspace: "w".to_owned(),
             branch: "main".to_owned(),
         });

@@ -1,10 +1,12 @@
 //! How a command ends badly: exit status, what failed and why, and what to do about it.
 //!
-//! Invariant: every failure is told on standard error as `agentvfs: WHAT: WHY`, then `hint: …`; with `--json` also
-//! as one object on standard output: `{"error": {"kind", "message", "hint"}}`.
+//! Invariant: every failure is told on standard error as `agentvfs: WHAT: WHY`, then `hint: …`, each on one line,
+//! whatever names are in it; with `--json` also as one object on standard output:
+//! `{"error": {"kind", "message", "hint"}}`.
 
 use crate::output::{print_json, stderr_colour};
 use crate::protocol::Fault;
+use crate::quote::one_line;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -135,9 +137,10 @@ impl Failure {
         } else {
             ("", "", "")
         };
-        let mut text = format!("{red}agentvfs:{off} {}: {}\n", self.what, self.why);
+        let (what, why) = (one_line(&self.what), one_line(&self.why));
+        let mut text = format!("{red}agentvfs:{off} {what}: {why}\n");
         if let Some(hint) = &self.hint {
-            text.push_str(&format!("{cyan}hint:{off} {hint}\n"));
+            text.push_str(&format!("{cyan}hint:{off} {}\n", one_line(hint)));
         }
         text
     }
@@ -182,6 +185,15 @@ mod tests {
             (&json!("failed"), &Value::Null)
         );
         assert_eq!(Failure::usage("b").object()["kind"], "usage");
+    }
+
+    #[test]
+    fn names_neither_end_a_line_nor_reach_the_terminal() {
+        let failure = Failure::new("cannot read a\nb", "\u{9b}2J").hint("\x1b]0;x\x07 \u{202e}");
+        assert_eq!(
+            failure.text(false),
+            "agentvfs: cannot read a\\nb: \\302\\2332J\nhint: \\033]0;x\\007 \\342\\200\\256\n"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use crate::cmd::{Context, State};
 use crate::exit::Failure;
 use crate::protocol::{FileKind, FileNode};
+use crate::quote::shown;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
@@ -79,7 +80,7 @@ impl Extraction {
             match kind_at(&root, path) {
                 None => {}
                 Some(FileType::Directory) if node.kind == FileKind::Directory => {}
-                Some(_) => taken.push(String::from_utf8_lossy(path).into_owned()),
+                Some(_) => taken.push(shown(path)),
             }
         }
         if taken.is_empty() {
@@ -206,10 +207,7 @@ impl Extraction {
         match made {
             Ok(()) => {}
             Err(Errno::PERM) if node.kind != FileKind::Symlink => {
-                lost.push(format!(
-                    "{}: only root may make a device",
-                    String::from_utf8_lossy(path)
-                ));
+                lost.push(format!("{}: only root may make a device", shown(path)));
                 return Ok(false);
             }
             Err(e) => return Err(self.failed(path, e)),
@@ -243,8 +241,8 @@ impl Extraction {
             if let Err(e) = rustix::fs::fsetxattr(file, name, &value.0, XattrFlags::empty()) {
                 lost.push(format!(
                     "{}: attribute {}: {e}",
-                    String::from_utf8_lossy(path),
-                    name.display()
+                    shown(path),
+                    shown(name.as_bytes())
                 ));
             }
         }

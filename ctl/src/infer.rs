@@ -2,10 +2,13 @@
 //!
 //! Pure: a function of the words, the environment, the current directory and the daemon's list.
 //! Order: `--workspace`, the first of two words, `$AGENTVFS_WORKSPACE`, the workspace whose mount
-//! or base holds the current directory, the only one running, else an error that lists them.
+//! or base holds the current directory, the only one running, else an error that lists them. A command
+//! that changes something takes the only one running only where its base lies below the current
+//! directory: what is changed is always something that was named, or that one stands in or before.
 
 use crate::exit::Failure;
 use crate::protocol::{Info, State};
+use crate::quote::shown;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +18,15 @@ const DEFAULT_BRANCH: &str = "main";
 
 /// Longest name of a workspace.
 const NAME_BYTES_MAX: usize = 64;
+
+/// What a command does with the workspace that it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// It looks.
+    Look,
+    /// It changes something.
+    Change,
+}
 
 /// What a command's surroundings say.
 #[derive(Debug, Clone, Default)]
@@ -29,10 +41,15 @@ pub struct Surroundings {
 
 impl Surroundings {
     /// The workspace, where `word` is the workspace's name if there is one.
-    pub fn workspace(&self, word: Option<&str>, all: &[Info]) -> Result<String, Failure> {
+    pub fn workspace(
+        &self,
+        word: Option<&str>,
+        all: &[Info],
+        purpose: Purpose,
+    ) -> Result<String, Failure> {
         match self.named(word)? {
             Some(name) => Ok(name),
-            None => self.guessed(all),
+            None => self.guessed(all, purpose),
         }
     }
 
@@ -48,7 +65,7 @@ impl Surroundings {
         }
     }
 
-    fn guessed(&self, all: &[Info]) -> Result<String, Failure> {
+    fn guessed(&self, all: &[Info], purpose: Purpose) -> Result<String, Failure> {
         let here = self
             .cwd
             .as_deref()
@@ -60,10 +77,17 @@ impl Surroundings {
         }
         let running: Vec<&Info> = all.iter().filter(|info| runs(info)).collect();
         match running.as_slice() {
-            [one] => Ok(one.name.clone()),
+            [one] if purpose == Purpose::Look || self.is_above(one) => Ok(one.name.clone()),
+            [one] => Err(elsewhere(one)),
             [] => Err(none_runs(all)),
             _ => Err(undecided("several workspaces are running", &running)),
         }
+    }
+
+    /// The current directory holds the workspace's base.
+    fn is_above(&self, info: &Info) -> bool {
+        let cwd = self.cwd.as_deref();
+        cwd.is_some_and(|cwd| info.base.path().starts_with(cwd))
     }
 }
 
@@ -142,6 +166,18 @@ fn undecided(why: &str, candidates: &[&Info]) -> Failure {
     .hint("name one with --workspace NAME or $AGENTVFS_WORKSPACE")
 }
 
+fn elsewhere(only: &Info) -> Failure {
+    let why = format!(
+        "the only one running is {}, and this directory has nothing to do with it (its project is {})",
+        only.name,
+        shown(&only.base.0)
+    );
+    Failure::new("cannot tell which workspace is meant", why).hint(format!(
+        "name it with --workspace {}, or change to its project or mount",
+        only.name
+    ))
+}
+
 fn none_runs(all: &[Info]) -> Failure {
     let what = "cannot tell which workspace is meant";
     if all.is_empty() {
@@ -197,6 +233,7 @@ pub fn covered_by<'a>(base: &Path, all: &'a [Info]) -> Option<&'a Info> {
 
 #[cfg(test)]
 mod tests {
+    use super::Purpose::{Change, Look};
     use super::*;
     use crate::protocol::Bytes;
 
@@ -230,39 +267,64 @@ mod tests {
     fn option_word_and_variable_come_first() {
         let mut here = at("/src/a");
         here.variable = Some("v".into());
-        assert_eq!(here.workspace(None, &list()).unwrap(), "v");
-        assert_eq!(here.workspace(Some("w"), &list()).unwrap(), "w");
+        assert_eq!(here.workspace(None, &list(), Look).unwrap(), "v");
+        assert_eq!(here.workspace(Some("w"), &list(), Look).unwrap(), "w");
         here.option = Some("o".into());
-        assert_eq!(here.workspace(None, &list()).unwrap(), "o");
+        assert_eq!(here.workspace(None, &list(), Look).unwrap(), "o");
         assert_eq!(
-            here.workspace(Some("w"), &list()).unwrap_err().exit,
+            here.workspace(Some("w"), &list(), Look).unwrap_err().exit,
             crate::exit::USAGE
         );
-        assert_eq!(here.workspace(Some("o"), &list()).unwrap(), "o");
+        assert_eq!(here.workspace(Some("o"), &list(), Look).unwrap(), "o");
     }
 
     #[test]
     fn directory_decides_next_and_the_deepest_wins() {
-        assert_eq!(at("/h/mnt/a/x").workspace(None, &list()).unwrap(), "a");
-        assert_eq!(at("/src/a/x").workspace(None, &list()).unwrap(), "a");
         assert_eq!(
-            at("/src/a/inner/x").workspace(None, &list()).unwrap(),
+            at("/h/mnt/a/x").workspace(None, &list(), Look).unwrap(),
+            "a"
+        );
+        assert_eq!(at("/src/a/x").workspace(None, &list(), Look).unwrap(), "a");
+        assert_eq!(
+            at("/src/a/inner/x").workspace(None, &list(), Look).unwrap(),
             "inner"
         );
         assert_eq!(
-            at("/src/ab").workspace(None, &list()).unwrap(),
+            at("/src/ab").workspace(None, &list(), Look).unwrap(),
             "a",
             "only one running"
         );
     }
 
     #[test]
+    fn who_changes_something_must_stand_in_or_before_it() {
+        let all = list();
+        let meant = |cwd: &str| at(cwd).workspace(None, &all, Change);
+        for cwd in ["/h/mnt/a/x", "/src/a", "/src", "/"] {
+            assert_eq!(meant(cwd).unwrap(), "a", "{cwd}");
+        }
+        for cwd in ["/src/ab", "/h/mnt", "/tmp"] {
+            let refused = meant(cwd).unwrap_err();
+            assert_eq!(refused.exit, crate::exit::FAILED);
+            assert!(refused.why.contains("the only one running is a"), "{cwd}");
+            assert!(refused.hint.unwrap().contains("--workspace a"), "{cwd}");
+            assert_eq!(at(cwd).workspace(None, &all, Look).unwrap(), "a", "{cwd}");
+        }
+        let mut named = at("/tmp");
+        named.variable = Some("v".into());
+        assert_eq!(named.workspace(None, &all, Change).unwrap(), "v");
+        assert_eq!(named.workspace(Some("w"), &all, Change).unwrap(), "w");
+        let nowhere = Surroundings::default().workspace(None, &all, Change);
+        assert!(nowhere.is_err());
+    }
+
+    #[test]
     fn one_base_of_several_workspaces_needs_a_running_one() {
-        let error = at("/src/b").workspace(None, &list()).unwrap_err();
+        let error = at("/src/b").workspace(None, &list(), Look).unwrap_err();
         assert!(error.why.contains("b, b2"), "{}", error.why);
         let mut all = list();
         all[3].status = State::Started;
-        assert_eq!(at("/src/b").workspace(None, &all).unwrap(), "b2");
+        assert_eq!(at("/src/b").workspace(None, &all, Look).unwrap(), "b2");
     }
 
     #[test]
@@ -271,13 +333,13 @@ mod tests {
         all[0].status = State::Stopped;
         assert!(
             at("/")
-                .workspace(None, &all)
+                .workspace(None, &all, Look)
                 .unwrap_err()
                 .why
                 .contains("a, inner, b, b2")
         );
         assert_eq!(
-            at("/").workspace(None, &[]).unwrap_err().why,
+            at("/").workspace(None, &[], Look).unwrap_err().why,
             "there is none"
         );
     }

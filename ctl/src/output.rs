@@ -5,7 +5,7 @@
 //! ([`Failure::broken_pipe`]).
 
 use crate::exit::Failure;
-use crate::quote::{base64, quoted};
+use crate::quote::{self, base64, one_line, quoted};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
@@ -35,7 +35,15 @@ pub fn print(text: &[u8]) -> Result<(), Failure> {
 
 /// Prints one JSON object.
 pub fn print_json(value: &Value) -> Result<(), Failure> {
-    print(format!("{value:#}\n").as_bytes())
+    print(quote::json(&format!("{value:#}\n")).as_bytes())
+}
+
+/// Prints JSON text that is kept as it was given: as it is, but for what a terminal would obey.
+pub fn print_kept_json(text: &str) -> Result<(), Failure> {
+    match io::stdout().is_terminal() {
+        true => print(quote::json(text).as_bytes()),
+        false => print(text.as_bytes()),
+    }
 }
 
 /// Tells something to a person: only where standard error is a terminal.
@@ -48,7 +56,7 @@ pub fn talk(text: &str) {
 /// Tells something that must not be missed.
 pub fn warn(text: &str) {
     // Standard error may be closed; there is nobody left to tell then.
-    let _ = writeln!(io::stderr(), "agentvfs: {text}");
+    let _ = writeln!(io::stderr(), "agentvfs: {}", one_line(text));
 }
 
 /// Facts, each printed as one line `key=value`, or together as one JSON object.
@@ -105,7 +113,7 @@ pub fn insert_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
 pub struct Rows {
     header: &'static [&'static str],
     rows: Vec<Vec<Vec<u8>>>,
-    /// Column that is never quoted.
+    /// Column of JSON, which is never quoted.
     plain: Option<usize>,
 }
 
@@ -119,7 +127,7 @@ impl Rows {
         }
     }
 
-    /// With a column that needs no quoting, as nothing in it can end a row.
+    /// With a column of JSON, which needs no quoting, as nothing in it can end a row.
     pub fn plain(self, column: usize) -> Rows {
         Rows {
             plain: Some(column),
@@ -172,11 +180,10 @@ impl Rows {
 
     /// A cell as it is shown to a person: on one line, whatever is in it.
     fn shown(&self, column: usize, cell: &[u8]) -> String {
-        let quoted = match Some(column) == self.plain {
-            true => cell.into(),
-            false => quoted(cell),
-        };
-        String::from_utf8_lossy(&quoted).into_owned()
+        match Some(column) == self.plain {
+            true => quote::json(&String::from_utf8_lossy(cell)).into_owned(),
+            false => quote::shown(cell),
+        }
     }
 
     fn table(&self, colour: bool) -> Vec<u8> {

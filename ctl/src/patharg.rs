@@ -90,7 +90,7 @@ pub fn normal(path: &Path) -> Option<PathBuf> {
 }
 
 fn shown(path: &Path) -> String {
-    path.display().to_string()
+    crate::quote::shown(path.as_os_str().as_bytes())
 }
 
 #[cfg(test)]

@@ -236,8 +236,8 @@ methods! {
     Rollback = "workspace.rollback" (Rollback) Changes;
     /// What going back would change.
     RollbackPlan = "workspace.rollback_plan" (Rollback) Looks;
-    /// Takes the last rollback back.
-    Undo = "workspace.undo" (OnBranch) Changes;
+    /// Takes the last rollback, restore, merge, resolve or update back.
+    Undo = "workspace.undo" (Undo) Changes;
     /// Takes the last undo back.
     Redo = "workspace.redo" (OnBranch) Changes;
     /// The commits of a branch.

@@ -1,50 +1,71 @@
-//! Paths as people and scripts read them: quoted as git quotes them, and base64 for JSON.
+//! What is not ours as people and scripts read it: names quoted as git quotes them, lines without
+//! anything that a terminal obeys, and base64 for JSON.
 //!
 //! Paths are bytes. A row must not break when a name has a newline in it, and a name that is not
-//! UTF-8 must not be lost in JSON.
+//! UTF-8 must not be lost in JSON. Invariant: what leads to a terminal comes through here, but for the
+//! contents of files and what programs print themselves.
 
+use engine::patch::{header_name, is_hidden, needs_quotes};
 use std::borrow::Cow;
 
+pub use engine::patch::shown;
+
 /// `path` for a row: as it is, or in double quotes with C escapes where it has control characters,
-/// quotes or backslashes. Other bytes are never changed, whatever their encoding.
+/// marks of direction, quotes or backslashes. Other bytes are never changed, whatever their encoding.
 pub fn quoted(path: &[u8]) -> Cow<'_, [u8]> {
-    if path.iter().copied().any(needs_quotes) {
-        Cow::Owned(in_quotes(path))
+    if needs_quotes(path) {
+        Cow::Owned(header_name(b"", path))
     } else {
         Cow::Borrowed(path)
     }
 }
 
-fn needs_quotes(byte: u8) -> bool {
-    byte < 0x20 || byte == 0x7f || byte == b'"' || byte == b'\\'
-}
-
-fn in_quotes(path: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(path.len() + 8);
-    out.push(b'"');
-    for &byte in path {
-        push_escaped(&mut out, byte);
-    }
-    out.push(b'"');
-    out
-}
-
-fn push_escaped(out: &mut Vec<u8>, byte: u8) {
-    let letter = match byte {
-        0x07 => b'a',
-        0x08 => b'b',
-        b'\t' => b't',
-        b'\n' => b'n',
-        0x0b => b'v',
-        0x0c => b'f',
-        b'\r' => b'r',
-        b'"' | b'\\' => byte,
-        byte if needs_quotes(byte) => {
-            return out.extend_from_slice(format!("\\{byte:03o}").as_bytes());
+/// A message on one line: whatever of it a terminal would obey is shown as an escape.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, &is_hidden, &|c, out| match c {
+        '\n' => out.push_str("\\n"),
+        '\t' => out.push_str("\\t"),
+        '\r' => out.push_str("\\r"),
+        c => {
+            let mut bytes = [0; 4];
+            for byte in c.encode_utf8(&mut bytes).bytes() {
+                out.push_str(&format!("\\{byte:03o}"));
+            }
         }
-        byte => return out.push(byte),
-    };
-    out.extend_from_slice(&[b'\\', letter]);
+    })
+}
+
+/// The same for text of several lines.
+pub fn lines(text: &str) -> String {
+    let lines: Vec<Cow<'_, str>> = text.split('\n').map(one_line).collect();
+    lines.join("\n")
+}
+
+/// JSON text that means the same, without anything that a terminal obeys. Characters of C0 are escaped in
+/// JSON anyhow; line breaks between its parts stay.
+pub fn json(text: &str) -> Cow<'_, str> {
+    let unsafe_in_json = |c: char| c > '\u{1f}' && is_hidden(c);
+    escaped(text, &unsafe_in_json, &|c, out| {
+        out.push_str(&format!("\\u{:04x}", u32::from(c)));
+    })
+}
+
+fn escaped<'a>(
+    text: &'a str,
+    wanted: &dyn Fn(char) -> bool,
+    escape: &dyn Fn(char, &mut String),
+) -> Cow<'a, str> {
+    if !text.contains(wanted) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match wanted(c) {
+            true => escape(c, &mut out),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -119,9 +140,40 @@ mod tests {
             (b"back\\slash", br#""back\\slash""#),
             (b"\x01\x7f", br#""\001\177""#),
             (b"\xff\n", b"\"\xff\\n\""),
+            ("\u{9b}2J".as_bytes(), br#""\302\2332J""#),
+            (b"\x9b2J \x84", br#""\2332J \204""#),
+            (
+                "a\u{202e}b\u{2066}".as_bytes(),
+                br#""a\342\200\256b\342\201\246""#,
+            ),
         ] {
             assert_eq!(*quoted(name), *row);
         }
+    }
+
+    #[test]
+    fn messages_have_one_line_and_nothing_that_a_terminal_obeys() {
+        assert_eq!(one_line("größe \"x\" c:\\d"), "größe \"x\" c:\\d");
+        assert_eq!(
+            one_line("a\nhint: rm\x1b[2J\u{9b}2J\u{202e}\u{7f}"),
+            r"a\nhint: rm\033[2J\302\2332J\342\200\256\177"
+        );
+        assert_eq!(lines("a\nb\x07\n"), "a\nb\\007\n");
+    }
+
+    #[test]
+    fn json_means_the_same() {
+        let value = serde_json::json!({ "a\u{9b}": ["\u{202e}x\u{7f}\n", "größe"] });
+        let text = format!("{value:#}");
+        let safe = json(&text);
+        assert!(
+            !safe.contains(|c: char| c != '\n' && is_hidden(c)),
+            "{safe}"
+        );
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&safe).unwrap(),
+            value
+        );
     }
 
     #[test]

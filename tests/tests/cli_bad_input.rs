@@ -283,3 +283,42 @@ fn nonsense_on_the_socket_does_not_disturb_a_running_workspace() {
     env.workspace(&["checkpoint", "one"]).id();
     assert!(Path::new(&socket).exists());
 }
+
+#[test]
+fn relative_files_and_permissions_out_of_range_are_refused() {
+    let Some(env) = Env::new() else { return };
+    env.start();
+    let socket = env.home().join("daemon.sock");
+    let mut stream = BufReader::new(UnixStream::connect(&socket).unwrap());
+    let mut ask = |id: u64, method: &str, params: serde_json::Value| -> serde_json::Value {
+        let request = serde_json::json!({
+            "jsonrpc": "2.0", "id": id, "method": method, "params": params,
+        });
+        writeln!(stream.get_mut(), "{request}").unwrap();
+        serde_json::from_str(&line(&mut stream)).unwrap()
+    };
+    let hello = serde_json::json!({ "protocol": 1, "client": "test" });
+    assert!(ask(1, "hello", hello)["result"].is_object());
+    let export = |file: &str| {
+        serde_json::json!({
+            "workspace": "project", "branch": "main", "file": file,
+        })
+    };
+    let refused = ask(2, "workspace.export", export("state.db"));
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let place = env.path("state.db");
+    let done = ask(3, "workspace.export", export(place.to_str().unwrap()));
+    assert!(done["result"].is_object() && place.exists(), "{done}");
+    let write = |perm: u32| {
+        serde_json::json!({
+            "workspace": "project", "branch": "main", "path": "made", "b64": "",
+            "last": true, "perm": perm,
+        })
+    };
+    for perm in [0o10000, 0o100644, u32::MAX] {
+        let refused = ask(4, "fs.write", write(perm));
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    assert!(!env.mountpoint().join("made").exists());
+    assert!(ask(5, "fs.write", write(0o7644))["result"].is_object());
+}

@@ -3,20 +3,22 @@
 use super::Context;
 use super::branch::{conflict_object, conflict_rows, tell_merge};
 use super::diff::{change_object, push_change};
+use super::place::{Directory, place};
 use crate::cli::{ApplyArgs, ConflictsArg, UpdateArgs};
 use crate::exit::Failure;
 use crate::output::{Bar, Rows, count, insert_bytes, print_json, talk, warn};
 use crate::protocol::{Apply, ApplyAnswer, Call, Update};
-use crate::quote::quoted;
+use crate::quote::shown;
 use crate::spool::Spool;
 use serde_json::{Map, Value};
 use std::path::Path;
 
 /// Writes a branch's changes to the project's directory.
 pub fn apply(args: &ApplyArgs, context: &mut Context) -> Result<u8, Failure> {
-    let workspace = context.workspace(args.name.as_deref())?;
+    let workspace = context.workspace_to_change(args.name.as_deref())?;
     let branch = context.branch()?;
     let what = format!("cannot apply {branch} of {workspace}");
+    let of = (workspace.clone(), branch.clone());
     let ask = Apply {
         workspace,
         branch,
@@ -50,26 +52,24 @@ pub fn apply(args: &ApplyArgs, context: &mut Context) -> Result<u8, Failure> {
             .for_each(|c| push_change(&mut rows, c));
         rows.print(args.rows.nul)?;
     }
-    tell(&answer, args);
+    let place = place(&of.0, &of.1, Directory::Base, context);
+    tell(&answer, args, &place);
     Ok(0)
 }
 
-fn tell(answer: &ApplyAnswer, args: &ApplyArgs) {
+fn tell(answer: &ApplyAnswer, args: &ApplyArgs, place: &str) {
     let why = match args.patch {
         Some(_) => "not in the patch",
         None => "left alone, it cannot be read",
     };
     for path in &answer.left_out {
-        warn(&format!(
-            "{why}: {}",
-            String::from_utf8_lossy(&quoted(&path.0))
-        ));
+        warn(&format!("{why}: {}", shown(&path.0)));
     }
     if answer.changes.is_empty() {
-        talk("nothing to apply");
+        talk(&format!("{place}nothing to apply"));
     } else if !args.dry_run && args.patch.is_none() {
         talk(&format!(
-            "{} applied; agentvfs workspace restore --ref {} --to DIR PATH… gives what was there before",
+            "{place}{} applied; agentvfs workspace restore --ref {} --to DIR PATH… gives what was there before",
             count(answer.changes.len() as u64, "change"),
             answer.before.get(..12).unwrap_or_default()
         ));
@@ -120,9 +120,10 @@ fn object(answer: &ApplyAnswer) -> Value {
 
 /// Brings what was changed in the project's directory into a branch.
 pub fn update(args: &UpdateArgs, context: &mut Context) -> Result<u8, Failure> {
-    let workspace = context.workspace(args.name.as_deref())?;
+    let workspace = context.workspace_to_change(args.name.as_deref())?;
     let branch = context.branch()?;
     let what = format!("cannot update {branch} of {workspace}");
+    let of = (workspace.clone(), branch.clone());
     let call = Call::Update(Update {
         workspace,
         branch,
@@ -130,5 +131,6 @@ pub fn update(args: &UpdateArgs, context: &mut Context) -> Result<u8, Failure> {
         dry_run: args.dry_run,
         progress: Bar::is_wanted(),
     });
-    tell_merge(&what, &call, context, args.dry_run, args.rows.nul)
+    let how = (args.dry_run, args.rows.nul);
+    tell_merge(&what, &call, (&of.0, &of.1), context, how)
 }

@@ -1,6 +1,7 @@
 //! `agentvfs branch`.
 
 use super::diff::{change_object, push_change};
+use super::place::{Directory, place};
 use super::{Context, id_or_pending, paths};
 use crate::cli::{
     BranchDiffArgs, BranchVerb, ConflictsArg, ConflictsArgs, CreateArgs, MergeArgs, ResolveArgs,
@@ -8,7 +9,6 @@ use crate::cli::{
 use crate::exit::Failure;
 use crate::output::{Facts, Rows, count, insert_bytes, print, print_json, talk, warn};
 use crate::protocol::*;
-use crate::quote::quoted;
 use engine::kv::KV_CONFLICTS;
 use serde_json::{Map, Value, json};
 use std::os::unix::ffi::OsStrExt;
@@ -42,7 +42,7 @@ fn tell_branch(row: &BranchRow, json: bool) -> Result<u8, Failure> {
 }
 
 fn create(args: CreateArgs, context: &mut Context) -> Result<u8, Failure> {
-    let workspace = context.workspace(None)?;
+    let workspace = context.workspace_to_change(None)?;
     let what = format!("cannot make branch {}", args.name);
     let call = Call::BranchCreate(BranchCreate {
         workspace,
@@ -81,9 +81,9 @@ fn branch_object(b: &BranchRow) -> Value {
 }
 
 fn delete(name: String, context: &mut Context) -> Result<u8, Failure> {
-    let workspace = context.workspace(None)?;
+    let workspace = context.workspace_to_change(None)?;
     let call = Call::BranchDelete(OnBranch {
-        workspace,
+        workspace: workspace.clone(),
         branch: name.clone(),
     });
     let what = format!("cannot delete branch {name}");
@@ -93,6 +93,7 @@ fn delete(name: String, context: &mut Context) -> Result<u8, Failure> {
     facts.add("commit", answer.commit.as_bytes());
     facts.json("only_here", answer.only_here);
     facts.print(context.json())?;
+    talk(&format!("workspace {workspace}, branch {name}: deleted"));
     if answer.only_here {
         talk(&format!(
             "no other branch has its last commit; until it is collected \
@@ -104,7 +105,7 @@ fn delete(name: String, context: &mut Context) -> Result<u8, Failure> {
 }
 
 fn rename(name: String, new: String, context: &mut Context) -> Result<u8, Failure> {
-    let workspace = context.workspace(None)?;
+    let workspace = context.workspace_to_change(None)?;
     let what = format!("cannot rename branch {name}");
     let call = Call::BranchRename(BranchRename {
         workspace,
@@ -116,12 +117,13 @@ fn rename(name: String, new: String, context: &mut Context) -> Result<u8, Failur
 }
 
 fn merge(args: MergeArgs, context: &mut Context) -> Result<u8, Failure> {
-    let workspace = context.workspace(None)?;
+    let workspace = context.workspace_to_change(None)?;
     let into = match args.into {
         Some(into) => into,
         None => context.branch()?,
     };
     let what = format!("cannot merge {} into {into}", args.name);
+    let of = (workspace.clone(), into.clone());
     let call = Call::BranchMerge(BranchMerge {
         workspace,
         from: args.name,
@@ -134,16 +136,16 @@ fn merge(args: MergeArgs, context: &mut Context) -> Result<u8, Failure> {
     });
     let nul = args.nul;
     let dry_run = args.dry_run;
-    tell_merge(&what, &call, context, dry_run, nul)
+    tell_merge(&what, &call, (&of.0, &of.1), context, (dry_run, nul))
 }
 
 /// Asks for a merge and tells what it did.
 pub fn tell_merge(
     what: &str,
     call: &Call,
+    (workspace, branch): (&str, &str),
     context: &mut Context,
-    dry_run: bool,
-    nul: bool,
+    (dry_run, nul): (bool, bool),
 ) -> Result<u8, Failure> {
     let since = Instant::now();
     let answer: BranchMergeAnswer = context.ask_long(what, call, "merging")?;
@@ -169,7 +171,8 @@ pub fn tell_merge(
                 warn(&format!("conflict ({}): {}", c.kind, shown(&c.path)));
             }
             talk(&format!(
-                "{}, {} changed in {:.1?}; `agentvfs workspace undo` takes it back",
+                "{}{}, {} changed in {:.1?}; `agentvfs workspace undo` takes it back",
+                place(workspace, branch, Directory::Mount, context),
                 answer.status,
                 count(answer.files_changed, "file"),
                 since.elapsed()
@@ -195,7 +198,7 @@ pub fn tell_merge(
 }
 
 fn shown(path: &Bytes) -> String {
-    String::from_utf8_lossy(&quoted(&path.0)).into_owned()
+    crate::quote::shown(&path.0)
 }
 
 /// Conflicts as rows.
@@ -233,7 +236,7 @@ fn conflicts(args: ConflictsArgs, context: &mut Context) -> Result<u8, Failure> 
 }
 
 fn resolve(args: &ResolveArgs, context: &mut Context) -> Result<u8, Failure> {
-    let workspace = context.workspace(None)?;
+    let workspace = context.workspace_to_change(None)?;
     let path = match args.path.as_os_str().as_bytes() {
         // A key is no path: whatever is in it counts.
         key if key.starts_with(KV_CONFLICTS) => Bytes(key.to_vec()),

@@ -1,5 +1,6 @@
 //! `agentvfs workspace checkpoint`.
 
+use super::place::{Directory, place};
 use super::{Context, check_name, id_or_pending, key_value, short, split_two};
 use crate::cli::CheckpointArgs;
 use crate::exit::Failure;
@@ -17,10 +18,11 @@ pub fn run(args: &CheckpointArgs, context: &mut Context) -> Result<u8, Failure> 
         check_name(engine::names::check_label(label))?;
     }
     let meta = metadata(&args.meta)?;
-    let workspace = context.workspace(workspace)?;
+    let workspace = context.workspace_to_change(workspace)?;
+    let branch = context.branch()?;
     let call = Call::Checkpoint(Checkpoint {
         workspace: workspace.clone(),
-        branch: context.branch()?,
+        branch: branch.clone(),
         label: label.map(str::to_owned),
         message: args.message.clone().unwrap_or_default(),
         meta,
@@ -30,7 +32,9 @@ pub fn run(args: &CheckpointArgs, context: &mut Context) -> Result<u8, Failure> 
     let since = Instant::now();
     let answer: CheckpointAnswer =
         context.ask_long(&format!("cannot checkpoint {workspace}"), &call, "storing")?;
-    tell(&answer, label, context.json(), since.elapsed())?;
+    let took = since.elapsed();
+    let place = place(&workspace, &branch, Directory::Mount, context);
+    tell(&answer, label, context.json(), (&place, took))?;
     if let [label] = args.words.as_slice() {
         tell_of_namesake(label, &workspace, context)?;
     }
@@ -65,7 +69,7 @@ fn tell(
     answer: &CheckpointAnswer,
     label: Option<&str>,
     json: bool,
-    took: Duration,
+    (place, took): (&str, Duration),
 ) -> Result<(), Failure> {
     if json {
         return print_json(&json!({
@@ -79,7 +83,7 @@ fn tell(
         }));
     }
     print(format!("{}\n", id_or_pending(answer.commit.as_deref())).as_bytes())?;
-    talk(&summary(answer, took));
+    talk(&format!("{place}{}", summary(answer, took)));
     if answer.unresolved > 0 {
         let many = count(answer.unresolved, "conflict");
         warn(&format!(

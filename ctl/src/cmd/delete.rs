@@ -3,8 +3,9 @@
 use super::Context;
 use crate::cli::DeleteArgs;
 use crate::exit::Failure;
-use crate::output::Facts;
+use crate::output::{Facts, talk};
 use crate::protocol::{Call, Named};
+use crate::quote::shown;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 
@@ -14,11 +15,12 @@ pub fn run(args: &DeleteArgs, context: &mut Context) -> Result<u8, Failure> {
     if !args.yes && !asks {
         return Err(Failure::usage("delete asks, and this is no terminal").hint("say --yes"));
     }
-    let name = context.workspace(args.name.as_deref())?;
+    let name = context.workspace_to_change(args.name.as_deref())?;
     let what = format!("cannot delete {name}");
     if !args.yes && !confirmed(&name)? {
         return Err(Failure::new(what, "it was not confirmed").kind("not-confirmed"));
     }
+    let base = context.info(&name)?.map(|info| shown(&info.base.0));
     let _: Value = context.ask(
         &what,
         &Call::Delete(Named {
@@ -28,6 +30,12 @@ pub fn run(args: &DeleteArgs, context: &mut Context) -> Result<u8, Failure> {
     let mut facts = Facts::default();
     facts.add("name", name.as_bytes()).add("status", b"deleted");
     facts.print(context.json())?;
+    let base = base.map_or_else(String::new, |base| {
+        format!("; its project {base} is as it was")
+    });
+    talk(&format!(
+        "workspace {name} with all its branches: deleted{base}"
+    ));
     Ok(0)
 }
 

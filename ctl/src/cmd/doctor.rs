@@ -5,6 +5,7 @@ use crate::cli::{Global, RowArgs};
 use crate::doctor::{Finding, Grade, examine};
 use crate::exit::{FAILED, Failure};
 use crate::output::{Rows, colour_wanted, print, print_json};
+use crate::quote::one_line;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 
@@ -60,10 +61,15 @@ fn told(findings: &[Finding], colour: bool) -> String {
         };
         text.push_str(&format!(
             "{word}  {:<width$}  {}\n",
-            finding.check, finding.text
+            finding.check,
+            one_line(&finding.text)
         ));
         if let Some(fix) = &finding.fix {
-            text.push_str(&format!("         {:<width$}  fix: {fix}\n", ""));
+            text.push_str(&format!(
+                "         {:<width$}  fix: {}\n",
+                "",
+                one_line(fix)
+            ));
         }
     }
     text

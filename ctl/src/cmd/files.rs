@@ -36,6 +36,15 @@ impl State {
         })
     }
 
+    /// The live tree that is meant by who changes it.
+    pub fn to_change(context: &mut Context) -> Result<State, Failure> {
+        Ok(State {
+            workspace: context.workspace_to_change(None)?,
+            branch: context.branch()?,
+            side: Side::Live,
+        })
+    }
+
     /// What is known of a path.
     pub fn stat(&self, path: &[u8], context: &mut Context) -> Result<FileNode, Failure> {
         let call = Call::FsStat(AtPath {

@@ -104,7 +104,8 @@ fn print_zeros(count: u64) -> Result<(), Failure> {
 }
 
 fn write(args: &FsWriteArgs, context: &mut Context) -> Result<(), Failure> {
-    let (state, path) = at(None, Some(&args.path), context)?;
+    let state = State::to_change(context)?;
+    let path = path_or_root(&args.path, &state.workspace, context)?;
     if std::io::stdin().is_terminal() {
         talk("reading standard input; end it with Ctrl-D");
     }

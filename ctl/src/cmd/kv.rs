@@ -3,7 +3,7 @@
 use super::Context;
 use crate::cli::{KvDeleteArgs, KvGetArgs, KvListArgs, KvSetArgs, KvVerb};
 use crate::exit::Failure;
-use crate::output::{Rows, print, print_json, talk};
+use crate::output::{Rows, print_json, print_kept_json, talk};
 use crate::protocol::{
     Call, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet, Side,
 };
@@ -54,14 +54,14 @@ fn set(args: KvSetArgs, context: &mut Context) -> Result<(), Failure> {
     let value = Json(checked_value(&json).map_err(refused)?.into_bytes());
     let what = format!("cannot set {key}");
     let call = Call::KvSet(KvSet {
-        workspace: context.workspace(None)?,
+        workspace: context.workspace_to_change(None)?,
         branch: context.branch()?,
         key,
         value,
     });
     let row: KvRow = context.ask(&what, &call)?;
     match context.json() {
-        true => print(format!("{}\n", object(&row)).as_bytes()),
+        true => print_kept_json(&format!("{}\n", object(&row))),
         false => Ok(()),
     }
 }
@@ -97,8 +97,8 @@ fn get(args: KvGetArgs, context: &mut Context) -> Result<(), Failure> {
     });
     let row: KvRow = context.ask(&what, &call)?;
     match context.json() {
-        true => print(format!("{}\n", object(&row)).as_bytes()),
-        false => print(&[row.value.0.as_slice(), b"\n"].concat()),
+        true => print_kept_json(&format!("{}\n", object(&row))),
+        false => print_kept_json(&format!("{}\n", row.value.text().unwrap_or("null"))),
     }
 }
 
@@ -122,7 +122,7 @@ fn list(args: KvListArgs, context: &mut Context) -> Result<(), Failure> {
     }
     if context.json() {
         let objects: Vec<String> = all.iter().map(object).collect();
-        return print(format!("{{\"entries\":[{}]}}\n", objects.join(",\n")).as_bytes());
+        return print_kept_json(&format!("{{\"entries\":[{}]}}\n", objects.join(",\n")));
     }
     let mut rows = Rows::new(&["KEY", "VALUE"]).plain(1);
     for row in all {
@@ -133,7 +133,7 @@ fn list(args: KvListArgs, context: &mut Context) -> Result<(), Failure> {
 
 fn delete(args: KvDeleteArgs, context: &mut Context) -> Result<(), Failure> {
     let key = checked_key(args.key)?;
-    let workspace = context.workspace(None)?;
+    let workspace = context.workspace_to_change(None)?;
     let what = format!("cannot delete {key}");
     let call = Call::KvDelete(KvDelete {
         workspace: workspace.clone(),

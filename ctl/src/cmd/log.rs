@@ -22,28 +22,48 @@ pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
         print_json(&json!({ "commits": answer.commits.iter().map(object).collect::<Vec<_>>() }))?;
     } else {
         let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
-        rows(&answer.commits, to_person).print(args.rows.nul)?;
+        let rows = match to_person {
+            true => rows_for_person(&answer.commits),
+            false => rows(&answer.commits),
+        };
+        rows.print(args.rows.nul)?;
     }
     Ok(0)
 }
 
-/// Rows; a person gets the beginning of an id, seconds, and a message's first line.
-fn rows(commits: &[LogRow], to_person: bool) -> Rows {
+/// Rows: four columns, of several labels the newest.
+fn rows(commits: &[LogRow]) -> Rows {
     let mut rows = Rows::new(&["COMMIT", "TIME", "LABEL", "MESSAGE"]);
     for row in commits {
         let id = id_or_pending(row.commit.as_deref());
-        let time = row.time.into();
+        let time = rfc3339(row.time.into());
         let label = row.labels.first().map_or("-", String::as_str);
-        let (id, time, message) = if to_person {
-            (
-                super::short(id),
-                rfc3339_seconds(time),
-                row.message.lines().next().unwrap_or(""),
-            )
-        } else {
-            (id, rfc3339(time), row.message.as_str())
-        };
+        let message = row.message.as_str();
         rows.push(vec![id.into(), time.into(), label.into(), message.into()]);
+    }
+    rows
+}
+
+/// The same for a person, who sees which one is the head, and gets all labels, the beginning of an id,
+/// seconds, and a message's first line.
+fn rows_for_person(commits: &[LogRow]) -> Rows {
+    let mut rows = Rows::new(&["", "COMMIT", "TIME", "LABELS", "MESSAGE"]);
+    for row in commits {
+        let id = super::short(id_or_pending(row.commit.as_deref()));
+        let time = rfc3339_seconds(row.time.into());
+        let labels = match row.labels.as_slice() {
+            [] => "-".to_owned(),
+            labels => labels.join(", "),
+        };
+        let message = row.message.lines().next().unwrap_or("");
+        let mark = if row.head { "@" } else { "" };
+        rows.push(vec![
+            mark.into(),
+            id.into(),
+            time.into(),
+            labels.into(),
+            message.into(),
+        ]);
     }
     rows
 }
@@ -63,6 +83,7 @@ fn object(row: &LogRow) -> Value {
         "meta": meta,
         "automatic": row.automatic,
         "head": row.head,
+        "current": row.head,
         "parents": row.parents,
         "kind": row.kind,
     })

@@ -49,7 +49,7 @@ fn tell_left_out(answer: &PatchAnswer) {
     for path in &answer.left_out {
         warn(&format!(
             "not in the patch: {} (an empty directory, a special file, or a change of attributes alone)",
-            String::from_utf8_lossy(&crate::quote::quoted(&path.0))
+            crate::quote::shown(&path.0)
         ));
     }
 }

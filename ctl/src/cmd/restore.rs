@@ -10,9 +10,14 @@ use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
 use crate::protocol::{
     Call, Log, LogAnswer, Moment, PlanAnswer, Rollback, RollbackAnswer, Side, Target,
 };
+use crate::quote::shown;
 use serde_json::{Map, Value, json};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
+
+/// Kind of a commit that another branch made.
+const OTHER_BRANCH: &str = "other-branch";
 
 /// Takes paths from a commit into the live tree, or with `--to` out of it.
 pub fn run(args: &RestoreArgs, context: &mut Context) -> Result<u8, Failure> {
@@ -21,10 +26,15 @@ pub fn run(args: &RestoreArgs, context: &mut Context) -> Result<u8, Failure> {
         (None, Some(name)) => Target::Ref(name.clone()),
         (None, None) => Target::Head,
     };
-    let workspace = context.workspace(None)?;
     match &args.to {
-        Some(directory) => write_out(args, directory, target, &workspace, context),
-        None => take_in(args, target, &workspace, context),
+        Some(directory) => {
+            let workspace = context.workspace(None)?;
+            write_out(args, directory, target, &workspace, context)
+        }
+        None => {
+            let workspace = context.workspace_to_change(None)?;
+            take_in(args, target, &workspace, context)
+        }
     }
 }
 
@@ -34,9 +44,10 @@ fn take_in(
     workspace: &str,
     context: &mut Context,
 ) -> Result<u8, Failure> {
+    let branch = context.branch()?;
     let request = Rollback {
         workspace: workspace.to_owned(),
-        branch: context.branch()?,
+        branch: branch.clone(),
         target,
         paths: paths(&args.paths, workspace, context).map_err(whole)?,
         keep_kv: true,
@@ -49,7 +60,8 @@ fn take_in(
     let since = Instant::now();
     let answer: RollbackAnswer = context.ask(&what, &Call::Rollback(request))?;
     let reverse = "`agentvfs workspace undo` takes it back";
-    tell(&answer, context.json(), since.elapsed(), reverse)?;
+    let of = (workspace, branch.as_str());
+    tell(&answer, of, since.elapsed(), reverse, context)?;
     Ok(0)
 }
 
@@ -93,7 +105,7 @@ fn write_out(
         talk(&format!(
             "{} written below {} in {:.1?}",
             count(written.len() as u64, "path"),
-            directory.display(),
+            shown(directory.as_os_str().as_bytes()),
             since.elapsed()
         ));
     }
@@ -144,6 +156,8 @@ fn reference(target: Target, workspace: &str, context: &mut Context) -> Result<S
     let found = log
         .commits
         .into_iter()
+        // What another branch was at that time is not what this one was.
+        .filter(|row| row.head || row.kind != OTHER_BRANCH)
         .find(|row| key(&row.time) < key(&before));
     found.and_then(|row| row.commit).ok_or_else(|| {
         Failure::new(what, "no commit is that old")

@@ -1,12 +1,13 @@
 //! `agentvfs workspace rollback`.
 
 use super::diff::{change_object, push_change};
+use super::place::{Directory, place};
 use super::{Context, id_or_pending, key_value, paths, split_two};
 use crate::cli::RollbackArgs;
 use crate::exit::Failure;
 use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
 use crate::protocol::{Call, Holder, Moment, PlanAnswer, Rollback, RollbackAnswer, Target};
-use crate::quote::quoted;
+use crate::quote::shown;
 use crate::when::parse_before;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -15,10 +16,11 @@ use std::time::{Duration, Instant};
 /// Goes back and prints the commit now shown; with `--dry-run` prints what would change.
 pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
     let (word, target) = word_and_target(args, context.surroundings().option.is_some())?;
-    let workspace = context.workspace(word)?;
+    let workspace = context.workspace_to_change(word)?;
+    let branch = context.branch()?;
     let request = Rollback {
         workspace: workspace.clone(),
-        branch: context.branch()?,
+        branch: branch.clone(),
         target,
         paths: paths(&args.path, &workspace, context)?,
         keep_kv: args.keep_kv,
@@ -33,9 +35,10 @@ pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
     let answer: RollbackAnswer = context.ask(&what, &Call::Rollback(request))?;
     tell(
         &answer,
-        json,
+        (&workspace, &branch),
         since.elapsed(),
         "`agentvfs workspace undo` takes it back",
+        context,
     )?;
     Ok(0)
 }
@@ -76,14 +79,15 @@ pub fn moment(text: &str) -> Result<Moment, Failure> {
         })
 }
 
-/// Prints what a rollback, undo or redo shows now.
+/// Prints what a rollback, undo or redo of a workspace's branch shows now.
 pub fn tell(
     answer: &RollbackAnswer,
-    json: bool,
+    (workspace, branch): (&str, &str),
     took: Duration,
     reverse: &str,
+    context: &mut Context,
 ) -> Result<(), Failure> {
-    if json {
+    if context.json() {
         return print_json(&json!({
             "commit": answer.commit,
             "replaced": answer.replaced,
@@ -92,7 +96,8 @@ pub fn tell(
     }
     print(format!("{}\n", id_or_pending(answer.commit.as_deref())).as_bytes())?;
     talk(&format!(
-        "{} changed in {took:.1?}; {reverse}",
+        "{}{} changed in {took:.1?}; {reverse}",
+        place(workspace, branch, Directory::Mount, context),
         count(answer.files_changed, "file")
     ));
     Ok(())
@@ -124,12 +129,11 @@ pub fn tell_plan(plan: &PlanAnswer, nul: bool, json: bool) -> Result<u8, Failure
 }
 
 fn holder_text(holder: &Holder) -> String {
-    let path = quoted(&holder.path.0);
     format!(
         "held open: {} by process {} ({})",
-        String::from_utf8_lossy(&path),
+        shown(&holder.path.0),
         holder.pid,
-        holder.command
+        shown(holder.command.as_bytes())
     )
 }
 

@@ -5,6 +5,7 @@ use crate::cli::StatusArgs;
 use crate::exit::{FAILED, Failure};
 use crate::output::{Facts, insert_bytes, print, print_json, warn};
 use crate::protocol::{self, Bytes, Call, OnBranch, Requests, StatusAnswer};
+use crate::quote::one_line;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -59,7 +60,7 @@ fn log(context: &Context) -> Result<u8, Failure> {
         print(
             shown
                 .iter()
-                .flat_map(|line| [line, "\n"])
+                .map(|line| format!("{}\n", one_line(line)))
                 .collect::<String>()
                 .as_bytes(),
         )?;

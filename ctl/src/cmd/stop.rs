@@ -3,12 +3,13 @@
 use super::{Context, id_or_pending};
 use crate::cli::StopArgs;
 use crate::exit::Failure;
-use crate::output::{Bar, Facts};
+use crate::output::{Bar, Facts, talk};
 use crate::protocol::{Call, State, Stop, StopAnswer};
+use crate::quote::shown;
 
 /// Unmounts a workspace and prints what it kept.
 pub fn run(args: &StopArgs, context: &mut Context) -> Result<u8, Failure> {
-    let name = context.workspace(args.name.as_deref())?;
+    let name = context.workspace_to_change(args.name.as_deref())?;
     // This process must not be what keeps the mount busy. Where even `/` cannot be entered, the
     // daemon says who does.
     let _ = std::env::set_current_dir("/");
@@ -20,6 +21,10 @@ pub fn run(args: &StopArgs, context: &mut Context) -> Result<u8, Failure> {
     });
     let answer: StopAnswer = context.ask_long(&format!("cannot stop {name}"), &call, "saving")?;
     facts(&answer, args).print(context.json())?;
+    talk(&format!(
+        "workspace {name} with all its branches, {}: stopped",
+        shown(&answer.mount.0)
+    ));
     Ok(0)
 }
 

@@ -178,7 +178,7 @@ fn verify(context: &mut Context) -> Result<u8, Failure> {
 /// Lists who changed a path.
 pub fn blame(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
-    let shown = args.path.display().to_string();
+    let shown = crate::quote::shown(args.path.as_os_str().as_encoded_bytes());
     let path = path_or_root(&args.path, &workspace, context)?;
     let call = Call::Blame(BlamePath {
         workspace,

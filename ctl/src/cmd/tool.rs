@@ -2,6 +2,7 @@
 
 use super::branch::{conflict_object, conflict_rows};
 use super::diff::{change_object, push_change};
+use super::place::{Directory, place};
 use super::{Context, id_or_pending, patch, paths, tool_exec};
 use crate::cli::{
     ToolDiffArgs, ToolErrorArgs, ToolRecordArgs, ToolStartArgs, ToolSuccessArgs, ToolUndoArgs,
@@ -201,9 +202,10 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
 
 fn undo(args: &ToolUndoArgs, context: &mut Context) -> Result<u8, Failure> {
     let what = format!("cannot take call {} back", args.id);
+    let (workspace, branch) = (context.workspace_to_change(None)?, context.branch()?);
     let call = Call::ToolUndo(ToolUndo {
-        workspace: context.workspace(None)?,
-        branch: context.branch()?,
+        workspace: workspace.clone(),
+        branch: branch.clone(),
         id: args.id,
         dry_run: args.dry_run,
     });
@@ -240,7 +242,8 @@ fn undo(args: &ToolUndoArgs, context: &mut Context) -> Result<u8, Failure> {
     talk(
         &match answer.replaced.is_some() || answer.files_changed > 0 {
             true => format!(
-                "{} changed; `agentvfs workspace undo` takes it back",
+                "{}{} changed; `agentvfs workspace undo` takes it back",
+                place(&workspace, &branch, Directory::Mount, context),
                 count(answer.files_changed, "file")
             ),
             false => format!("nothing of call {} is left to take back", args.id),

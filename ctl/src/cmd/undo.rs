@@ -1,38 +1,43 @@
 //! `agentvfs workspace undo` and `redo`.
 
 use super::{Context, rollback};
-use crate::cli::OneWorkspace;
+use crate::cli::{OneWorkspace, UndoArgs};
 use crate::exit::Failure;
-use crate::protocol::{Call, OnBranch, RollbackAnswer};
+use crate::protocol::{Call, OnBranch, RollbackAnswer, Undo};
 use std::time::Instant;
 
-/// Which way to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// `undo`.
-    Back,
-    /// `redo`.
-    Forward,
+/// Goes one operation back and prints the commit now shown.
+pub fn back(args: &UndoArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace_to_change(args.name.as_deref())?;
+    let branch = context.branch()?;
+    let call = Call::Undo(Undo {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        over_later_changes: args.over_later_changes,
+    });
+    turn(("undo", "redo"), (&workspace, &branch), &call, context)
 }
 
-/// Goes one operation back or forward and prints the commit now shown.
-pub fn run(
-    args: &OneWorkspace,
-    context: &mut Context,
-    direction: Direction,
-) -> Result<u8, Failure> {
-    let workspace = context.workspace(args.name.as_deref())?;
-    let on = OnBranch {
+/// Goes one operation forward and prints the commit now shown.
+pub fn forward(args: &OneWorkspace, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace_to_change(args.name.as_deref())?;
+    let branch = context.branch()?;
+    let call = Call::Redo(OnBranch {
         workspace: workspace.clone(),
-        branch: context.branch()?,
-    };
-    let (verb, other, call) = match direction {
-        Direction::Back => ("undo", "redo", Call::Undo(on)),
-        Direction::Forward => ("redo", "undo", Call::Redo(on)),
-    };
+        branch: branch.clone(),
+    });
+    turn(("redo", "undo"), (&workspace, &branch), &call, context)
+}
+
+fn turn(
+    (verb, other): (&str, &str),
+    of: (&str, &str),
+    call: &Call,
+    context: &mut Context,
+) -> Result<u8, Failure> {
     let since = Instant::now();
-    let answer: RollbackAnswer = context.ask(&format!("cannot {verb} in {workspace}"), &call)?;
+    let answer: RollbackAnswer = context.ask(&format!("cannot {verb} in {}", of.0), call)?;
     let reverse = format!("`agentvfs workspace {other}` takes it back");
-    rollback::tell(&answer, context.json(), since.elapsed(), &reverse)?;
+    rollback::tell(&answer, of, since.elapsed(), &reverse, context)?;
     Ok(0)
 }

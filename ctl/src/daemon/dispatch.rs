@@ -36,7 +36,12 @@ pub fn dispatch(
         Call::Checkpoint(ask) => reply(&checkpoint(mounts, ask, progress)?),
         Call::Rollback(ask) => reply(&rollback(mounts, ask)?),
         Call::RollbackPlan(ask) => reply(&plan(mounts, ask)?),
-        Call::Undo(ask) => on(mounts, &ask.workspace, |w| reply_back(w.undo(&ask.branch)?)),
+        Call::Undo(ask) => on(mounts, &ask.workspace, |w| {
+            reply_back(match ask.over_later_changes {
+                true => w.undo_over_later(&ask.branch)?,
+                false => w.undo(&ask.branch)?,
+            })
+        }),
         Call::Redo(ask) => on(mounts, &ask.workspace, |w| reply_back(w.redo(&ask.branch)?)),
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),

@@ -2,10 +2,12 @@
 
 use super::faults;
 use super::mounts::{Mounts, Progress};
-use crate::protocol::{Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile};
+use crate::protocol::{Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile, code};
+use crate::quote::shown;
 use ::export::{Error, ExportRequest, ImportRequest, Imported};
 use engine::{Calls, MAIN, Workspace};
 use objstore::{CommitId, CommitKind};
+use std::os::unix::ffi::OsStrExt;
 
 /// Writes a commit as a database.
 pub fn export(
@@ -14,6 +16,7 @@ pub fn export(
     progress: Progress<'_>,
 ) -> Result<ExportAnswer, Fault> {
     let name = &ask.workspace;
+    check_absolute(&ask.file)?;
     mounts.check_outside(ask.file.path())?;
     let workspace = mounts.to_read(name)?;
     let request = ExportRequest {
@@ -34,6 +37,15 @@ pub fn export(
         commits: report.commits,
         file_bytes: report.file_bytes,
     })
+}
+
+/// A relative path would count from wherever the daemon is.
+fn check_absolute(file: &Bytes) -> Result<(), Fault> {
+    if file.path().is_absolute() {
+        return Ok(());
+    }
+    let why = format!("file is {}, and no absolute path", shown(&file.0));
+    Err(Fault::protocol(code::INVALID_PARAMS, why))
 }
 
 /// Makes a workspace, or a branch, of a database.
@@ -109,7 +121,7 @@ fn of_export(error: &Error, name: &str) -> Fault {
             "file-exists",
             format!(
                 "--force replaces it; or give another name than {}",
-                path.display()
+                shown(path.as_os_str().as_bytes())
             ),
         ),
         Error::Busy(_) => told("busy", "wait for it, or give another name".to_owned()),

@@ -69,6 +69,7 @@ fn kind(error: &Error) -> &'static str {
         Error::Exists => "exists",
         Error::NotEmpty => "not-empty",
         Error::NothingTo(_) => "nothing-to-undo",
+        Error::LaterAsked(_) => "later-changes",
         Error::BaseInUse(_) | Error::ChangedMeanwhile(_) => "base-changed",
         Error::NeedsPrivilege { .. } => "needs-privilege",
         Error::ApplyUnfinished { .. } => "apply-unfinished",
@@ -137,7 +138,7 @@ fn hint(error: &Error, name: &str) -> String {
         }
         Error::InTheWay(path) => format!(
             "restore {} itself, or move away what has its name",
-            String::from_utf8_lossy(path)
+            crate::quote::shown(path)
         ),
         Error::LeadsOut(_) => "give the path of the file itself".to_owned(),
         Error::Exists => {
@@ -162,6 +163,10 @@ fn hint(error: &Error, name: &str) -> String {
              the next command about {name} tries again"
         ),
         Error::NothingTo(_) => format!("agentvfs workspace log {name} shows where you are"),
+        Error::LaterAsked(later) => format!(
+            "agentvfs workspace undo {name} --over-later-changes goes back over {}; commits stay in the log",
+            later.join(", ")
+        ),
         Error::ImportPaused(_) => {
             format!(
                 "make room on the disk (or raise the quota), then try again; agentvfs workspace status {name}"

@@ -12,6 +12,8 @@ use engine::{Caller, Error, Kind, Node};
 
 /// Entries in one answer.
 const ENTRIES_MAX: usize = 4096;
+/// All permission bits, set-id and sticky ones among them.
+const PERM_MAX: u32 = 0o7777;
 
 /// What is known of a path.
 pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
@@ -75,12 +77,16 @@ pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
             "b64 is not base64".to_owned(),
         )
     })?;
+    if ask.perm > PERM_MAX {
+        let why = format!("perm is {:#o}, and {PERM_MAX:#o} at most", ask.perm);
+        return Err(Fault::protocol(crate::protocol::code::INVALID_PARAMS, why));
+    }
     let part = engine::WriteFile {
         path: ask.path.0.clone(),
         offset: ask.offset,
         data,
         last: ask.last,
-        perm: ask.perm & 0o7777,
+        perm: ask.perm,
         parents: ask.parents,
     };
     let size = on(mounts, &ask.workspace, |w| {
@@ -117,8 +123,9 @@ pub fn rename(mounts: &Mounts, ask: &RenamePath) -> Result<(), Fault> {
         w.rename_path(&ask.branch, &ask.from.0, &ask.to.0)
     })
     .map_err(|fault| {
-        let both = [&ask.from.0[..], b" to ", &ask.to.0].concat();
-        at(fault, &Bytes(both))
+        about(fault, || {
+            format!("{} to {}", shown_path(&ask.from), shown_path(&ask.to))
+        })
     })
 }
 
@@ -190,6 +197,11 @@ pub fn counted(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
 
 /// A fault about a path says which one.
 fn at(fault: Fault, path: &Bytes) -> Fault {
+    about(fault, || shown_path(path))
+}
+
+/// The same, for one that may be about something else.
+fn about(fault: Fault, what: impl FnOnce() -> String) -> Fault {
     const ABOUT_PATH: [&str; 5] = [
         "no-such-path",
         "wrong-type",
@@ -200,13 +212,16 @@ fn at(fault: Fault, path: &Bytes) -> Fault {
     if !ABOUT_PATH.contains(&fault.kind.as_str()) {
         return fault;
     }
-    let shown = match path.0.as_slice() {
-        b"" => "the root".into(),
-        path => String::from_utf8_lossy(path),
-    };
     Fault {
-        message: format!("{shown}: {}", fault.message),
+        message: format!("{}: {}", what(), fault.message),
         ..fault
+    }
+}
+
+fn shown_path(path: &Bytes) -> String {
+    match path.0.as_slice() {
+        b"" => "the root".to_owned(),
+        path => crate::quote::shown(path),
     }
 }
 

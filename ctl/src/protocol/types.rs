@@ -307,6 +307,17 @@ wire! {
         pub keep_kv: bool,
     }
 
+    /// Parameters of `workspace.undo`.
+    pub struct Undo {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// Go back also over checkpoints and applies that came later.
+        #[serde(default)]
+        pub over_later_changes: bool,
+    }
+
     /// Answer of `workspace.rollback`, `workspace.undo` and `workspace.redo`.
     pub struct RollbackAnswer {
         /// The commit now shown.

@@ -54,10 +54,13 @@ pub fn rename(args: &FsMvArgs, context: &mut Context) -> Result<(), Failure> {
 
 /// The live tree, and a path in it that is not its root.
 fn at(path: &Path, context: &mut Context) -> Result<(State, Bytes), Failure> {
-    let state = State::find(None, context)?;
+    let state = State::to_change(context)?;
     let inside = path_or_root(path, &state.workspace, context)?;
     if inside.is_empty() {
-        let why = format!("{} is the whole workspace", path.display());
+        let why = format!(
+            "{} is the whole workspace",
+            crate::quote::shown(path.as_os_str().as_encoded_bytes())
+        );
         return Err(Failure::usage(why).hint("name something in it"));
     }
     Ok((state, Bytes(inside)))

@@ -9,7 +9,6 @@ use crate::doctor::unescaped;
 use crate::protocol::{Bytes, Fault};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat, statfs};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -234,7 +233,7 @@ fn without_slash(path: &[u8]) -> &[u8] {
 
 /// A path of the machine, for a person.
 pub fn shown(path: &Bytes) -> String {
-    Path::new(OsStr::from_bytes(&path.0)).display().to_string()
+    crate::quote::shown(&path.0)
 }
 
 #[cfg(test)]

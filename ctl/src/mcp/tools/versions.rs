@@ -8,7 +8,7 @@ use crate::mcp::limits::{BYTES_DEFAULT, BYTES_MAX, ENTRIES_DEFAULT};
 use crate::mcp::session::Turn;
 use crate::protocol::{
     Call, Changed, Checkpoint, CheckpointAnswer, Diff, DiffAnswer, Log, LogAnswer, LogRow,
-    OnBranch, PatchAnswer, PlanAnswer, Rollback, RollbackAnswer, Side, Target,
+    PatchAnswer, PlanAnswer, Rollback, RollbackAnswer, Side, Target, Undo,
 };
 use crate::when::rfc3339;
 use rmcp::schemars::JsonSchema;
@@ -34,8 +34,9 @@ pub fn tools() -> [Tool; 5] {
         ),
         Tool::changes(
             "undo",
-            "Take back the last rollback, merge or other such operation of the branch (not single file \
-             changes). Can be given several times.",
+            "Take back the last rollback, restore, merge, resolve or update of the branch (not single file \
+             changes). Can be given several times. Refuses where a checkpoint or an apply came later, unless \
+             over_later_changes is given.",
             undo,
         ),
         Tool::looks(
@@ -162,6 +163,9 @@ fn went(answer: &RollbackAnswer) -> Answer {
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 struct UndoArgs {
+    /// Undo also where a checkpoint or an apply came later; they stay in log
+    #[serde(default)]
+    over_later_changes: bool,
     /// The branch, where it is not the one served
     branch: Option<String>,
 }
@@ -169,9 +173,10 @@ struct UndoArgs {
 fn undo(turn: &mut Turn<'_>, args: UndoArgs) -> Result<Answer, Failure> {
     let workspace = turn.workspace();
     let what = format!("cannot undo in {workspace}");
-    let call = Call::Undo(OnBranch {
+    let call = Call::Undo(Undo {
         workspace,
         branch: turn.branch(args.branch),
+        over_later_changes: args.over_later_changes,
     });
     let answer: RollbackAnswer = turn.ask(&what, &call)?;
     Ok(went(&answer))
