@@ -53,9 +53,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 pub fn run(home: Home) -> u8 {
     sys::close_from(3);
     detach();
-    log::start(&home);
+    let log = log::start(&home);
     give_memory_back();
-    match open(&home) {
+    let status = match open(&home) {
         Ok((engine, listener)) => {
             report(&Startup::Ready);
             serve(home, engine, listener);
@@ -66,7 +66,9 @@ pub fn run(home: Home) -> u8 {
             report(&Startup::Failed(fault));
             NO_DAEMON
         }
-    }
+    };
+    log.finish();
+    status
 }
 
 /// Leaves the session and control group of whoever started this process.
