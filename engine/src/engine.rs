@@ -334,6 +334,18 @@ impl Engine {
         })
     }
 
+    /// Gives some of the reserve where the disk has next to no space: for small files beside the store.
+    pub fn make_room(&self) {
+        self.storage.make_room();
+    }
+
+    /// Makes the disk's reserve whole where there is room for it.
+    pub(crate) fn restore_reserve(&self) {
+        if let Err(error) = self.storage.restore_reserve() {
+            tracing::debug!(%error, "the reserve is not made whole");
+        }
+    }
+
     /// The agentvfs home.
     pub fn root(&self) -> &Path {
         &self.cfg.root
@@ -382,7 +394,9 @@ impl Engine {
         branch_refs::forget_refs(&self.refs, name)?;
         self.refs.delete(&crate::apply::ref_name(name))?;
         let dir = format!("workspaces/{name}");
-        self.storage.remove_dir_all(&dir).map_err(Error::io(dir))
+        self.storage.remove_dir_all(&dir).map_err(Error::io(dir))?;
+        self.restore_reserve();
+        Ok(())
     }
 
     /// Ends the engine in order: nothing must be open.

@@ -1,7 +1,7 @@
 //! The background threads of a workspace, for all its branches.
 //!
 //! One stores (scan, import, commits, sealing) at low priority, one sees to it that no change waits
-//! long for stable storage. Both look at each branch in turn and sleep when there is nothing to do.
+//! long for stable storage and that the disk's reserve is whole. Both look at each branch in turn and sleep when there is nothing to do.
 
 use crate::branch::Branch;
 use crate::error::{Error, Result};
@@ -76,7 +76,12 @@ impl Keeper {
         let syncing = move || {
             while !ended.load(Ordering::Relaxed) {
                 std::thread::park_timeout(TICK);
-                branches().iter().for_each(|b| b.sync_if_due());
+                let all = branches();
+                all.iter().for_each(|b| b.sync_if_due());
+                // They are all on the same disk.
+                if let Some(Err(e)) = all.first().map(|b| b.storage.restore_reserve()) {
+                    tracing::debug!("the reserve is not made whole: {e}");
+                }
             }
         };
         let threads = vec![

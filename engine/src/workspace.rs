@@ -7,7 +7,7 @@ use crate::control::{
     Target, View, WriteFile,
 };
 use crate::engine::WorkspaceConfig;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, errno};
 use crate::keeper::Keeper;
 use crate::limits::RESERVED_NAME;
 use crate::record::OpKind;
@@ -571,7 +571,13 @@ impl Branch {
             self.freeze_if_differs(&mut inner, &before, OpKind::Stop, author)?
         };
         let commit = self.wait_for_id(state, progress)?;
-        self.seal()?;
+        match self.seal() {
+            // The journal has all of it, and is opened again at the next start.
+            Err(e) if e.errno() == errno::ENOSPC => {
+                tracing::warn!("{}: it is closed without sealing: {e}", self.name());
+            }
+            sealed => sealed?,
+        }
         Ok(Closed {
             commit: Some(commit),
             new_commit: state != head,

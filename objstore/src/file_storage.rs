@@ -20,6 +20,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::atomic_file;
 use crate::io::{Segment, Storage};
+use crate::reserve::{Reserve, is_full, with_reserve};
 
 /// Most slices that one `pwritev` takes (`IOV_MAX`).
 const SLICES_MAX: usize = 1024;
@@ -39,6 +40,7 @@ const MOUNT_DIR: &str = "mnt";
 pub struct FileStorage {
     root: PathBuf,
     replace_locks: [Mutex<()>; REPLACE_LOCKS],
+    reserve: Reserve,
 }
 
 impl FileStorage {
@@ -49,6 +51,7 @@ impl FileStorage {
         Ok(FileStorage {
             root: root.to_path_buf(),
             replace_locks: Default::default(),
+            reserve: Reserve::of(root),
         })
     }
 
@@ -155,7 +158,10 @@ impl Storage for FileStorage {
     fn replace(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
         let _alone = self.replace_lock(path).lock();
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
-        atomic_file::replace_file(&self.path(dir), name, bytes)
+        let dir = self.path(dir);
+        with_reserve(self, is_full, || {
+            atomic_file::replace_file(&dir, name, bytes)
+        })
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
@@ -185,7 +191,8 @@ impl Storage for FileStorage {
     }
 
     fn create_dir_all(&self, dir: &str) -> io::Result<()> {
-        make_dirs(&self.path(dir))
+        let dir = self.path(dir);
+        with_reserve(self, is_full, || make_dirs(&dir))
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
@@ -197,8 +204,29 @@ impl Storage for FileStorage {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
+    fn give_reserve(&self) -> bool {
+        self.reserve.give()
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        self.reserve.bytes()
+    }
+
+    fn is_reserve_in_use(&self) -> bool {
+        self.reserve.is_in_use()
+    }
+
+    fn make_room(&self) {
+        self.reserve.make_room();
+    }
+
+    fn restore_reserve(&self) -> io::Result<()> {
+        self.reserve.restore()
+    }
+
     fn used_bytes(&self) -> io::Result<u64> {
-        disk_usage(&self.root, &|name| name != MOUNT_DIR)
+        let all = disk_usage(&self.root, &|name| name != MOUNT_DIR)?;
+        Ok(all.saturating_sub(self.reserve.disk_bytes()))
     }
 
     fn age(&self, path: &str) -> io::Result<Duration> {

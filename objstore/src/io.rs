@@ -97,7 +97,33 @@ pub trait Storage: Send + Sync + Debug {
     /// Bytes that this process may still write on the file system of the store.
     fn free_bytes(&self) -> io::Result<u64>;
 
-    /// Bytes that all files take, what is mounted below left out.
+    /// Gives back a piece of the space that is kept for what must go on when the disk is full; false
+    /// where nothing is left. See [`crate::reserve`]; a storage without a reserve leaves this and what
+    /// follows as it is.
+    fn give_reserve(&self) -> bool {
+        false
+    }
+
+    /// Bytes that [`Storage::give_reserve`] can still give.
+    fn reserve_bytes(&self) -> u64 {
+        0
+    }
+
+    /// True from when a piece was given until the disk has room again. Whoever need not go on takes
+    /// no space meanwhile.
+    fn is_reserve_in_use(&self) -> bool {
+        false
+    }
+
+    /// Gives a piece where the disk has next to no space: for small files beside the store.
+    fn make_room(&self) {}
+
+    /// Makes the reserve whole again where the disk has room for it.
+    fn restore_reserve(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Bytes that all files take, what is mounted below and the reserve left out.
     fn used_bytes(&self) -> io::Result<u64>;
 
     /// How long ago a file was changed last; none at all where the clock says that it will be.

@@ -28,6 +28,7 @@ pub mod lock;
 pub mod object;
 mod pack;
 pub mod refs;
+pub mod reserve;
 mod store;
 mod verify;
 

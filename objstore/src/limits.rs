@@ -34,6 +34,15 @@ pub const PUNCH_BYTES_MIN: u64 = 64 * 1024;
 /// Free space that packs leave alone: what is in the journals is safe already, and going back and
 /// deleting need room there.
 pub const FREE_BYTES_MIN: u64 = 8 * 1024 * 1024;
+/// Space that is kept on the disk for what must go on when it is full: the records of some 200,000
+/// deletions, or going back over as many changed files.
+pub const RESERVE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// On a small disk the reserve is one in so many of its bytes.
+pub const RESERVE_DISK_PART: u64 = 16;
+/// The first piece of the reserve that is given back; the next ones are larger.
+pub const RESERVE_PIECE_BYTES: u64 = 256 * 1024;
+/// Free space that small files of others need: records of mounts, directories.
+pub const ROOM_BYTES: u64 = 128 * 1024;
 /// Packed bytes after which free space is looked at again.
 pub const FREE_CHECK_BYTES: u64 = 1024 * 1024;
 

@@ -228,7 +228,7 @@ impl ObjectStore {
     /// As [`ObjectStore::flush`], for whoever holds the lock of gc.
     pub(crate) fn flush_in_order(&self) -> Result<()> {
         self.behind.flush(|key, bytes| {
-            self.append(key, bytes)?;
+            self.append(key, bytes, true)?;
             if key.0 == Kind::Chunk {
                 self.keep_chunk(ChunkId::from_bytes(key.1), bytes.clone());
             }
@@ -309,14 +309,17 @@ impl ObjectStore {
             return Ok(());
         }
         self.flush_in_order()?;
-        self.append(key, bytes)
+        self.append(key, bytes, false)
     }
 
-    fn append(&self, key: Key, bytes: &[u8]) -> Result<()> {
-        match compress::compress(bytes) {
-            Some(stored) => self.packs.append(key, Codec::Zstd, bytes.len(), &stored),
-            None => self.packs.append(key, Codec::Raw, bytes.len(), bytes),
-        }
+    /// Appends an object to the packs; one that was `accepted` waited for it.
+    fn append(&self, key: Key, bytes: &[u8], accepted: bool) -> Result<()> {
+        let stored = compress::compress(bytes);
+        let record = match &stored {
+            Some(stored) => (Codec::Zstd, bytes.len(), &stored[..]),
+            None => (Codec::Raw, bytes.len(), bytes),
+        };
+        self.packs.append(key, record, accepted)
     }
 
     /// The bytes of an object; with `may_wait` false `None` where the disk would be waited for.

@@ -86,6 +86,24 @@ fn what_nothing_needs_is_punched_and_can_be_put_again() {
     assert!(store.get_chunk(&chunk_of(14)).is_ok());
 }
 
+/// Without a free byte but a small reserve, what would be rewritten is punched; with room it is rewritten.
+#[test]
+fn a_pack_that_the_disk_has_no_room_to_copy_is_punched() {
+    let disk = CrashStorage::without_log();
+    let (store, kept) = two_commits(&disk);
+    let reserve = 256 << 10;
+    disk.set_reserve(reserve);
+    disk.set_capacity(Some(disk.used_bytes().unwrap() + reserve));
+    let swept = collect_at(&store, &[kept], 0).unwrap();
+    assert_eq!((swept.packs, swept.copied_bytes), (0, 0), "{swept:?}");
+    assert!(swept.punched_bytes > 30_000, "{swept:?}");
+    assert_eq!(check(&store, kept).unwrap(), KEPT.len());
+    disk.set_capacity(None);
+    let swept = collect_at(&store, &[kept], 0).unwrap();
+    assert!(swept.packs > 0, "{swept:?}");
+    assert_eq!(check(&store, kept).unwrap(), KEPT.len());
+}
+
 #[test]
 fn an_index_made_anew_has_nothing_that_was_punched() {
     let disk = CrashStorage::without_log();

@@ -221,7 +221,11 @@ impl StateFile<'_> {
         head.patched = if whole { 0 } else { differing as u64 };
         let written =
             write_state(&*file, (&head, more), &shared.1, tree).and_then(|()| file.sync());
-        written.map_err(Error::io(&path))?;
+        if let Err(source) = written {
+            // A part of it is nothing, and the disk may be full.
+            let _ = self.storage.remove(&path);
+            return Err(Error::io(&path)(source));
+        }
         self.settle(number)?;
         self.trees.settle(self.branch, shared.0)?;
         self.remove_others(Some(number))?;

@@ -139,7 +139,11 @@ impl Trees {
         self.storage.remove(&path).map_err(Error::io(&path))?;
         let file = self.storage.create(&path).map_err(Error::io(&path))?;
         let written = write_tree(&*file, tree).and_then(|()| file.sync());
-        written.map_err(Error::io(&path))?;
+        if let Err(source) = written {
+            // A part of it is nothing, and the disk may be full.
+            let _ = self.storage.remove(&path);
+            return Err(Error::io(&path)(source));
+        }
         self.storage
             .sync_dir(&self.dir)
             .map_err(Error::io(&self.dir))?;

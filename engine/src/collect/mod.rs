@@ -146,6 +146,7 @@ impl Engine {
         let swept = run.sweep(&plan, &|done| progress(done, total))?;
         drop(run);
         self.note_gc(now)?;
+        self.restore_reserve();
         tracing::info!(freed = swept.freed_bytes, objects = swept.objects, "gc");
         Ok(done(&plan, &swept))
     }

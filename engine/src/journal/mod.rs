@@ -38,6 +38,7 @@ use commit::Commit;
 use format::{Mark, SEGMENT_HEADER_BYTES, SegmentHeader, VERSION};
 use mark::MarkFile;
 use objstore::io::Storage;
+use objstore::reserve::with_reserve;
 use parking_lot::{Mutex, RwLock};
 use reader::Wait;
 use segment::{Live, Table};
@@ -188,30 +189,45 @@ impl Journal {
     /// cut only after [`Journal::sync`]. Never waits for the disk. `NoSpace` and `Full` leave the
     /// journal as it was; other failures poison it.
     pub fn append(&self, meta: &[u8], payload: &[u8]) -> JournalResult<Appended> {
-        self.append_up_to(self.cfg.cap_bytes, meta, payload)
-    }
-
-    /// As [`Journal::append`], for what must go on at the cap (deleting, rolling back): may use the
-    /// reserve above it.
-    pub fn append_reserve(&self, meta: &[u8], payload: &[u8]) -> JournalResult<Appended> {
-        let cap = self.cfg.cap_bytes.saturating_add(self.cfg.reserve_bytes);
-        self.append_up_to(cap, meta, payload)
-    }
-
-    fn append_up_to(&self, cap: u64, meta: &[u8], payload: &[u8]) -> JournalResult<Appended> {
-        let record_bytes = writer::record_bytes(meta, payload)?;
         let mut tail = self.tail.lock();
-        self.check_poison()?;
-        let bytes = self.bytes();
-        if bytes + record_bytes > cap {
-            return Err(JournalError::Full { bytes, cap });
+        self.check_cap(self.cfg.cap_bytes, meta, payload)?;
+        if self.storage.is_reserve_in_use() {
+            // The space there is now is kept for others.
+            let full = std::io::ErrorKind::StorageFull.into();
+            return Err(JournalError::io(&self.dir)(full));
         }
+        self.append_at(&mut tail, meta, payload)
+    }
+
+    /// As [`Journal::append`], for what must go on (deleting, rolling back): may use the reserve above
+    /// the cap, and that of the disk.
+    pub fn append_reserve(&self, meta: &[u8], payload: &[u8]) -> JournalResult<Appended> {
+        let mut tail = self.tail.lock();
+        let cap = self.cfg.cap_bytes.saturating_add(self.cfg.reserve_bytes);
+        with_reserve(&*self.storage, JournalError::is_no_space, || {
+            self.check_cap(cap, meta, payload)?;
+            self.append_at(&mut tail, meta, payload)
+        })
+    }
+
+    /// An error where a record would exceed `cap`, or none is taken.
+    fn check_cap(&self, cap: u64, meta: &[u8], payload: &[u8]) -> JournalResult<()> {
+        let record_bytes = writer::record_bytes(meta, payload)?;
+        self.check_poison()?;
+        match self.bytes() {
+            bytes if bytes + record_bytes > cap => Err(JournalError::Full { bytes, cap }),
+            _ => Ok(()),
+        }
+    }
+
+    fn append_at(&self, tail: &mut Tail, meta: &[u8], payload: &[u8]) -> JournalResult<Appended> {
+        let record_bytes = writer::record_bytes(meta, payload)?;
         if !tail.is_empty() && tail.len() + record_bytes > self.cfg.segment_bytes_max {
-            self.begin_segment(&mut tail)?;
+            self.begin_segment(tail)?;
         }
         let appended = tail
             .append(meta, payload, self.commit.synced())
-            .map_err(|error| self.append_failed(&tail, error))?;
+            .map_err(|error| self.append_failed(tail, error))?;
         self.bytes.fetch_add(record_bytes, Ordering::Relaxed);
         self.last_seq.store(appended.seq, Ordering::Release);
         Ok(appended)

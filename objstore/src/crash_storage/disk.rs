@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use super::replay::{self, Image};
 use super::{CrashStorage, FaultOp, Ino, Op, State};
 use crate::io::{Segment, Storage};
+use crate::limits::{RESERVE_PIECE_BYTES, ROOM_BYTES};
+use crate::reserve::{is_full, with_reserve};
 
 impl Storage for CrashStorage {
     fn create(&self, path: &str) -> io::Result<Arc<dyn Segment>> {
@@ -43,21 +45,7 @@ impl Storage for CrashStorage {
     }
 
     fn replace(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.strike(FaultOp::Replace)?;
-        state.parent_exists(path)?;
-        if bytes.len() as u64 > state.free_bytes() {
-            return Err(ErrorKind::StorageFull.into());
-        }
-        let ino = state.new_ino();
-        state.live.names.insert(path.to_owned(), ino);
-        state.live.files.insert(ino, bytes.to_vec());
-        state.record(Op::Replace {
-            path: path.to_owned(),
-            ino,
-            bytes: bytes.into(),
-        });
-        Ok(())
+        with_reserve(self, is_full, || self.try_replace(path, bytes))
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
@@ -130,6 +118,37 @@ impl Storage for CrashStorage {
         Ok(self.state.lock().free_bytes())
     }
 
+    fn give_reserve(&self) -> bool {
+        let mut state = self.state.lock();
+        let given = state.reserve_left.min(RESERVE_PIECE_BYTES);
+        state.reserve_left -= given;
+        given > 0
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        self.state.lock().reserve_left
+    }
+
+    fn is_reserve_in_use(&self) -> bool {
+        let state = self.state.lock();
+        state.reserve_left < state.reserve
+    }
+
+    fn make_room(&self) {
+        if self.state.lock().free_bytes() < ROOM_BYTES {
+            self.give_reserve();
+        }
+    }
+
+    fn restore_reserve(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let missing = state.reserve - state.reserve_left;
+        if state.free_bytes() / 2 >= missing {
+            state.reserve_left = state.reserve;
+        }
+        Ok(())
+    }
+
     fn used_bytes(&self) -> io::Result<u64> {
         Ok(self.state.lock().live.bytes())
     }
@@ -140,6 +159,26 @@ impl Storage for CrashStorage {
         known
             .then_some(Duration::MAX)
             .ok_or(ErrorKind::NotFound.into())
+    }
+}
+
+impl CrashStorage {
+    fn try_replace(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.strike(FaultOp::Replace)?;
+        state.parent_exists(path)?;
+        if bytes.len() as u64 > state.free_bytes() {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        let ino = state.new_ino();
+        state.live.names.insert(path.to_owned(), ino);
+        state.live.files.insert(ino, bytes.to_vec());
+        state.record(Op::Replace {
+            path: path.to_owned(),
+            ino,
+            bytes: bytes.into(),
+        });
+        Ok(())
     }
 }
 

@@ -130,6 +130,9 @@ struct State {
     log: Vec<Op>,
     faults: Vec<PlantedFault>,
     capacity: Option<u64>,
+    /// Space of the reserve, and what of it was not given back.
+    reserve: u64,
+    reserve_left: u64,
 }
 
 #[derive(Debug)]
@@ -165,6 +168,8 @@ impl CrashStorage {
             log: Vec::new(),
             faults: Vec::new(),
             capacity: None,
+            reserve: 0,
+            reserve_left: 0,
         };
         CrashStorage {
             state: Arc::new(Mutex::new(state)),
@@ -205,6 +210,12 @@ impl CrashStorage {
     /// Limits the bytes of all files together; beyond it writing gives ENOSPC.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state.lock().capacity = bytes;
+    }
+
+    /// Keeps so many bytes of the capacity as the reserve.
+    pub fn set_reserve(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        (state.reserve, state.reserve_left) = (bytes, bytes);
     }
 
     /// Flips one bit of a file, as a failing disk does; false where there is no such byte.
@@ -254,7 +265,7 @@ impl State {
 
     fn free_bytes(&self) -> u64 {
         match self.capacity {
-            Some(capacity) => capacity.saturating_sub(self.live.bytes()),
+            Some(capacity) => capacity.saturating_sub(self.live.bytes() + self.reserve_left),
             None => u64::MAX / 2,
         }
     }

@@ -147,7 +147,7 @@ impl Collection<'_> {
         let marks_of = |number| self.marks.packs().iter().find(|m| m.pack.number == number);
         for planned in &plan.packs {
             if let Some(marks) = marks_of(planned.number) {
-                self.sweep_pack(marks, &mut swept)?;
+                self.sweep_or_punch(marks, planned, &mut swept)?;
             }
             done += planned.bytes;
             progress(done);
@@ -161,6 +161,28 @@ impl Collection<'_> {
             progress(done);
         }
         Ok(swept)
+    }
+
+    /// Rewrites a pack; where the disk has no room for the copies, holes are punched in it.
+    fn sweep_or_punch(
+        &self,
+        marks: &PackMarks,
+        planned: &PlannedPack,
+        swept: &mut Swept,
+    ) -> Result<()> {
+        let packs = &self.store.packs;
+        if packs.has_room_for_copies(planned.needed_bytes) {
+            match self.sweep_pack(marks, swept) {
+                Err(e) if e.is_no_space() => {
+                    tracing::info!("{} is not rewritten: {e}", marks.pack.path)
+                }
+                done => return done,
+            }
+        }
+        match marks.pack.segment.can_punch() {
+            true => self.punch(marks, swept),
+            false => Ok(()),
+        }
     }
 
     fn sweep_pack(&self, marks: &PackMarks, swept: &mut Swept) -> Result<()> {

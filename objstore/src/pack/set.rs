@@ -17,6 +17,10 @@ use crate::pack::index::{Covered, PackIndex};
 use crate::pack::open::{create_pack, open_pack, record_end};
 use crate::pack::record::{Codec, RECORD_HEADER_BYTES, RecordHeader};
 use crate::pack::{Key, Location, PACK_DIR, Pack, index_path, pack_number, pack_path};
+use crate::reserve::with_reserve;
+
+/// Room for the indexes that rewriting a pack makes.
+const COPY_SLACK_BYTES: u64 = 1 << 20;
 
 /// The packs.
 #[derive(Debug)]
@@ -135,12 +139,21 @@ impl PackSet {
         !bad.is_empty() && bad.contains_key(&(number, offset))
     }
 
-    /// Appends a record unless there is one with its key by now.
-    pub fn append(&self, key: Key, codec: Codec, raw_len: usize, data: &[u8]) -> Result<()> {
+    /// Appends a record unless there is one with its key by now. One that was accepted before, when
+    /// the disk had room, uses the space that is kept in reserve.
+    pub fn append(
+        &self,
+        key: Key,
+        (codec, raw_len, data): (Codec, usize, &[u8]),
+        accepted: bool,
+    ) -> Result<()> {
         let mut writer = self.writer.lock();
         self.check_usable()?;
         if self.contains(&key) {
             return Ok(());
+        }
+        if accepted {
+            return self.write_surely(&mut writer, key, codec, raw_len, data);
         }
         let record_len = (RECORD_HEADER_BYTES + data.len()) as u64;
         self.check_space(&mut writer, record_len)?;
@@ -153,7 +166,28 @@ impl PackSet {
         let mut writer = self.writer.lock();
         self.check_usable()?;
         let raw_len = header.raw_len as usize;
-        self.write_record(&mut writer, key, header.codec, raw_len, data)
+        self.write_surely(&mut writer, key, header.codec, raw_len, data)
+    }
+
+    /// As [`PackSet::write_record`], with the reserve of the disk.
+    fn write_surely(
+        &self,
+        writer: &mut Writer,
+        key: Key,
+        codec: Codec,
+        raw_len: usize,
+        data: &[u8],
+    ) -> Result<()> {
+        with_reserve(&*self.storage, Error::is_no_space, || {
+            self.write_record(writer, key, codec, raw_len, data)
+        })
+    }
+
+    /// True where the disk, with its reserve, takes copies of so many bytes.
+    pub fn has_room_for_copies(&self, bytes: u64) -> bool {
+        let free = self.storage.free_bytes().unwrap_or(0);
+        let room = free.saturating_add(self.storage.reserve_bytes());
+        room >= bytes.saturating_add(COPY_SLACK_BYTES)
     }
 
     fn write_record(
@@ -195,10 +229,11 @@ impl PackSet {
     /// Refuses a record where the disk is nearly full.
     fn check_space(&self, writer: &mut Writer, len: u64) -> Result<()> {
         writer.unchecked_bytes += len;
-        if writer.unchecked_bytes < FREE_CHECK_BYTES {
+        let in_use = self.storage.is_reserve_in_use();
+        if writer.unchecked_bytes < FREE_CHECK_BYTES && !in_use {
             return Ok(());
         }
-        if self.storage.free_bytes().at(PACK_DIR)? < FREE_BYTES_MIN + len {
+        if in_use || self.storage.free_bytes().at(PACK_DIR)? < FREE_BYTES_MIN + len {
             return Err(io::Error::from(io::ErrorKind::StorageFull)).at(PACK_DIR);
         }
         writer.unchecked_bytes = 0;
