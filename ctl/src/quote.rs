@@ -68,6 +68,19 @@ fn escaped<'a>(
     Cow::Owned(out)
 }
 
+/// The first few of many paths, quoted, and how many more there are.
+pub fn some_paths<'a>(paths: impl Iterator<Item = &'a [u8]>) -> String {
+    const SHOWN: usize = 3;
+    let all: Vec<&[u8]> = paths.collect();
+    let shown = all.iter().take(SHOWN);
+    let shown = shown.map(|path| String::from_utf8_lossy(&quoted(path)).into_owned());
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if all.len() > SHOWN {
+        text.push_str(&format!(" and {} more", all.len() - SHOWN));
+    }
+    text
+}
+
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// `bytes` in base64 (RFC 4648, with padding).

@@ -216,6 +216,7 @@ impl Base {
             match self.entry(fd.as_fd(), name) {
                 Ok(e) => out.push(e),
                 Err(Errno::NOENT) => {}
+                Err(Errno::ACCESS | Errno::PERM) => return Err(Error::Access),
                 Err(e) => return Err(self.error(&dir.path(), e)),
             }
         }
@@ -248,6 +249,11 @@ impl Base {
             xattrs: read_xattrs(dir, name),
             unreadable: false,
         })
+    }
+
+    /// True where its own directory can be listed.
+    pub fn is_readable(&self) -> bool {
+        self.read_dir(&BaseDir::root()).is_ok()
     }
 
     /// Opens a base file if it still is the version asked for; `None` where it is not.

@@ -131,6 +131,14 @@ pub enum Error {
     /// A file of the base is not the version that was shown; it must be taken anew.
     #[error("base file {} changed", crate::patch::shown(&.0.path()))]
     BaseChanged(BaseFile),
+    /// A file of the base cannot be read; commits are made without it.
+    #[error("base file {} cannot be read: {why}", String::from_utf8_lossy(&.file.path()))]
+    BaseUnreadable {
+        /// The file.
+        file: BaseFile,
+        /// What the system said.
+        why: String,
+    },
     /// A stored file of a workspace is not what was written.
     #[error("{what} is damaged: {why}")]
     Damaged {
@@ -287,8 +295,13 @@ pub enum Error {
         why: String,
     },
     /// The import stands still, so a commit's id cannot be known.
-    #[error("the import of the base is paused: {0}")]
-    ImportPaused(String),
+    #[error("the import of the base is paused: {why}")]
+    ImportPaused {
+        /// Why.
+        why: String,
+        /// More space would help.
+        wants_space: bool,
+    },
     /// Another process owns the store.
     #[error("the store is in use by process {pid}")]
     StoreLocked {
@@ -307,6 +320,11 @@ impl Error {
         move |source| Error::Io { path, source }
     }
 
+    /// True where more space on the disk, or a larger quota, would have helped.
+    pub fn wants_space(&self) -> bool {
+        matches!(self.errno(), errno::ENOSPC | errno::EDQUOT)
+    }
+
     /// Errno with which a file operation fails (positive).
     pub fn errno(&self) -> i32 {
         use errno::*;
@@ -319,7 +337,7 @@ impl Error {
             Error::NameTooLong => ENAMETOOLONG,
             Error::Invalid => EINVAL,
             Error::NotPermitted => EPERM,
-            Error::Access => EACCES,
+            Error::Access | Error::BaseUnreadable { .. } => EACCES,
             Error::CrossDevice => EXDEV,
             Error::ReadOnly => EROFS,
             Error::TooManyLinks => EMLINK,
@@ -371,7 +389,7 @@ impl Error {
             | Error::CallIdTaken(_)
             | Error::CallText(_)
             | Error::CallUnknown { .. }
-            | Error::ImportPaused(_)
+            | Error::ImportPaused { .. }
             | Error::StoreLocked { .. }
             | Error::Closing => EIO,
         }

@@ -3,8 +3,10 @@
 //! A file's content is found in the import table where this version was imported before, else it is
 //! read, chunked and stored. A version whose change time is younger than [`SETTLED`] is read twice, as a
 //! change within the same clock tick would not show in the times.
+//!
+//! A file that cannot be read is told by [`Error::BaseUnreadable`]: whoever stores a tree leaves it out.
 
-use crate::base::{BaseFile, Stamp};
+use crate::base::{BaseFile, ReadOutcome, Stamp};
 use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::tree::file::{Body, FileData, Src};
@@ -13,6 +15,8 @@ use crate::types::{Nid, Time};
 use objstore::Source;
 use objstore::content::FileContent;
 use objstore::import_table::{ImportEntry, ImportTable};
+use parking_lot::Mutex;
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -137,7 +141,9 @@ impl Importer {
         let _pin = places.store.pin();
         let content = match self.known(places, file) {
             Some(c) => c,
-            None => self.read_in(places, file)?,
+            None => self
+                .read_in(places, file)
+                .map_err(|e| as_unreadable(places, file, e))?,
         };
         file.set_stored(content);
         Ok(content)
@@ -176,12 +182,16 @@ impl Importer {
 
     /// Reads a version of a file into the store.
     fn store(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
-        let reader = FileReader { places, file };
+        let reader = FileReader {
+            places,
+            file,
+            failed: Mutex::default(),
+        };
         let data = places.base.data_ranges(file)?;
         self.unsynced.store(true, Ordering::Relaxed);
         let size = file.stamp().size;
         let stored = objstore::store_content(&places.store, None, &[], &data, size, &reader);
-        stored.map_err(|e| reader.why(e))
+        stored.map_err(|e| reader.failed.into_inner().unwrap_or(Error::Store(e)))
     }
 
     /// Reads a version whose last change is young: once a further change would show in its times, and
@@ -225,29 +235,51 @@ pub fn base_files(file: &FileData) -> Vec<BaseFile> {
     out
 }
 
+/// The error of a file that cannot be read, where `e` says that; else `e` itself.
+fn as_unreadable(places: &Places, file: &BaseFile, e: Error) -> Error {
+    let is_the_file = match &e {
+        Error::Access => true,
+        // A bad sector is the file's. Where the whole base cannot be read, nothing may be left out.
+        Error::Io { source, .. } => !is_passing(source) && places.base.is_readable(),
+        _ => false,
+    };
+    if !is_the_file {
+        return e;
+    }
+    Error::BaseUnreadable {
+        file: file.clone(),
+        why: e.to_string(),
+    }
+}
+
+/// True for errors of this process or of the machine, which say nothing about the file.
+fn is_passing(error: &std::io::Error) -> bool {
+    let passing = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+        Errno::AGAIN,
+        Errno::INTR,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| passing.contains(&errno))
+}
+
 struct FileReader<'a> {
     places: &'a Places,
     file: &'a BaseFile,
-}
-
-impl FileReader<'_> {
-    /// The error behind a failed read of the source.
-    fn why(&self, e: objstore::Error) -> Error {
-        let mut probe = [];
-        match self.places.base.read(self.file, 0, &mut probe, true) {
-            Ok(crate::base::ReadOutcome::Changed) => Error::BaseChanged(self.file.clone()),
-            Ok(_) => Error::Store(e),
-            Err(why) => why,
-        }
-    }
+    /// Why reading failed last, in full; [`Source`] can only say an I/O error.
+    failed: Mutex<Option<Error>>,
 }
 
 impl Source for FileReader<'_> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        match self.places.base.read(self.file, offset, buf, true) {
-            Ok(crate::base::ReadOutcome::Done) => Ok(()),
-            Ok(_) => Err(std::io::Error::other("the base file changed")),
-            Err(e) => Err(std::io::Error::other(e.to_string())),
-        }
+        let failed = match self.places.base.read(self.file, offset, buf, true) {
+            Ok(ReadOutcome::Done) => return Ok(()),
+            Ok(_) => Error::BaseChanged(self.file.clone()),
+            Err(e) => e,
+        };
+        let shown = std::io::Error::other(failed.to_string());
+        *self.failed.lock() = Some(failed);
+        Err(shown)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! [`store_tree`] looks only at what differs from a *reference*, the tree that was stored last:
 //! changed files are chunked where they changed, changed directories are edited. The result is the
-//! same as if everything had been stored from nothing.
+//! same as if everything had been stored from nothing. A file with a part that cannot be read is left
+//! out: its entry has no content and a mark ([`UNREADABLE`]).
 
 use crate::data::{FileSource, Places};
 use crate::error::{Error, Result};
@@ -280,7 +281,9 @@ impl Job<'_> {
             Content::Symlink(t) => StoredBody::Symlink(t.to_vec()),
             Content::Special => StoredBody::None,
             Content::File(f) => match f.body().0 {
-                Body::Stored(c) if inode.size > 0 => StoredBody::File(*c),
+                Body::Stored(c) if inode.size > 0 && !f.is_unreadable(inode.size) => {
+                    StoredBody::File(*c)
+                }
                 _ => StoredBody::File(FileContent::Empty),
             },
         };
@@ -297,12 +300,11 @@ fn stored_file(places: &Places, inode: &Arc<Inode>) -> Result<Option<Arc<Inode>>
     let Some(file) = inode.file() else {
         return Ok(None);
     };
+    if file.is_unreadable(inode.size) {
+        return Ok(None);
+    }
     // A stored file that was truncated has the longer content as its body still.
-    let whole = match file.body().0 {
-        Body::Stored(c) => c.len() == inode.size,
-        Body::Unreadable => true,
-        _ => false,
-    };
+    let whole = matches!(file.body().0, Body::Stored(c) if c.len() == inode.size);
     if file.is_plain() && ((whole && file.body().1 == inode.size) || inode.size == 0) {
         return Ok(None);
     }
@@ -372,12 +374,7 @@ pub fn meta_of(i: &Inode) -> Meta {
         .flat_map(|x| x.iter())
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
-    let unreadable = match &i.content {
-        Content::File(f) => *f.body().0 == Body::Unreadable,
-        Content::Dir(d) => d.unreadable,
-        _ => false,
-    };
-    if unreadable {
+    if i.is_unreadable() {
         xattrs.push((UNREADABLE.to_vec(), i.size.to_le_bytes().to_vec()));
         xattrs.sort();
     }

@@ -1,11 +1,13 @@
 //! `agentvfs workspace checkpoint`.
 
 use super::place::{Directory, place};
+use super::status::paths_json;
 use super::{Context, check_name, id_or_pending, key_value, short, split_two};
 use crate::cli::CheckpointArgs;
 use crate::exit::Failure;
 use crate::output::{Bar, count, human_bytes, print, print_json, talk, warn};
 use crate::protocol::{Call, Checkpoint, CheckpointAnswer};
+use crate::quote::some_paths;
 use serde_json::json;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -80,10 +82,17 @@ fn tell(
             "moved_from": answer.moved_from,
             "new_commit": answer.new_commit,
             "unresolved": answer.unresolved,
+            "unreadable": paths_json(&answer.unreadable),
         }));
     }
     print(format!("{}\n", id_or_pending(answer.commit.as_deref())).as_bytes())?;
     talk(&format!("{place}{}", summary(answer, took)));
+    if !answer.unreadable.is_empty() {
+        let named = some_paths(answer.unreadable.iter().map(|path| &path.0[..]));
+        warn(&format!(
+            "the commit is made without {named}, which cannot be read in the project"
+        ));
+    }
     if answer.unresolved > 0 {
         let many = count(answer.unresolved, "conflict");
         warn(&format!(
@@ -129,6 +138,7 @@ mod tests {
             moved_from: Some("b".repeat(64)),
             new_commit: true,
             unresolved: 0,
+            unreadable: Vec::new(),
         };
         let text = summary(&answer, Duration::from_millis(2));
         assert!(text.starts_with("1 file changed (2.00 KiB)"), "{text}");

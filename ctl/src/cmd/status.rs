@@ -133,7 +133,8 @@ fn requests_json(requests: &BTreeMap<String, Requests>) -> Value {
     Value::Object(requests.iter().map(row).collect())
 }
 
-fn paths_json(paths: &[Bytes]) -> Value {
+/// Paths as objects.
+pub fn paths_json(paths: &[Bytes]) -> Value {
     let object = |path: &Bytes| {
         let mut object = Map::new();
         insert_bytes(&mut object, "path", &path.0);

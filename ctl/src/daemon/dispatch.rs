@@ -23,6 +23,8 @@ pub fn dispatch(
     progress: Progress<'_>,
     data: Data<'_>,
 ) -> Result<Value, Fault> {
+    // Records of mounts and of sessions are written on a full disk too.
+    mounts.engine().make_room();
     match call {
         Call::Hello(_) => hello(),
         Call::List(_) => reply(&ListAnswer {
@@ -173,6 +175,7 @@ fn checkpoint(
         moved_from: made.moved_from.map(|id| id.to_string()),
         new_commit: made.new_commit,
         unresolved: made.unresolved as u64,
+        unreadable: made.unreadable.into_iter().map(Bytes).collect(),
     })
 }
 
@@ -325,15 +328,18 @@ fn troubles(status: &engine::Status) -> Vec<String> {
         ));
     }
     if matches!(status.import.state, engine::ImportState::Paused) {
-        let why = status.import.why.as_deref().unwrap_or("too little space");
-        troubles.push(format!(
-            "the import of the project is paused: {why}; make room on the disk"
-        ));
+        let why = status.import.why.as_deref().unwrap_or("it was stopped");
+        let hint = match status.import.wants_space {
+            true => "; make room on the disk",
+            false => "",
+        };
+        troubles.push(format!("the import of the project is paused: {why}{hint}"));
     }
     if !status.unreadable.is_empty() {
+        let named = crate::quote::some_paths(status.unreadable.iter().map(Vec::as_slice));
         troubles.push(format!(
-            "{} paths of the project cannot be read",
-            status.unreadable.len()
+            "commits are made without {named}, which cannot be read in the project; \
+             agentvfs workspace update takes them in once they can be"
         ));
     }
     troubles

@@ -74,7 +74,7 @@ fn kind(error: &Error) -> &'static str {
         Error::NeedsPrivilege { .. } => "needs-privilege",
         Error::ApplyUnfinished { .. } => "apply-unfinished",
         Error::NoCommit(_) => "no-such-commit",
-        Error::ImportPaused(_) => "import-paused",
+        Error::ImportPaused { .. } => "import-paused",
         Error::StoreLocked { .. } => "store-locked",
         Error::Closing => "stopping",
         Error::Quota { .. } => "quota",
@@ -167,7 +167,9 @@ fn hint(error: &Error, name: &str) -> String {
             "agentvfs workspace undo {name} --over-later-changes goes back over {}; commits stay in the log",
             later.join(", ")
         ),
-        Error::ImportPaused(_) => {
+        Error::ImportPaused {
+            wants_space: true, ..
+        } => {
             format!(
                 "make room on the disk (or raise the quota), then try again; agentvfs workspace status {name}"
             )

@@ -207,7 +207,7 @@ wire! {
         pub import: Import,
         /// Files of the base that changed there while they were shown.
         pub base_changed: Vec<Bytes>,
-        /// Files of the base that cannot be read.
+        /// Paths that cannot be read in the project: commits are made without their content.
         pub unreadable: Vec<Bytes>,
         /// Size of the journal.
         pub journal_bytes: u64,
@@ -267,6 +267,9 @@ wire! {
         /// Conflicts of the last merge that are not settled.
         #[serde(default)]
         pub unresolved: u64,
+        /// Paths whose content the commit does not have, as it cannot be read in the project.
+        #[serde(default)]
+        pub unreadable: Vec<Bytes>,
     }
 
     /// What to go back to.

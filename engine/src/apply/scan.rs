@@ -139,7 +139,7 @@ impl Branch {
             let file = BaseFile::new(dir.clone(), &entry.name, entry.stamp, entry.alloc);
             match self.importer.import(&self.places, &file) {
                 Ok(content) => return Ok(Some(content)),
-                Err(Error::Access) => return Ok(None),
+                Err(Error::Access | Error::BaseUnreadable { .. }) => return Ok(None),
                 Err(Error::BaseChanged(_)) => match self.places.base.current(&file)? {
                     Some(now) => *entry = now,
                     None => break,

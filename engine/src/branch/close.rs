@@ -2,7 +2,7 @@
 //!
 //! The threads are the workspace's ([`crate::keeper`]); nothing runs for a branch that nobody uses.
 
-use super::Branch;
+use super::{Branch, Paused};
 use crate::error::{Error, Result};
 use crate::limits::{SEAL_BYTES, SEAL_IDLE_BYTES};
 use std::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ impl Branch {
             && !self.is_closing()
         {
             tracing::error!("the base could not be scanned: {e}");
-            *self.paused.lock() = Some(e.to_string());
+            *self.paused.lock() = Some(Paused::from(&e));
         }
         !self.is_closing()
     }
@@ -96,7 +96,7 @@ impl Branch {
                 if paused.is_none() {
                     tracing::warn!("storing stands still: {e}");
                 }
-                *paused = Some(e.to_string());
+                *paused = Some(Paused::from(&e));
             }
         }
     }

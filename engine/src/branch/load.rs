@@ -74,7 +74,11 @@ impl Branch {
             }
             let entries = number(&mut inner, &self.places.base, nid, entries);
             self.count(&entries);
-            self.record_dir(nid, &entries, unreadable)?;
+            match self.record_dir(nid, &entries, unreadable) {
+                // No record can follow that would need these numbers, and reading is to go on.
+                Err(_) if self.places.journal.poisoned().is_some() => {}
+                recorded => recorded?,
+            }
             load::load_dir(&mut inner.trees_mut(), nid, &entries, unreadable)
         };
         if !relinked.is_empty() {
@@ -204,7 +208,10 @@ impl Branch {
                     return self.replace_version(old, Some((&file, &e)));
                 }
                 Err(Error::BaseChanged(_)) => std::thread::sleep(ANEW_PAUSE),
-                Err(Error::Access) => return self.replace_version(old, None),
+                Err(Error::BaseUnreadable { file, why }) => {
+                    self.note_unreadable(&file, &why);
+                    return self.replace_version(old, None);
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -213,6 +220,40 @@ impl Branch {
             what: format!("base file {}", String::from_utf8_lossy(&path)),
             why,
         })
+    }
+
+    /// Takes what a base file had to be another version of, or to be left out, out of the way of whoever
+    /// stores a tree; any other error is given back.
+    pub fn settle_base(&self, error: Error) -> Result<()> {
+        match error {
+            Error::BaseChanged(file) => self.take_anew(&file),
+            Error::BaseUnreadable { file, why } => self.leave_out(&file, &why),
+            other => Err(other),
+        }
+    }
+
+    /// Marks a base file that cannot be read in all trees: commits are made without its content.
+    fn leave_out(&self, file: &BaseFile, why: &str) -> Result<()> {
+        let _one = self.loading.lock();
+        self.note_unreadable(file, why);
+        let version = NewVersion {
+            size: file.stamp().size,
+            alloc: file.alloc(),
+            mtime: file.stamp().mtime,
+            ctime: file.stamp().ctime,
+        };
+        self.put_version(file, None, version)?;
+        self.importer.done(file.stamp());
+        Ok(())
+    }
+
+    fn note_unreadable(&self, file: &BaseFile, why: &str) {
+        let path = file.path();
+        tracing::warn!(
+            path = %String::from_utf8_lossy(&path),
+            "a base file cannot be read, commits are made without it: {why}"
+        );
+        self.lock().unreadable.insert(path);
     }
 
     fn replace_version(&self, old: &BaseFile, new: Option<(&BaseFile, &BaseEntry)>) -> Result<()> {
@@ -299,14 +340,12 @@ impl Branch {
     }
 }
 
-/// Inodes whose body is this version of a base file, in any tree.
+/// Inodes that have content of this version of a base file, in any tree.
 fn holders(inner: &mut Inner, file: &BaseFile) -> Vec<Nid> {
     let mut out = Vec::new();
     for tree in inner.trees_mut() {
         tree.for_each(&mut |nid, i| {
-            if i.file()
-                .is_some_and(|f| matches!(f.body().0, Body::Base(b) if b.stamp() == file.stamp()))
-            {
+            if i.file().is_some_and(|f| f.is_of(file.stamp())) {
                 out.push(nid);
             }
         });

@@ -109,7 +109,7 @@ pub(crate) struct Branch {
     loading: Mutex<()>,
     cache: RwLock<CacheRef>,
     /// Why background storing stands still.
-    pub paused: Mutex<Option<String>>,
+    pub paused: Mutex<Option<Paused>>,
     pub closing: AtomicBool,
     /// What recovery did at open.
     pub recovered: Option<String>,
@@ -133,6 +133,23 @@ pub(crate) struct Branch {
     pub auto: auto::Automatic,
     /// Serialises storing the timeline.
     pub flushing: Mutex<()>,
+}
+
+/// Why background storing stands still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Paused {
+    pub why: String,
+    /// More space would help.
+    pub wants_space: bool,
+}
+
+impl From<&Error> for Paused {
+    fn from(error: &Error) -> Paused {
+        Paused {
+            why: error.to_string(),
+            wants_space: error.wants_space(),
+        }
+    }
 }
 
 /// What the background work last saw of a branch's journal.

@@ -1,6 +1,7 @@
 //! Carrying out journal records again, after a restart.
 
 use super::Inner;
+use crate::base::Stamp;
 use crate::journal::{PayloadRef, ReplayError, ReplayRecord};
 use crate::later::Asked;
 use crate::limits::FIRST_NEW_INO;
@@ -265,6 +266,7 @@ impl<'a> Replay<'a> {
                     mtime,
                     ctime,
                 };
+                note_anew(inner, Nid(nid), &old, (content.is_none(), new));
                 for tree in inner.trees_mut() {
                     tree.take_anew(Nid(nid), &old, body.clone(), new);
                 }
@@ -291,6 +293,24 @@ impl<'a> Replay<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Notes the path of a base file that was taken anew, or that cannot be read and is as it was.
+fn note_anew(inner: &mut Inner, nid: Nid, old: &Stamp, (without, new): (bool, NewVersion)) {
+    let file = inner.live.get(nid).and_then(|i| i.file());
+    let Some((Body::Base(base), _)) = file.map(|f| f.body()) else {
+        return;
+    };
+    let path = base.path();
+    if base.stamp() != old {
+        return;
+    }
+    let same = (old.size, old.mtime, old.ctime) == (new.size, new.mtime, new.ctime);
+    if without && same {
+        inner.unreadable.insert(path);
+    } else {
+        inner.base_changed.insert(path);
     }
 }
 

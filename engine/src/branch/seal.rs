@@ -83,11 +83,10 @@ impl Branch {
         };
         match failed {
             None if ready.is_empty() => return Ok(false),
-            Some(Error::BaseChanged(f)) if ready.is_empty() => {
-                self.take_anew(&f)?;
+            Some(e) if ready.is_empty() => {
+                self.settle_base(e)?;
                 return Ok(true);
             }
-            Some(e) if ready.is_empty() => return Err(e),
             // It is met again by who asks for more.
             _ => {}
         }
@@ -188,12 +187,9 @@ impl Branch {
                 )
             };
             self.check_quota(bytes_of(&batch))?;
-            match self.importer.import_bodies(&self.places, &batch) {
-                Err(Error::BaseChanged(f)) => {
-                    self.take_anew(&f)?;
-                    continue;
-                }
-                other => other?,
+            if let Err(e) = self.importer.import_bodies(&self.places, &batch) {
+                self.settle_base(e)?;
+                continue;
             }
             let stored = batch
                 .into_iter()
@@ -332,11 +328,11 @@ impl Branch {
             };
             let (mut head, mut more, tree, reference) = frozen;
             let stored = match store_tree(&self.places, &self.importer, reference.as_ref(), &tree) {
-                Err(Error::BaseChanged(f)) => {
-                    self.take_anew(&f)?;
+                Err(e) => {
+                    self.settle_base(e)?;
                     continue;
                 }
-                other => other?,
+                Ok(stored) => stored,
             };
             self.places.store.sync()?;
             self.adopt(&tree, &stored.tree);
@@ -424,17 +420,24 @@ impl Branch {
     }
 }
 
-/// Lowest segment of each journal that any tree still points into; only what differs from `sealed` can.
+/// Lowest segment of each journal that any tree still points into. Only what differs from `sealed` can,
+/// and files that were left out because a part of them cannot be read.
 fn needed_segments(inner: &mut Inner, sealed: &Tree) -> Needed {
     let mut needed = Needed::new();
+    let mut need = |inode: &Inode| {
+        for segment in inode.file().into_iter().flat_map(|f| f.segments()) {
+            let lowest = needed.entry(journal_of(segment)).or_insert(segment);
+            *lowest = segment.min(*lowest);
+        }
+    };
+    if !inner.unreadable.is_empty() {
+        // What was written over a file that cannot be read is in the journal alone.
+        sealed.for_each(&mut |_, inode| need(inode));
+    }
     for tree in inner.trees_mut() {
         Tree::diff(sealed, tree, &mut |_, _, now| {
-            let Some(file) = now.and_then(|i| i.file()) else {
-                return;
-            };
-            for segment in file.segments() {
-                let lowest = needed.entry(journal_of(segment)).or_insert(segment);
-                *lowest = segment.min(*lowest);
+            if let Some(inode) = now {
+                need(inode);
             }
         });
     }

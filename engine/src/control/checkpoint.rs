@@ -1,7 +1,7 @@
 //! Making commits.
 
 use super::{CheckpointRequest, Checkpointed, Progress, differs};
-use crate::branch::{Branch, Inner};
+use crate::branch::{Branch, Inner, Paused};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::{Event, OpKind, StateInfo};
@@ -39,6 +39,7 @@ impl Branch {
             self.sync()?;
             done.commit = self.lock().history.id_of(done.state);
         }
+        done.unreadable = self.left_out();
         Ok(done)
     }
 
@@ -111,6 +112,7 @@ impl Branch {
             moved_from,
             new_commit,
             unresolved,
+            unreadable: Vec::new(),
         })
     }
 
@@ -176,12 +178,12 @@ impl Branch {
                 continue;
             }
             let paused = self.paused.lock().clone();
-            if let Some(why) = paused {
+            if let Some(Paused { why, wants_space }) = paused {
                 // It may be possible by now: whoever holds the lock may have begun before.
                 match self.store_pending() {
                     Ok(()) => continue,
                     Err(Error::Closing) => return Err(Error::Closing),
-                    Err(_) => return Err(Error::ImportPaused(why)),
+                    Err(_) => return Err(Error::ImportPaused { why, wants_space }),
                 }
             }
             if self.closing.load(Ordering::Relaxed) {

@@ -70,6 +70,8 @@ pub struct Checkpointed {
     pub new_commit: bool,
     /// Conflicts of the last merge that are not settled.
     pub unresolved: usize,
+    /// Paths whose content it does not have, as it cannot be read in the base.
+    pub unreadable: Vec<Vec<u8>>,
 }
 
 /// What to roll back to.
@@ -166,6 +168,8 @@ pub struct ImportStatus {
     pub state: ImportState,
     /// Why it stands still.
     pub why: Option<String>,
+    /// More space would help.
+    pub wants_space: bool,
     /// Files stored, of those found.
     pub files_done: u64,
     /// Files found so far.
@@ -187,7 +191,7 @@ pub struct Status {
     pub import: ImportStatus,
     /// Base paths that were not what had been shown.
     pub base_changed: Vec<Vec<u8>>,
-    /// Base paths that could not be read.
+    /// Paths that cannot be read in the base: commits are made without their content.
     pub unreadable: Vec<Vec<u8>>,
     /// Bytes in the journal.
     pub journal_bytes: u64,

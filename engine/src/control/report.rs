@@ -55,12 +55,33 @@ impl Branch {
         (entries, unknown)
     }
 
+    /// Paths of the live tree that commits are made without, as they cannot be read in the base.
+    pub fn left_out(&self) -> Vec<Vec<u8>> {
+        let tree = {
+            let inner = self.lock();
+            if inner.unreadable.is_empty() {
+                return Vec::new();
+            }
+            inner.live.clone()
+        };
+        let mut paths = Vec::new();
+        tree.for_each(&mut |nid, inode| {
+            if inode.is_unreadable() {
+                let names = inode.names().into_iter();
+                paths.extend(names.filter_map(|name| tree.path_of_name(nid, name)));
+            }
+        });
+        paths.sort_unstable();
+        paths
+    }
+
     /// How the branch is.
     pub fn status(&self) -> Status {
-        let why = self.paused.lock().clone();
+        let paused = self.paused.lock().clone();
+        let unreadable = self.left_out();
         let inner = self.lock();
         let imported = inner.reference.is_some();
-        let state = match (&why, inner.scan_done, imported) {
+        let state = match (&paused, inner.scan_done, imported) {
             (_, true, true) => ImportState::Done,
             (Some(_), ..) => ImportState::Paused,
             (None, false, _) => ImportState::Scanning,
@@ -72,14 +93,15 @@ impl Branch {
             head: inner.history.id_of(inner.history.head),
             import: ImportStatus {
                 state,
-                why,
+                wants_space: paused.as_ref().is_some_and(|p| p.wants_space),
+                why: paused.map(|p| p.why),
                 files_done: i.files_done.load(Relaxed),
                 files_total: i.files_total.load(Relaxed),
                 bytes_done: i.bytes_done.load(Relaxed),
                 bytes_total: i.bytes_total.load(Relaxed),
             },
             base_changed: inner.base_changed.iter().cloned().collect(),
-            unreadable: inner.unreadable.iter().cloned().collect(),
+            unreadable,
             journal_bytes: self.places.journal.bytes(),
             poisoned: self.places.journal.poisoned(),
             recovered: self.recovered.clone(),

@@ -109,7 +109,10 @@ impl Branch {
         flags: WriteFlags,
     ) -> Result<()> {
         let inode = target(inner, nid)?;
-        file_of(inode)?;
+        if file_of(inode)?.is_unreadable(inode.size) {
+            // No commit could have what is written to a part of it.
+            return Err(Error::Access);
+        }
         let perm = if flags.kill_suidgid {
             without_set_id(inode, flags.outside_group)
         } else {

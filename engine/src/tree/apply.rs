@@ -125,14 +125,23 @@ impl Tree {
         self.touch(nid, perm, now)
     }
 
-    /// Replaces the body of a file where it is the base version `old`: by `body`, `size` bytes long.
-    /// True where it was.
+    /// Replaces the body of a file where it is the base version `old`: by `body`, `size` bytes long; and
+    /// what the file shares with that version by what `body` has there. True where it had any of it.
     pub fn take_anew(&mut self, nid: Nid, old: &Stamp, body: Body, new: NewVersion) -> bool {
         let is_old = |f: &FileData| matches!(f.body().0, Body::Base(b) if b.stamp() == old);
-        if !self.get(nid).and_then(|i| i.file()).is_some_and(is_old) {
+        let Some(file) = self
+            .get(nid)
+            .and_then(|i| i.file())
+            .filter(|f| f.is_of(old))
+        else {
             return false;
+        };
+        if !is_old(file) {
+            let shared = self.change_file(nid, |_, f| f.share_anew(old, &body, new.size));
+            return shared.is_ok();
         }
         self.change_file(nid, |i, f| {
+            f.share_anew(old, &body, new.size);
             // What was done to the old version is done to the new one: writes, a shorter or longer
             // end, times.
             let written: Vec<_> = f.extents().collect();

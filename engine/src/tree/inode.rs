@@ -259,6 +259,15 @@ impl Inode {
         (u64::from(slot) << SLOT_SHIFT) | self.ino
     }
 
+    /// True where it cannot be read in the base, or a part of it.
+    pub fn is_unreadable(&self) -> bool {
+        match &self.content {
+            Content::File(file) => file.is_unreadable(self.size),
+            Content::Dir(dir) => dir.unreadable,
+            _ => false,
+        }
+    }
+
     /// True where a commit of both would record the same of this inode alone (not of what lies below
     /// a directory): ctime, atime and numbers do not count.
     pub fn commits_alike(&self, other: &Inode) -> bool {

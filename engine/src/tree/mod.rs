@@ -10,6 +10,7 @@ pub mod dirmap;
 pub mod file;
 pub mod inode;
 pub mod load;
+mod of_base;
 pub mod patch;
 pub mod radix;
 mod sane;

@@ -7,7 +7,7 @@ use crate::mcp::answer::{Answer, Page, row};
 use crate::mcp::limits::{BYTES_DEFAULT, BYTES_MAX, ENTRIES_DEFAULT};
 use crate::mcp::session::Turn;
 use crate::protocol::{
-    Call, Changed, Checkpoint, CheckpointAnswer, Diff, DiffAnswer, Log, LogAnswer, LogRow,
+    Bytes, Call, Changed, Checkpoint, CheckpointAnswer, Diff, DiffAnswer, Log, LogAnswer, LogRow,
     PatchAnswer, PlanAnswer, Rollback, RollbackAnswer, Side, Target, Undo,
 };
 use crate::when::rfc3339;
@@ -91,7 +91,12 @@ fn checkpoint(turn: &mut Turn<'_>, args: CheckpointArgs) -> Result<Answer, Failu
         "new_commit": answer.new_commit,
         "moved_from": answer.moved_from,
         "unresolved_conflicts": answer.unresolved,
+        "unreadable": answer.unreadable.iter().map(lossy).collect::<Vec<_>>(),
     })))
+}
+
+fn lossy(path: &Bytes) -> String {
+    String::from_utf8_lossy(&path.0).into_owned()
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
