@@ -233,9 +233,6 @@ impl FileData {
 
     /// Makes a hole of `range`.
     pub fn punch(&mut self, range: Range<u64>) {
-        if range.is_empty() {
-            return;
-        }
         if let Some(e) = &mut self.extents {
             Arc::make_mut(e).cut(range.clone(), self.body_len);
         }

@@ -30,7 +30,9 @@ impl FileData {
             }
             let end = range.end.min(range.start + len.saturating_sub(at));
             let body = new.clone();
-            self.punch(end..range.end);
+            if end < range.end {
+                self.punch(end..range.end);
+            }
             self.set(range.start..end, Src::Shared { body, at });
         }
     }
