@@ -34,7 +34,7 @@ fn obey_permissions() {
 }
 
 fn hide(path: &Path) {
-    fs::set_permissions(path, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
 }
 
 /// A base with some files, two of which cannot be read.

@@ -35,7 +35,7 @@ fn unreadable_file_is_left_out_and_named_and_costs_nothing_else() {
     let secret = env.project().join("secret");
     fs::write(env.project().join("good"), "good").unwrap();
     fs::write(&secret, "nobody reads this").unwrap();
-    fs::set_permissions(&secret, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o000)).unwrap();
     let Some(start) = start(&env) else { return };
     env.told(start).ok();
     let root = env.mountpoint();
