@@ -1,9 +1,15 @@
 //! Getting a FUSE device mounted: by mount(2) where that is allowed, else by `fusermount3`.
+//!
+//! Over a dead mount the new one is put so that the directory below never shows: beneath the dead one,
+//! which is then taken away (Linux 6.5), else over it.
 
 use crate::mount::{MountError, MountOptions};
-use rustix::fs::{Mode, OFlags};
+use crate::stale;
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::MountFlags;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags,
+};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::net::{SocketFlags, SocketType, recvmsg, socketpair};
 use std::ffi::CString;
@@ -18,17 +24,80 @@ const TYPE: &str = "fuse.agentvfs";
 /// Mounts a new device at `mountpoint`.
 pub(crate) fn mount(mountpoint: &Path, opts: &MountOptions) -> Result<OwnedFd, MountError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let is_dead = stale::is_dead_mount(mountpoint);
+    let by_helper = || match is_dead {
+        // It looks at the directory first, which a dead mount answers with an error.
+        true => Err(MountError::Dead(mountpoint.to_owned())),
+        false => by_helper(mountpoint, opts),
+    };
     let device = match rustix::fs::open("/dev/fuse", flags, Mode::empty()) {
         Ok(device) => device,
         // The helper may open it where we may not.
-        Err(Errno::ACCESS | Errno::PERM) => return by_helper(mountpoint, opts),
+        Err(Errno::ACCESS | Errno::PERM) => return by_helper(),
         Err(error) => return Err(MountError::NoDevice(error.into())),
     };
-    match by_system_call(mountpoint, opts, &device) {
+    let mounted = match is_dead {
+        true => over_dead(mountpoint, opts, &device),
+        false => by_system_call(mountpoint, opts, &device),
+    };
+    match mounted {
         Ok(()) => Ok(device),
-        Err(Errno::PERM) => by_helper(mountpoint, opts),
+        Err(Errno::PERM) => by_helper(),
         Err(error) => Err(refused(mountpoint, error.to_string())),
     }
+}
+
+/// Mounts where a dead mount lies.
+fn over_dead(mountpoint: &Path, opts: &MountOptions, device: &OwnedFd) -> Result<(), Errno> {
+    if let Err(error) = stale::detach_all_but_one(mountpoint) {
+        tracing::warn!(%error, "a dead mount stays where it is");
+    }
+    match beneath(mountpoint, opts, device) {
+        Ok(()) => stale::unmount(mountpoint, UnmountFlags::DETACH).map_err(|error| {
+            tracing::warn!(%error, "cannot take the dead mount away");
+            // What nobody sees must not stay.
+            Errno::BUSY
+        }),
+        Err(Errno::PERM) => Err(Errno::PERM),
+        Err(error) => {
+            tracing::info!(%error, "no mount can be put beneath another: the dead one stays below");
+            by_system_call(mountpoint, opts, device)
+        }
+    }
+}
+
+/// Mounts beneath what is mounted there, which keeps showing.
+fn beneath(mountpoint: &Path, opts: &MountOptions, device: &OwnedFd) -> Result<(), Errno> {
+    use rustix::mount::{fsconfig_create, fsconfig_set_flag, fsconfig_set_string};
+    let (kind, subtype) = TYPE.split_once('.').unwrap_or((TYPE, ""));
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let set = |key: &str, value: &str| fsconfig_set_string(&context, key, value);
+    set("source", &opts.fs_name)?;
+    set("subtype", subtype)?;
+    for (key, value) in identity(device) {
+        set(key, &value)?;
+    }
+    for option in kernel_options(opts) {
+        fsconfig_set_flag(&context, option)?;
+    }
+    fsconfig_create(&context)?;
+    let mut attributes = MountAttrFlags::empty();
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NOSUID, opts.nosuid);
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NODEV, opts.nodev);
+    let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_BENEATH;
+    rustix::mount::move_mount(&mount, "", CWD, mountpoint, flags)
+}
+
+/// The options that say whose mount it is and who answers.
+fn identity(device: &OwnedFd) -> [(&'static str, String); 4] {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    [
+        ("fd", device.as_raw_fd().to_string()),
+        ("rootmode", "40000".to_owned()),
+        ("user_id", uid.as_raw().to_string()),
+        ("group_id", gid.as_raw().to_string()),
+    ]
 }
 
 fn refused(mountpoint: &Path, why: String) -> MountError {
@@ -51,13 +120,8 @@ fn kernel_options(opts: &MountOptions) -> Vec<&'static str> {
 }
 
 fn by_system_call(mountpoint: &Path, opts: &MountOptions, device: &OwnedFd) -> Result<(), Errno> {
-    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    let mut data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={}",
-        device.as_raw_fd(),
-        uid.as_raw(),
-        gid.as_raw()
-    );
+    let identity = identity(device).map(|(key, value)| format!("{key}={value}"));
+    let mut data = identity.join(",");
     for option in kernel_options(opts) {
         data.push(',');
         data.push_str(option);
@@ -73,6 +137,7 @@ fn by_system_call(mountpoint: &Path, opts: &MountOptions, device: &OwnedFd) -> R
 /// input (so that nothing else inherits it).
 fn by_helper(mountpoint: &Path, opts: &MountOptions) -> Result<OwnedFd, MountError> {
     let failed = |error: std::io::Error| refused(mountpoint, format!("fusermount3: {error}"));
+    let _writable = Writable::make(mountpoint).map_err(failed)?;
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -102,6 +167,38 @@ fn by_helper(mountpoint: &Path, opts: &MountOptions) -> Result<OwnedFd, MountErr
             String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         )
     })
+}
+
+/// A directory that its owner may write to for a while, which the helper asks of a mount point.
+struct Writable {
+    directory: OwnedFd,
+    mode: Mode,
+}
+
+impl Writable {
+    /// Nothing is changed where it may be written to already, or is somebody else's.
+    fn make(directory: &Path) -> std::io::Result<Option<Writable>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(directory) = rustix::fs::open(directory, flags, Mode::empty()) else {
+            return Ok(None);
+        };
+        let stat = rustix::fs::fstat(&directory)?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
+        if !is_ours || mode.contains(Mode::WUSR) {
+            return Ok(None);
+        }
+        rustix::fs::fchmod(&directory, mode | Mode::WUSR)?;
+        Ok(Some(Writable { directory, mode }))
+    }
+}
+
+impl Drop for Writable {
+    fn drop(&mut self) {
+        if let Err(error) = rustix::fs::fchmod(&self.directory, self.mode) {
+            tracing::warn!(%error, "the mount point stays writable");
+        }
+    }
 }
 
 /// Options for the helper; commas and backslashes in the name are escaped.

@@ -15,6 +15,8 @@
 mod announce;
 mod apart;
 mod attr;
+mod beneath;
+mod cover;
 mod decode;
 mod device;
 mod dirstream;
@@ -40,6 +42,8 @@ mod sys;
 mod table;
 mod watchers;
 
+pub use beneath::open_beneath_dead;
+pub use cover::{behind_covers, cover, is_covered, uncover};
 pub use holders::{Holder, holders};
 pub use latency::Latency;
 pub use mount::{MountError, MountOptions, Mounted, mount};

@@ -101,6 +101,9 @@ pub enum MountError {
         /// What happened.
         source: std::io::Error,
     },
+    /// A dead mount is there, and this user may mount only once it is detached.
+    #[error("a dead mount is at {mountpoint}", mountpoint = .0.display())]
+    Dead(PathBuf),
     /// Programs use the mount. It goes on working.
     #[error("{mountpoint} is in use", mountpoint = .0.mountpoint.display())]
     Busy(Box<Mounted>),
@@ -135,7 +138,8 @@ impl std::fmt::Debug for Mounted {
     }
 }
 
-/// Shows `ws` at a directory. Returns when the mount answers.
+/// Shows `ws` at a directory. Returns when the mount answers. A dead mount there is replaced without
+/// the directory below it showing in between.
 ///
 /// # Errors
 /// [`MountError`]; nothing is mounted then.
@@ -163,8 +167,11 @@ pub fn mount(ws: Arc<Workspace>, opts: MountOptions) -> Result<Mounted, MountErr
     })
 }
 
-/// The directory as an absolute path without symbolic links.
+/// The directory as an absolute path without symbolic links. A dead mount cannot be looked at.
 fn usable(mountpoint: &Path) -> Result<PathBuf, MountError> {
+    if stale::is_dead_mount(mountpoint) {
+        return Ok(table::resolve(mountpoint));
+    }
     let checked = std::fs::canonicalize(mountpoint).and_then(|path| {
         match std::fs::metadata(&path)?.is_dir() {
             true => Ok(path),
@@ -251,6 +258,11 @@ impl Mounted {
         &self.mountpoint
     }
 
+    /// Its device's major and minor number, by which anybody can tell whether a directory shows this mount.
+    pub fn device(&self) -> (u32, u32) {
+        self.dev
+    }
+
     /// Requests that it has answered.
     pub fn stats(&self) -> Arc<Stats> {
         self.stats.clone()
@@ -269,16 +281,20 @@ impl Mounted {
 
     /// Unmounts, if no program uses it, and waits until the last request is answered.
     ///
+    /// Another mount namespace may have a copy of the mount, which then ends with it.
+    ///
     /// # Errors
     /// [`MountError::Busy`] or [`MountError::Unmount`], with the mount, which goes on working.
-    pub fn unmount(self) -> Result<(), MountError> {
+    pub fn unmount(mut self) -> Result<(), MountError> {
         if !table::is_mounted(&self.mountpoint, self.dev) {
+            self.end_copies();
             self.end.wait(END_WAIT_MAX);
             return Ok(());
         }
         self.announcer.pause();
         match self.unmount_own() {
             Ok(()) => {
+                self.end_copies();
                 self.end.wait(END_WAIT_MAX);
                 Ok(())
             }
@@ -293,6 +309,17 @@ impl Mounted {
                     source,
                 })
             }
+        }
+    }
+
+    /// Ends the connection of an unmounted mount. Where that was the last mount of it, the kernel has
+    /// written everything back and ended it already; else copies of it are left in other namespaces.
+    fn end_copies(&mut self) {
+        if self.end.is_reached() {
+            return;
+        }
+        if let Some(Err(error)) = self.abort.as_mut().map(|file| file.write_all(b"1")) {
+            tracing::debug!(%error, "the connection has ended already");
         }
     }
 

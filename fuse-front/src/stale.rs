@@ -2,6 +2,7 @@
 //! are detached.
 
 use crate::limits::DEAD_MOUNTS_MAX;
+use crate::table;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::path::Path;
@@ -27,6 +28,17 @@ pub fn detach_dead(path: &Path) -> std::io::Result<()> {
     Err(std::io::Error::other(format!(
         "more than {DEAD_MOUNTS_MAX} dead mounts"
     )))
+}
+
+/// Leaves one dead mount at `path` where several lie over each other, so that what is below them stays covered.
+pub(crate) fn detach_all_but_one(path: &Path) -> std::io::Result<()> {
+    for _ in 0..DEAD_MOUNTS_MAX {
+        if !is_dead_mount(path) || table::fuse_mounts_at(path)? < 2 {
+            return Ok(());
+        }
+        unmount(path, UnmountFlags::DETACH)?;
+    }
+    Ok(())
 }
 
 /// Unmounts what is at `path`: by the system call, or, where that needs more rights, by fusermount3.

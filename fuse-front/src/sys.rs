@@ -1,5 +1,6 @@
-//! The system call that neither `std` nor `rustix` offers safely. All `unsafe` of this crate.
+//! The system calls that neither `std` nor `rustix` offers safely. All `unsafe` of this crate.
 
+use rustix::thread::UnshareFlags;
 use std::io::{Error, Result};
 
 /// First descriptor after standard input, output and error (the log).
@@ -25,4 +26,11 @@ pub fn leave_files() -> Result<()> {
         0 => Ok(()),
         _ => Err(Error::last_os_error()),
     }
+}
+
+/// Gives the calling thread mounts of its own, a copy of the process's, with a working directory of its own.
+/// They end with the thread.
+pub(crate) fn leave_mounts() -> Result<()> {
+    // SAFETY: the flag concerns paths alone: descriptors stay shared, which is all that memory safety rests on.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.map_err(Error::from)
 }

@@ -12,17 +12,57 @@ const TABLE: &str = "/proc/self/mountinfo";
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
+    /// Its number, which another mount may get once it is gone.
+    id: u32,
+    /// Number of the mount that its mount point lies in.
+    parent: u32,
     /// Device: major and minor number, as `stat` gives them for files in it.
     pub(crate) dev: (u32, u32),
     /// Where it is mounted.
     pub(crate) mountpoint: PathBuf,
+    /// Nothing may be written through this mount, whatever the file system allows.
+    read_only: bool,
+    /// The file system's type.
+    kind: Vec<u8>,
 }
 
-/// The mount that shows at `mountpoint`: the last one of those mounted there.
+/// The mount that shows at `mountpoint`: of those mounted there, the one that no other lies on. The table's
+/// order does not tell, since a mount can be put beneath an older one.
 pub(crate) fn top_at(mountpoint: &Path) -> std::io::Result<Option<Entry>> {
-    Ok(read()?
-        .into_iter()
-        .rfind(|entry| entry.mountpoint == mountpoint))
+    Ok(top_of(&read()?, mountpoint).cloned())
+}
+
+fn top_of<'a>(table: &'a [Entry], mountpoint: &Path) -> Option<&'a Entry> {
+    let here = || table.iter().filter(|entry| entry.mountpoint == mountpoint);
+    here().rfind(|entry| here().all(|other| other.parent != entry.id))
+}
+
+/// How many FUSE mounts lie over each other at `mountpoint`.
+pub(crate) fn fuse_mounts_at(mountpoint: &Path) -> std::io::Result<usize> {
+    let at = |entry: &Entry| entry.mountpoint == mountpoint && entry.kind.starts_with(b"fuse");
+    Ok(read()?.iter().filter(|entry| at(entry)).count())
+}
+
+/// True if something is mounted below `dir`, or over it other than a cover (see [`is_covered`]).
+pub(crate) fn is_used_at_or_below(dir: &Path) -> std::io::Result<bool> {
+    let table = read()?;
+    let used = |entry: &Entry| {
+        entry.mountpoint.starts_with(dir) && !(entry.mountpoint == dir && is_cover(&table, entry))
+    };
+    Ok(table.iter().any(used))
+}
+
+/// True if `dir` is shown through a read-only mount of itself, be it under other mounts.
+pub(crate) fn is_covered(dir: &Path) -> std::io::Result<bool> {
+    let table = read()?;
+    let cover = |entry: &Entry| entry.mountpoint == dir && is_cover(&table, entry);
+    Ok(table.iter().any(cover))
+}
+
+/// A cover is read-only and shows the file system that it lies in.
+fn is_cover(table: &[Entry], entry: &Entry) -> bool {
+    let parent = table.iter().find(|other| other.id == entry.parent);
+    entry.read_only && parent.is_some_and(|parent| parent.dev == entry.dev)
 }
 
 /// The mount point that `path` names, absolute and without symbolic links on the way to it. The mount
@@ -96,15 +136,26 @@ fn read() -> std::io::Result<Vec<Entry>> {
         .collect())
 }
 
-/// One line: id, parent, major:minor, root, mount point, …
+/// One line: id, parent, major:minor, root, mount point, options, further fields, `-`, type, …
 fn parse(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let dev = parse_dev(fields.nth(2)?, 10)?;
+    let (id, parent) = (number(fields.next()?)?, number(fields.next()?)?);
+    let dev = parse_dev(fields.next()?, 10)?;
     let mountpoint = OsString::from_vec(unescape(fields.nth(1)?));
+    let mut options = fields.next()?.split(|byte| *byte == b',');
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
     Some(Entry {
+        id,
+        parent,
         dev,
         mountpoint: PathBuf::from(mountpoint),
+        read_only: options.any(|option| option == b"ro"),
+        kind: kind.to_vec(),
     })
+}
+
+fn number(text: &[u8]) -> Option<u32> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// `major:minor` in base `radix`.
@@ -152,12 +203,46 @@ mod tests {
         assert_eq!(
             entry,
             Entry {
+                id: 36,
+                parent: 35,
                 dev: (0, 51),
-                mountpoint: PathBuf::from("/mnt/a b")
+                mountpoint: PathBuf::from("/mnt/a b"),
+                read_only: false,
+                kind: b"fuse.agentvfs".to_vec(),
             }
         );
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"1 2 x"), None);
+    }
+
+    fn table(lines: &[&str]) -> Vec<Entry> {
+        lines
+            .iter()
+            .filter_map(|line| parse(line.as_bytes()))
+            .collect()
+    }
+
+    #[test]
+    fn the_top_is_what_nothing_lies_on_whatever_the_order() {
+        // The older mount lies on the newer one, which was put beneath it.
+        let table = table(&[
+            "42 43 0:39 / /m rw - fuse.agentvfs a rw",
+            "43 27 0:40 / /m rw - fuse.agentvfs b rw",
+        ]);
+        assert_eq!(top_of(&table, Path::new("/m")).unwrap().id, 42);
+        assert_eq!(top_of(&table, Path::new("/n")), None);
+    }
+
+    #[test]
+    fn a_cover_is_a_read_only_mount_of_what_it_lies_in() {
+        let table = table(&[
+            "27 1 254:0 / / rw - ext4 /dev/vda rw",
+            "30 27 254:0 /h/mnt /h/mnt ro - ext4 /dev/vda rw",
+            "31 27 254:0 /x /h/bind rw - ext4 /dev/vda rw",
+            "32 27 7:0 / /h/cd ro - iso9660 /dev/sr0 ro",
+        ]);
+        let covers: Vec<bool> = table.iter().map(|entry| is_cover(&table, entry)).collect();
+        assert_eq!(covers, [false, true, false, false]);
     }
 
     #[test]
