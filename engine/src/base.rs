@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Open files that are kept for the next read.
 const OPEN_FILES_MAX: usize = 32;
@@ -79,6 +79,26 @@ pub enum ReadOutcome {
     Changed,
 }
 
+/// Opens a directory below what lies over it.
+type OpenBeneath = fn(&Path) -> std::io::Result<OwnedFd>;
+
+static OPEN_BENEATH: OnceLock<OpenBeneath> = OnceLock::new();
+
+/// Says, once for the process, how a base is opened over which a dead mount lies: that of a workspace that
+/// is mounted over its own project, whose daemon died. Without it such a base cannot be opened. The mount
+/// has to stay until the next one takes its place, so that nobody writes to the project meanwhile.
+pub fn open_dead_bases_with(open: OpenBeneath) {
+    // Whoever comes second brings the same.
+    let _ = OPEN_BENEATH.set(open);
+}
+
+fn beneath(path: &Path) -> std::io::Result<OwnedFd> {
+    match OPEN_BENEATH.get() {
+        Some(open) => open(path),
+        None => Err(Errno::NOTCONN.into()),
+    }
+}
+
 /// The opened base directory.
 #[derive(Debug)]
 pub struct Base {
@@ -126,7 +146,13 @@ impl Base {
             why,
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = fs::open(path, flags, Mode::empty()).map_err(|e| bad(e.to_string()))?;
+        // A dead mount may let itself be opened, and tells of itself only where it is asked.
+        let opened = fs::open(path, flags, Mode::empty());
+        let root = match opened.map(|root| (fs::fstatfs(&root), root)) {
+            Err(Errno::NOTCONN) | Ok((Err(Errno::NOTCONN), _)) => beneath(path),
+            opened => opened.map(|(_, root)| root).map_err(Into::into),
+        };
+        let root = root.map_err(|e: std::io::Error| bad(e.to_string()))?;
         let dev = stat_fd(root.as_fd()).map_err(|e| bad(e.to_string()))?.dev;
         Ok(Base {
             path: path.to_owned(),

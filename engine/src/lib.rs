@@ -51,7 +51,7 @@ mod views;
 mod workspace;
 
 pub use apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
-pub use base::Stamp;
+pub use base::{Stamp, open_dead_bases_with};
 pub use branch::state_file::check_state_bytes;
 pub use branch::tree_file::check_tree_bytes;
 pub use branches::{BranchInfo, Created, Deleted, MAIN, SeenBy};
