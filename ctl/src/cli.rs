@@ -310,7 +310,7 @@ pub struct StartArgs {
     /// Where to mount it from now on: the project's directory itself, an empty one, or a new one
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,
-    /// Let other users enter the mount, as far as permissions allow [default for root: true]
+    /// Let other users enter the mount, as far as permissions allow [default for root: true where they can pass every directory from / to the project]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_other: Option<bool>,
     /// Let set-user-id programs in the mount have effect

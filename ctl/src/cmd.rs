@@ -50,6 +50,7 @@ use crate::patharg::{PathError, Places, inside};
 use crate::protocol::{
     Bytes, Call, Fault, HandOverAnswer, Info, ListAnswer, MountChoice, Nothing, Start, StartAnswer,
 };
+use crate::seen::{self, Look};
 use serde::de::DeserializeOwned;
 use std::cell::OnceCell;
 use std::os::unix::ffi::OsStrExt;
@@ -241,6 +242,41 @@ impl Context {
     /// The workspace's entry in the list.
     pub fn info(&mut self, name: &str) -> Result<Option<Info>, Failure> {
         Ok(self.list()?.iter().find(|info| info.name == name).cloned())
+    }
+
+    /// A failure where what the daemon serves at a workspace's mount point is not what this process sees there.
+    pub fn check_seen(&mut self, info: &Info, look: Look) -> Result<(), Failure> {
+        if info.device.is_none() {
+            return Ok(());
+        }
+        let daemon = self.client()?.daemon().pid;
+        seen::check(info, look, daemon)
+    }
+
+    /// Asks for something that names paths in a workspace's mount: fails where this process does not see the
+    /// mount there, before anything is done if it is mounted by then.
+    pub fn ask_seen<R: DeserializeOwned>(
+        &mut self,
+        workspace: &str,
+        what: &str,
+        call: &Call,
+    ) -> Result<R, Failure> {
+        let is_checked = self.check_seen_now(workspace)?;
+        let answer = self.ask(what, call)?;
+        if !is_checked {
+            self.check_seen_now(workspace)?;
+        }
+        Ok(answer)
+    }
+
+    /// Whether there was a mount to look for.
+    fn check_seen_now(&mut self, workspace: &str) -> Result<bool, Failure> {
+        self.list = OnceCell::new();
+        let info = self.info(workspace)?.filter(|info| info.device.is_some());
+        match &info {
+            Some(info) => self.check_seen(info, Look::At).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Asks the daemon; `what` says what could not be done if it fails.

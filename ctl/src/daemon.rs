@@ -2,10 +2,11 @@
 //!
 //! Started by the first command that needs it, with its standard error in the log and one line about
 //! its start on standard output ([`Startup`]). Invariant: it holds the store's lock for as long as
-//! its socket exists, so at most one daemon serves a home, and removing the socket's path never
-//! removes another daemon's.
+//! its socket exists, so at most one daemon serves a home. A home that was moved away may leave its place to
+//! another one with a daemon of its own, so the socket's path is removed only where it is this daemon's.
 
 mod apply;
+mod aside;
 mod branches;
 mod cgroup;
 mod connection;
@@ -20,9 +21,10 @@ pub mod log;
 mod mountpoint;
 mod mounts;
 mod project;
-mod record;
+pub mod record;
 mod server;
 mod sessions;
+mod sharing;
 mod store;
 mod timeline;
 
@@ -38,8 +40,9 @@ use rustix::fs::Mode;
 use server::{Daemon, Server};
 use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,9 +59,9 @@ pub fn run(home: Home) -> u8 {
     let log = log::start(&home);
     give_memory_back();
     let status = match open(&home) {
-        Ok((engine, listener)) => {
+        Ok((engine, socket)) => {
             report(&Startup::Ready);
-            serve(home, engine, listener);
+            serve(home, engine, socket);
             0
         }
         Err(fault) => {
@@ -99,19 +102,20 @@ fn report(startup: &Startup) {
 }
 
 /// Opens the store and listens.
-fn open(home: &Home) -> Result<(Arc<Engine>, UnixListener), Fault> {
+fn open(home: &Home) -> Result<(Arc<Engine>, Socket), Fault> {
     home.prepare()
         .map_err(|e| Fault::failed("home", e.to_string()))?;
+    engine::open_dead_bases_with(fuse_front::open_beneath_dead);
     sys::block_signals()
         .map_err(|e| Fault::failed("signals", format!("cannot block signals: {e}")))?;
     let engine = open_engine(home).map_err(|e| faults::at_open(&e))?;
-    let listener = listen(home).map_err(|e| {
+    let socket = Socket::listen(home).map_err(|e| {
         Fault::failed(
             "socket",
             format!("cannot listen at {}: {e}", home.socket().display()),
         )
     })?;
-    Ok((engine, listener))
+    Ok((engine, socket))
 }
 
 fn open_engine(home: &Home) -> Result<Arc<Engine>, engine::Error> {
@@ -137,19 +141,53 @@ fn author() -> String {
     name.unwrap_or_else(|| format!("uid {}", rustix::process::geteuid().as_raw()))
 }
 
-/// Binds the socket. What lies at its path was left by a daemon that died: the store's lock is ours.
-fn listen(home: &Home) -> io::Result<UnixListener> {
-    let path = home.socket();
-    match std::fs::remove_file(&path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    let listener = UnixListener::bind(&path)?;
-    std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-    Ok(listener)
+/// The socket that clients come to.
+struct Socket {
+    listener: UnixListener,
+    mark: SocketMark,
 }
 
-fn serve(home: Home, engine: Arc<Engine>, listener: UnixListener) {
+/// By which a daemon knows its socket's file again.
+struct SocketMark {
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+}
+
+impl Socket {
+    /// Binds it. What lies at its path was left by a daemon that died: the store's lock is ours.
+    fn listen(home: &Home) -> io::Result<Socket> {
+        let path = home.socket();
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let meta = path.symlink_metadata()?;
+        let file = (meta.dev(), meta.ino());
+        Ok(Socket {
+            listener,
+            mark: SocketMark { path, file },
+        })
+    }
+}
+
+impl SocketMark {
+    /// Removes the socket's file, unless another daemon's is there by now.
+    fn remove(&self) {
+        let found = self.path.symlink_metadata();
+        match found.map(|meta| (meta.dev(), meta.ino()) == self.file) {
+            // A client that comes meanwhile is told that the daemon ends.
+            Ok(true) => drop(std::fs::remove_file(&self.path)),
+            Ok(false) => tracing::warn!("{} is another daemon's", self.path.display()),
+            Err(error) => tracing::info!(%error, "the socket's file is gone"),
+        }
+    }
+}
+
+fn serve(home: Home, engine: Arc<Engine>, socket: Socket) {
+    let Socket { listener, mark } = socket;
     tracing::info!(version = crate::identity::build(), home = %home.root().display(), "ready");
     let gate = Arc::new(Gate::new());
     let mounts = Arc::new(Mounts::new(engine.clone(), home.clone(), gate.clone()));
@@ -162,7 +200,7 @@ fn serve(home: Home, engine: Arc<Engine>, listener: UnixListener) {
     Server::new(daemon).listen(listener);
     lifecycle::run(&gate, &mounts);
     // New clients start a new daemon, which waits for the store's lock.
-    let _ = std::fs::remove_file(home.socket());
+    mark.remove();
     lifecycle::finish(&gate, &mounts);
     if let Err(error) = engine.shut_down() {
         tracing::error!(%error, "the store cannot be closed in order; the next start checks it");
@@ -186,15 +224,27 @@ fn spawn_signal_thread(gate: Arc<Gate>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn socket_of_a_dead_daemon_is_replaced_and_private() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::find(Some(dir.path()), &|_| None).unwrap();
-        drop(listen(&home).unwrap());
+        drop(Socket::listen(&home).unwrap());
         assert!(home.socket().exists(), "a dead daemon's socket stays");
-        let _listener = listen(&home).unwrap();
+        let _socket = Socket::listen(&home).unwrap();
         assert_eq!(home.socket().metadata().unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn another_daemons_socket_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::find(Some(dir.path()), &|_| None).unwrap();
+        let old = Socket::listen(&home).unwrap();
+        let new = Socket::listen(&home).unwrap();
+        old.mark.remove();
+        assert!(home.socket().exists());
+        new.mark.remove();
+        assert!(!home.socket().exists());
+        new.mark.remove();
     }
 }

@@ -218,7 +218,9 @@ fn make_dir(dir: &Path, mode: u32) -> Result<(), HomeError> {
         .mode(0o700)
         .create(dir)
         .map_err(wrap)?;
-    if dir.read_dir().map_err(wrap)?.next().is_none() {
+    let is_empty = dir.read_dir().map_err(wrap)?.next().is_none();
+    // Mounts may be kept from being changed even to what they are.
+    if is_empty && dir.metadata().map_err(wrap)?.mode() & 0o7777 != mode {
         std::fs::set_permissions(dir, Permissions::from_mode(mode)).map_err(wrap)?;
     }
     Ok(())

@@ -244,6 +244,7 @@ mod tests {
             mount: bytes(mount),
             base: bytes(base),
             status,
+            device: None,
         }
     }
 

@@ -24,6 +24,7 @@ mod pager;
 mod patharg;
 pub mod protocol;
 mod quote;
+mod seen;
 mod settings;
 mod spool;
 mod sys;

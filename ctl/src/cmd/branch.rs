@@ -45,19 +45,22 @@ fn create(args: CreateArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace_to_change(None)?;
     let what = format!("cannot make branch {}", args.name);
     let call = Call::BranchCreate(BranchCreate {
-        workspace,
+        workspace: workspace.clone(),
         branch: context.branch()?,
         name: args.name,
         from: args.from,
     });
-    let row: BranchRow = context.ask(&what, &call)?;
+    let row: BranchRow = context.ask_seen(&workspace, &what, &call)?;
     tell_branch(&row, context.json())
 }
 
 fn list(nul: bool, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
-    let call = Call::BranchList(Named { workspace });
-    let answer: BranchListAnswer = context.ask("cannot list the branches", &call)?;
+    let call = Call::BranchList(Named {
+        workspace: workspace.clone(),
+    });
+    let what = "cannot list the branches";
+    let answer: BranchListAnswer = context.ask_seen(&workspace, what, &call)?;
     if context.json() {
         let rows: Vec<Value> = answer.branches.iter().map(branch_object).collect();
         print_json(&json!({ "branches": rows }))?;
@@ -108,11 +111,11 @@ fn rename(name: String, new: String, context: &mut Context) -> Result<u8, Failur
     let workspace = context.workspace_to_change(None)?;
     let what = format!("cannot rename branch {name}");
     let call = Call::BranchRename(BranchRename {
-        workspace,
+        workspace: workspace.clone(),
         branch: name,
         name: new,
     });
-    let row: BranchRow = context.ask(&what, &call)?;
+    let row: BranchRow = context.ask_seen(&workspace, &what, &call)?;
     tell_branch(&row, context.json())
 }
 

@@ -5,17 +5,20 @@ use crate::cli::RowArgs;
 use crate::exit::Failure;
 use crate::output::{Rows, insert_bytes, print_json};
 use crate::protocol::Info;
+use crate::seen::Look;
 use serde_json::{Map, Value, json};
 
 /// Prints all workspaces.
 pub fn run(args: &RowArgs, context: &mut Context) -> Result<u8, Failure> {
     let json = context.json();
-    let list = context.list()?;
+    let list = context.list()?.to_vec();
     if json {
         print_json(&json!({ "workspaces": list.iter().map(object).collect::<Vec<_>>() }))?;
     } else {
-        rows(list).print(args.nul)?;
+        rows(&list).print(args.nul)?;
     }
+    list.iter()
+        .try_for_each(|info| context.check_seen(info, Look::At))?;
     Ok(0)
 }
 

@@ -21,11 +21,11 @@ fn register(args: &CgroupArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
     let what = format!("cannot register {}", args.cgroup.display());
     let call = Call::SessionRegister(SessionRegister {
-        workspace,
+        workspace: workspace.clone(),
         branch: context.branch()?,
         cgroup: Bytes::from(cgroup.as_path()),
     });
-    let answer: SessionRegisterAnswer = context.ask(&what, &call)?;
+    let answer: SessionRegisterAnswer = context.ask_seen(&workspace, &what, &call)?;
     let mut facts = Facts::default();
     facts
         .add("view", &answer.view.0)

@@ -7,6 +7,7 @@ use crate::exit::Failure;
 use crate::infer::{Surroundings, covered_by, of_project};
 use crate::output::warn;
 use crate::protocol::{Bytes, Call, Latency, MountChoice, Start, StartAnswer};
+use crate::seen::Look;
 use std::path::{Path, PathBuf};
 
 /// Mounts a workspace and prints its facts.
@@ -29,6 +30,7 @@ pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
     for warning in &answer.warnings {
         warn(warning);
     }
+    context.check_seen(&answer.info, Look::Into)?;
     print(&answer, &branch, context)?;
     Ok(0)
 }

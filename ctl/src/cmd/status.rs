@@ -6,6 +6,7 @@ use crate::exit::{FAILED, Failure};
 use crate::output::{Facts, insert_bytes, print, print_json, warn};
 use crate::protocol::{self, Bytes, Call, OnBranch, Requests, StatusAnswer};
 use crate::quote::one_line;
+use crate::seen::Look;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -31,6 +32,7 @@ pub fn run(args: &StatusArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: context.branch()?,
     });
     let answer: StatusAnswer = context.ask(&what, &call)?;
+    context.check_seen(&answer.info, Look::Into)?;
     facts(&answer, context).print(context.json())?;
     for trouble in &answer.troubles {
         warn(trouble);

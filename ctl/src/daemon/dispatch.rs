@@ -317,6 +317,12 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
         )),
         State::Initialized | State::Stopped => {}
     }
+    for dir in mounts.aside(&ask.workspace) {
+        answer.troubles.push(format!(
+            "what was written at the mount point while nothing was mounted there is in {}",
+            dir.display()
+        ));
+    }
     Ok(answer)
 }
 

@@ -16,10 +16,12 @@ pub use stopping::Progress;
 use super::lifecycle::Gate;
 use super::record::{Record, Records};
 use super::sessions::Sessions;
-use super::{faults, mountpoint, project};
+use super::{faults, mountpoint, project, sharing};
 use crate::home::Home;
 use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State};
 use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
+use fuse_front::MountError;
+use mountpoint::MountPoints;
 use parking_lot::Mutex;
 use running::Running;
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +35,7 @@ pub struct Mounts {
     home: Home,
     gate: Arc<Gate>,
     records: Records,
+    points: MountPoints,
     sessions: Arc<Sessions>,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
@@ -64,6 +67,7 @@ impl Mounts {
         let sessions = Arc::new(Sessions::open(home.sessions()));
         Mounts {
             engine,
+            points: MountPoints::new(home.clone()),
             home,
             gate,
             records,
@@ -113,11 +117,14 @@ impl Mounts {
         let mount = self
             .mounted_at(&config.name)
             .unwrap_or_else(|| self.place(config));
+        let slot = self.slots.lock().get(&config.name).cloned();
+        let device = slot.and_then(|slot| slot.running.lock().as_ref().and_then(Running::device));
         Info {
             name: config.name.clone(),
             mount: Bytes::from(mount.as_path()),
             base: Bytes::from(config.base.as_path()),
             status,
+            device,
         }
     }
 
@@ -138,6 +145,11 @@ impl Mounts {
         self.records
             .running(name)
             .map(|record| record.mountpoint.to_path())
+    }
+
+    /// What was written at the workspace's mount point while nothing was mounted there.
+    pub fn aside(&self, name: &str) -> Vec<PathBuf> {
+        self.points.aside(name)
     }
 
     /// Where it would be mounted.
@@ -265,8 +277,7 @@ impl Mounts {
             self.warnings(ask)
         } else {
             self.start_stopped(ask, config, &slot)
-                .inspect_err(|_| self.forget_new(name, is_new))?;
-            Vec::new()
+                .inspect_err(|_| self.forget_new(name, is_new))?
         };
         let info = self.get(name)?;
         let import = slot
@@ -330,32 +341,31 @@ impl Mounts {
         ask: &Start,
         config: WorkspaceConfig,
         slot: &Slot,
-    ) -> Result<(), Fault> {
+    ) -> Result<Vec<String>, Fault> {
         let asked = ask.mount.as_ref().map(Bytes::to_path);
-        let remains = self.clear_remains(&config.name)?;
+        let remains = self.records.running(&config.name);
         let place = asked.clone().unwrap_or_else(|| self.place(&config));
         // A plain start of what a dead daemon left brings it back as it was.
-        let options = match remains {
-            Some(record) if ask.options == MountChoice::default() => record.options,
+        let options = match &remains {
+            Some(record) if ask.options == MountChoice::default() => record.options.clone(),
             _ => ask.options.clone(),
         };
-        self.mount(&config, slot, &place, &options)?;
+        let warnings = self.mount(&config, slot, &place, &options)?;
         if asked.is_some() && asked != config.mount {
             self.engine
                 .set_mount(&config.name, asked.as_deref())
                 .map_err(|e| faults::of_engine(&e, &config.name))?;
         }
-        Ok(())
+        Ok(warnings)
     }
 
     /// Takes away what a dead daemon left: its mount and the directories made for it.
-    fn clear_remains(&self, name: &str) -> Result<Option<Record>, Fault> {
-        let Some(record) = self.records.running(name) else {
-            return Ok(None);
-        };
-        mountpoint::detach_dead(record.place())?;
-        mountpoint::remove(&record.made);
-        Ok(Some(record))
+    fn clear_remains(&self, name: &str) -> Result<(), Fault> {
+        if let Some(record) = self.records.running(name) {
+            mountpoint::detach_dead(record.place())?;
+            self.points.release(name, record.place(), &record.made);
+        }
+        Ok(())
     }
 
     /// The workspace, where it runs; one whose daemon died is brought back first.
@@ -383,42 +393,58 @@ impl Mounts {
             workspace = config.name,
             "bringing back what a dead daemon left"
         );
-        let (place, options) = match self.clear_remains(&config.name)? {
+        let (place, options) = match self.records.running(&config.name) {
             Some(record) => (record.mountpoint.to_path(), record.options),
             None => (self.place(config), MountChoice::default()),
         };
-        self.mount(config, slot, &place, &options)?;
+        for warning in self.mount(config, slot, &place, &options)? {
+            tracing::warn!(workspace = config.name, "{warning}");
+        }
         slot.live().ok_or_else(|| faults::not_running(&config.name))
     }
 
-    /// Mounts a workspace that is not mounted.
+    /// Mounts a workspace that is not mounted. What a dead daemon left stays until the new mount takes its
+    /// place, so that what lies below never shows. Gives what the user should know.
     fn mount(
         &self,
         config: &WorkspaceConfig,
         slot: &Slot,
         place: &Path,
         options: &MountChoice,
-    ) -> Result<(), Fault> {
+    ) -> Result<Vec<String>, Fault> {
+        let name = &config.name;
         mountpoint::check_place(place, &config.base, &self.home)?;
-        self.check_unshared(place, &config.name)?;
-        let made = mountpoint::prepare(place, &config.base)?;
+        self.check_unshared(place, name)?;
+        let before = self.records.running(name);
+        let stays = before
+            .as_ref()
+            .is_some_and(|record| record.place() == place);
+        if !stays {
+            self.clear_remains(name)?;
+        }
+        let ready = self
+            .points
+            .prepare(place, &config.base, name, before.as_ref())?;
         let record = Record {
             mountpoint: Bytes::from(place),
-            made,
+            made: ready.made,
             options: options.clone(),
         };
+        let (allow_other, closed) = sharing::decide(options.allow_other, &config.base);
         let mounted = self
             .note(config, Some(&record))
-            .and_then(|()| self.open_and_mount(config, &record));
+            .and_then(|()| self.open_and_mount(config, &record, allow_other));
         match mounted {
             Ok(running) => {
                 // From now on it is open for more than being looked into.
                 slot.looked_at.lock().take();
                 *slot.running.lock() = Some(running);
-                Ok(())
+                Ok(ready.warnings.into_iter().chain(closed).collect())
             }
             Err(fault) => {
-                mountpoint::remove(&record.made);
+                if !stays {
+                    self.points.release(name, place, &record.made);
+                }
                 self.note_failure(config);
                 Err(fault)
             }
@@ -473,20 +499,34 @@ impl Mounts {
         }
     }
 
-    fn open_and_mount(&self, config: &WorkspaceConfig, record: &Record) -> Result<Running, Fault> {
+    fn open_and_mount(
+        &self,
+        config: &WorkspaceConfig,
+        record: &Record,
+        allow_other: bool,
+    ) -> Result<Running, Fault> {
         let name = &config.name;
         let workspace = self
             .engine
             .open_workspace(name)
             .map_err(|e| faults::of_engine(&e, name))?;
         self.show_views(&workspace);
-        let gate = self.gate.clone();
-        let mounted = Running::mount(workspace, record, move || gate.wake());
-        mounted.map_err(|error| {
+        let attempt = || {
+            let gate = self.gate.clone();
+            Running::mount(workspace.clone(), record, allow_other, move || gate.wake())
+        };
+        let mounted = match attempt() {
+            Err(MountError::Dead(_)) => self
+                .points
+                .uncover_dead(name, &config.base, record)
+                .and_then(|()| attempt().map_err(|e| faults::of_mount(&e, name))),
+            mounted => mounted.map_err(|e| faults::of_mount(&e, name)),
+        };
+        drop(workspace);
+        mounted.inspect_err(|_| {
             if let Err(fault) = self.close_engine(name, CloseMode::NoCheckpoint, &|_, _| {}) {
                 tracing::error!(workspace = name, "cannot close it again: {}", fault.message);
             }
-            faults::of_mount(&error, name)
         })
     }
 

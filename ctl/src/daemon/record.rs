@@ -52,6 +52,18 @@ impl Records {
         self.read(workspace).is_some()
     }
 
+    /// The records of all mounts that are or were running, with the workspaces' names.
+    pub fn all_running(&self) -> Vec<(String, Record)> {
+        let Ok(entries) = self.dir.read_dir() else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names
+            .filter(|name| !name.starts_with('.'))
+            .filter_map(|name| Some((name.clone(), self.running(&name)?)))
+            .collect()
+    }
+
     /// Writes down that the workspace runs, or that it is stopped.
     pub fn write(&self, workspace: &str, running: Option<&Record>) -> io::Result<()> {
         let stored = Stored {
@@ -120,9 +132,11 @@ mod tests {
         assert!(!records.was_started("w"));
         records.write("w", Some(&record())).unwrap();
         assert_eq!(records.running("w"), Some(record()));
+        assert_eq!(records.all_running(), [("w".to_owned(), record())]);
         records.write("w", None).unwrap();
         assert_eq!(records.running("w"), None);
         assert!(records.was_started("w"));
+        assert_eq!(records.all_running(), []);
         records.remove("w");
         assert!(!records.was_started("w"));
     }

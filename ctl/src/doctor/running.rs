@@ -2,6 +2,7 @@
 
 use super::{Finding, PATIENCE, asked, patiently, text_of};
 use crate::client::{Client, ClientError};
+use crate::daemon::record::Records;
 use crate::home::Home;
 use crate::identity::build;
 use std::ffi::OsStr;
@@ -13,7 +14,7 @@ use std::time::Instant;
 pub fn examine(home: &Home) -> Vec<Finding> {
     let mut all = vec![daemon(home)];
     all.extend(left_behind());
-    all.extend(mounts());
+    all.extend(mounts(home));
     all
 }
 
@@ -128,46 +129,77 @@ fn home_of(line: &[u8]) -> Option<PathBuf> {
     }
 }
 
-/// Mounts of agentvfs that nobody serves any more.
-fn mounts() -> Vec<Finding> {
+/// Mounts of this home that nobody serves any more. Those of other homes are theirs to look after.
+fn mounts(home: &Home) -> Vec<Finding> {
     const CHECK: &str = "mounts";
     let table = text_of("/proc/self/mountinfo").unwrap_or_default();
-    let places = agentvfs_mounts(table.as_bytes());
-    let count = places.len();
-    let mut all = Vec::new();
+    let recorded = Records::new(home.running()).all_running();
+    let is_ours = |place: &PathBuf| {
+        let is_recorded = recorded.iter().any(|(_, record)| record.place() == place);
+        is_recorded || place.starts_with(home.mounts())
+    };
+    let (ours, others): (Vec<_>, Vec<_>) = agentvfs_mounts(table.as_bytes())
+        .into_iter()
+        .partition(|(_, place)| is_ours(place));
+    let mut all = unserved(CHECK, home, &ours);
+    if all.is_empty() {
+        all.push(Finding::ok(
+            CHECK,
+            format!("{} served, none dead", ours.len()),
+        ));
+    }
+    if !others.is_empty() {
+        let note = format!("{} mounts belong to other homes", others.len());
+        all.push(Finding::ok("other-mounts", note));
+    }
+    all
+}
+
+/// Those that are dead or do not answer.
+fn unserved(check: &'static str, home: &Home, mounts: &[(String, PathBuf)]) -> Vec<Finding> {
     // All are asked at once: several that hang take no longer than one.
     let deadline = Instant::now() + PATIENCE;
-    let answers: Vec<_> = places
+    let answers: Vec<_> = mounts
         .iter()
         .map(|(_, place)| {
             let place = place.clone();
             asked(move || fuse_front::is_dead_mount(&place))
         })
         .collect();
-    for ((name, place), answer) in places.into_iter().zip(answers) {
+    let mut all = Vec::new();
+    for ((name, place), answer) in mounts.iter().zip(answers) {
         let left = deadline.saturating_duration_since(Instant::now());
         let shown = place.display().to_string();
-        let fix = format!(
-            "agentvfs workspace start {name} brings it back; fusermount3 -u -z {shown} takes it away"
-        );
         match answer.and_then(|answer| answer.recv_timeout(left).ok()) {
             Some(false) => {}
             Some(true) => all.push(Finding::broken(
-                CHECK,
+                check,
                 format!("{shown} is dead: its daemon has ended"),
-                fix,
+                format!(
+                    "agentvfs workspace start {name} brings it back; fusermount3 -u -z {shown} takes it away"
+                ),
             )),
             None => all.push(Finding::broken(
-                CHECK,
+                check,
                 format!("{shown} does not answer"),
-                "end the daemon that serves it with kill -9; nothing that was written is lost",
+                no_answer(home, name),
             )),
         }
     }
-    if all.is_empty() {
-        all.push(Finding::ok(CHECK, format!("{count} served, none dead")));
-    }
     all
+}
+
+/// What to do about a mount that hangs, the gentlest first.
+fn no_answer(home: &Home, name: &str) -> String {
+    let served = daemons().into_iter().find(|(_, root)| root == home.root());
+    let end = match served {
+        Some((pid, _)) => format!("kill {pid}"),
+        None => "kill its process".to_owned(),
+    };
+    format!(
+        "agentvfs workspace stop {name} --force; where that does not answer either, end the daemon: {end}; \
+         nothing that was written is lost"
+    )
 }
 
 /// Workspace and place of each mount of agentvfs in a table as proc(5) describes it.
@@ -216,6 +248,17 @@ mod tests {
             agentvfs_mounts(table),
             [("w".to_owned(), PathBuf::from("/home/a b/mnt/w"))]
         );
+    }
+
+    #[test]
+    fn a_hang_is_not_answered_with_a_kill_first() {
+        let home = Home::find(Some(std::path::Path::new("/h")), &|_| None).unwrap();
+        let fix = no_answer(&home, "w");
+        assert!(
+            fix.starts_with("agentvfs workspace stop w --force"),
+            "{fix}"
+        );
+        assert!(!fix.contains("-9"), "{fix}");
     }
 
     #[test]

@@ -123,6 +123,18 @@ wire! {
         pub base: Bytes,
         /// What it is doing.
         pub status: State,
+        /// The mount's device, where it is mounted: whoever sees another one at `mount` sees something else.
+        #[serde(default)]
+        pub device: Option<Device>,
+    }
+
+    /// A device's numbers, as statx(2) gives them.
+    #[derive(Copy, Eq)]
+    pub struct Device {
+        /// The driver's.
+        pub major: u32,
+        /// Of those.
+        pub minor: u32,
     }
 
     /// Answer of `workspace.list`.

@@ -1,7 +1,7 @@
 //! One workspace that is open and mounted.
 
 use crate::daemon::record::Record;
-use crate::protocol::{Import, Latency, MountChoice, Requests};
+use crate::protocol::{Device, Import, Latency, MountChoice, Requests};
 use engine::{ImportState, Workspace};
 use fuse_front::{MountError, MountOptions, Mounted};
 use std::collections::BTreeMap;
@@ -21,13 +21,16 @@ pub struct Running {
 }
 
 impl Running {
-    /// Mounts `workspace` as `record` says; `ended` is called when the mount has ended.
+    /// Mounts `workspace` as `record` says, with or without other users; `ended` is called when the mount
+    /// has ended.
     pub fn mount(
         workspace: Arc<Workspace>,
         record: &Record,
+        allow_other: bool,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Running, MountError> {
-        let options = options(record.place(), workspace.name(), &record.options);
+        let name = workspace.name();
+        let options = options(record.place(), name, allow_other, &record.options);
         let mounted = fuse_front::mount(workspace.clone(), options)?;
         mounted.on_unmounted(ended);
         Ok(Running {
@@ -41,6 +44,12 @@ impl Running {
     /// False once somebody else has taken the mount away.
     pub fn works(&self) -> bool {
         !self.gone && self.mounted.as_ref().is_none_or(Mounted::is_alive)
+    }
+
+    /// By which a directory that shows this mount can be told.
+    pub fn device(&self) -> Option<Device> {
+        let (major, minor) = self.mounted.as_ref()?.device();
+        Some(Device { major, minor })
     }
 
     /// What the kernel has asked, by kind of request.
@@ -57,9 +66,8 @@ impl Running {
 
 /// Permissions are left to nobody only where root alone can reach the mount: there each check would
 /// cost a request and refuse nothing.
-fn options(place: &Path, name: &str, choice: &MountChoice) -> MountOptions {
+fn options(place: &Path, name: &str, allow_other: bool, choice: &MountChoice) -> MountOptions {
     let is_root = rustix::process::geteuid().is_root();
-    let allow_other = choice.allow_other.unwrap_or(is_root);
     MountOptions {
         fs_name: format!("agentvfs:{name}"),
         allow_other,

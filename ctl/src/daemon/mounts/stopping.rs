@@ -5,12 +5,16 @@ use crate::daemon::{faults, mountpoint};
 use crate::protocol::{Bytes, Fault, Named, Stop, StopAnswer};
 use engine::{CloseMode, Closed, WorkspaceConfig};
 use fuse_front::{Holder, MountError, Mounted};
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
 /// How long a forced stop flushes dirty pages.
 const FLUSH_WAIT: Duration = Duration::from_secs(5);
+
+/// Most workspaces that an ending daemon stops at the same time.
+const STOPS_AT_ONCE_MAX: usize = 16;
 
 /// Hears how far the work is: done, total.
 pub type Progress<'a> = &'a dyn Fn(u64, u64);
@@ -24,7 +28,8 @@ impl Mounts {
         let _lifecycle = slot.lifecycle.lock();
         self.reap(name, &slot);
         let mount = self.get(name)?.mount;
-        if slot.live().is_some() {
+        let unmounted = slot.live().is_some();
+        if unmounted {
             self.unmount(name, &slot, ask.force)?;
         } else {
             self.open_stale(&config)?;
@@ -34,7 +39,11 @@ impl Mounts {
         } else {
             CloseMode::NoCheckpoint
         };
-        let commit = self.close(&config, &slot, mode, progress)?;
+        let closed = self.close(&config, &slot, mode, progress);
+        let commit = closed.map_err(|fault| match unmounted {
+            true => gone_all_the_same(fault, name),
+            false => fault,
+        })?;
         Ok(StopAnswer {
             name: name.clone(),
             mount,
@@ -42,13 +51,14 @@ impl Mounts {
         })
     }
 
-    /// Opens a workspace whose daemon died without mounting it, so that it can be closed in order.
+    /// Opens a workspace whose daemon died without mounting it, so that it can be closed in order. Its dead
+    /// mount stays until then, so that nobody writes where it was.
     fn open_stale(&self, config: &WorkspaceConfig) -> Result<(), Fault> {
         if self.config(&config.name)?.running.is_none() {
             return Err(faults::not_running(&config.name));
         }
         if let Some(record) = self.records.running(&config.name) {
-            mountpoint::detach_dead(record.place())?;
+            mountpoint::clear_base(record.place(), &config.base)?;
         }
         self.engine
             .open_workspace(&config.name)
@@ -111,9 +121,12 @@ impl Mounts {
     }
 
     fn note_stopped(&self, config: &WorkspaceConfig) -> Result<(), Fault> {
-        let made = self.records.running(&config.name).map(|record| record.made);
+        let record = self.records.running(&config.name);
         self.note(config, None)?;
-        mountpoint::remove(&made.unwrap_or_default());
+        if let Some(record) = record {
+            self.points
+                .release(&config.name, record.place(), &record.made);
+        }
         Ok(())
     }
 
@@ -195,27 +208,70 @@ impl Mounts {
     /// Stops everything, because the daemon ends; whoever still uses a mount loses it.
     pub fn stop_all(&self) {
         let names: Vec<String> = self.slots.lock().keys().cloned().collect();
-        for name in names {
-            let ask = |force| Stop {
-                workspace: name.clone(),
-                force,
-                checkpoint: true,
-                progress: false,
-            };
-            let slot = self.slot(&name);
-            if slot.running.lock().is_none() {
-                let _lifecycle = slot.lifecycle.lock();
-                self.close_read(&name, &slot);
-                continue;
-            }
-            let stopped = self
-                .stop(&ask(false), &|_, _| {})
-                .or_else(|_| self.stop(&ask(true), &|_, _| {}));
-            if let Err(fault) = stopped {
-                tracing::error!(workspace = name, "cannot stop it: {}", fault.message);
-            }
+        beside_each_other(names, STOPS_AT_ONCE_MAX, &|name: String| self.end(&name));
+    }
+
+    /// Stops a workspace, by force where that is needed.
+    fn end(&self, name: &str) {
+        let ask = |force| Stop {
+            workspace: name.to_owned(),
+            force,
+            checkpoint: true,
+            progress: false,
+        };
+        let slot = self.slot(name);
+        if slot.running.lock().is_none() {
+            let _lifecycle = slot.lifecycle.lock();
+            return self.close_read(name, &slot);
+        }
+        let stopped = self
+            .stop(&ask(false), &|_, _| {})
+            .or_else(|_| self.stop(&ask(true), &|_, _| {}));
+        if let Err(fault) = stopped {
+            tracing::error!(workspace = name, "cannot stop it: {}", fault.message);
         }
     }
+}
+
+/// Does `work` with each item, with up to `most` at the same time.
+fn beside_each_other<T: Send>(items: Vec<T>, most: usize, work: &(impl Fn(T) + Sync)) {
+    let threads = items.len().min(most);
+    let items = Mutex::new(items.into_iter());
+    let take = || {
+        loop {
+            // The lock is not held while the work is done.
+            let next = items.lock().next();
+            match next {
+                Some(item) => work(item),
+                None => return,
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            let spawned = std::thread::Builder::new()
+                .name("stop".into())
+                .spawn_scoped(scope, take);
+            if let Err(error) = spawned {
+                tracing::warn!(%error, "workspaces are stopped one after the other");
+            }
+        }
+        take();
+    });
+}
+
+/// What a stop says that failed after the mount was taken away.
+fn gone_all_the_same(fault: Fault, name: &str) -> Fault {
+    let message = format!(
+        "{}; it is not mounted any more, and is kept as it was",
+        fault.message
+    );
+    let again = format!("agentvfs workspace start {name} mounts it again");
+    let hint = match &fault.hint {
+        Some(hint) => format!("{hint}; {again}"),
+        None => again,
+    };
+    Fault { message, ..fault }.hint(hint)
 }
 
 /// Where the workspace was mounted, if its mount is gone; it is marked then, so that nobody begins
@@ -236,6 +292,8 @@ fn take_away(name: &str, place: &Path, mounted: Mounted) -> Result<(), Kept> {
     if !holders.is_empty() {
         return Err((Some(Box::new(mounted)), in_use(name, &holders)));
     }
+    // Where another namespace has a copy of the mount, unmounting writes nothing back.
+    flush(place);
     mounted.unmount().map_err(|error| {
         let fault = faults::of_mount(&error, name);
         match error {
@@ -287,5 +345,36 @@ fn flush(place: &Path) {
     });
     if let Err(error) = flushed {
         tracing::warn!(error, "not all dirty pages could be written back");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn work_is_done_beside_each_other_and_all_of_it() {
+        let (met, done) = (Barrier::new(4), AtomicUsize::new(0));
+        // Nobody passes the barrier before four have come to it.
+        beside_each_other(vec![1; 8], 4, &|n| {
+            met.wait();
+            done.fetch_add(n, Ordering::AcqRel);
+        });
+        assert_eq!(done.load(Ordering::Acquire), 8);
+        beside_each_other(Vec::<usize>::new(), 4, &|_| {});
+    }
+
+    #[test]
+    fn a_stop_that_failed_late_says_that_nothing_is_mounted() {
+        let fault = gone_all_the_same(Fault::failed("no-space", "full").hint("make room"), "w");
+        assert!(fault.message.contains("not mounted any more"));
+        assert!(
+            fault
+                .hint
+                .unwrap()
+                .ends_with("agentvfs workspace start w mounts it again")
+        );
     }
 }
