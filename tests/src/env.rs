@@ -7,7 +7,9 @@ use crate::{binary, mount, wait};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -101,6 +103,8 @@ impl Env {
             .tempdir_in(directory)
             .unwrap();
         let root = dir.path().canonicalize().unwrap();
+        // Where others cannot reach a project, its mounts are closed to them.
+        std::fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
         for name in ["user", "tmp", "project"] {
             std::fs::create_dir(root.join(name)).unwrap();
         }
@@ -289,6 +293,9 @@ impl Drop for Env {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
         mount::clear(&self.root);
+        // A daemon that was killed leaves the directory of its mount points closed; there may be none.
+        let mounts = self.home.join("mnt");
+        let _ = std::fs::set_permissions(mounts, Permissions::from_mode(0o711));
     }
 }
 

@@ -39,11 +39,24 @@ pub fn found_git_and_make() -> bool {
     true
 }
 
-/// Mount points at or below `root`, innermost and latest first.
+/// Mount points at or below `root`, innermost and latest first, of whatever is mounted there.
 pub fn below(root: &Path) -> Vec<PathBuf> {
+    listed(root, |_| true)
+}
+
+/// The same of workspaces alone.
+pub fn workspaces_below(root: &Path) -> Vec<PathBuf> {
+    listed(root, |line| {
+        line.split(|byte| *byte == b' ')
+            .any(|field| field == b"fuse.agentvfs")
+    })
+}
+
+fn listed(root: &Path, wanted: impl Fn(&[u8]) -> bool) -> Vec<PathBuf> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap();
     let mut places: Vec<PathBuf> = table
         .split(|byte| *byte == b'\n')
+        .filter(|line| wanted(line))
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
         .map(unescape)
         .filter(|place| place.starts_with(root))

@@ -25,6 +25,14 @@ impl Rng {
         Rng(seed)
     }
 
+    /// Another seed at each call; `AGENTVFS_SEED` gives the one that is to be run again.
+    pub fn fresh() -> u64 {
+        let asked = std::env::var("AGENTVFS_SEED").ok();
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let of_now = now.as_secs() ^ u64::from(now.subsec_nanos()) << 32;
+        asked.and_then(|seed| seed.parse().ok()).unwrap_or(of_now)
+    }
+
     /// The next number.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

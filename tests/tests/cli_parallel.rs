@@ -31,7 +31,7 @@ fn twenty_starts_at_once_are_one_start() {
         assert_eq!(one.ok(), first);
     }
     assert_eq!(env.daemons().len(), 1);
-    assert_eq!(mount::below(env.home()), [env.mountpoint()]);
+    assert_eq!(mount::workspaces_below(env.home()), [env.mountpoint()]);
     assert_eq!(fs::read(env.mountpoint().join("file")).unwrap(), b"x");
 }
 
@@ -47,7 +47,7 @@ fn twenty_starts_after_a_death_bring_it_back_once() {
     );
     told.into_iter().for_each(|one| drop(one.ok()));
     assert_eq!(env.daemons().len(), 1);
-    assert_eq!(mount::below(env.home()).len(), 1);
+    assert_eq!(mount::workspaces_below(env.home()).len(), 1);
     assert_eq!(fs::read(root.join("file")).unwrap(), b"x");
 }
 

@@ -219,7 +219,7 @@ fn next_command_brings_the_mount_back_where_it_was() {
         assert!(listed.contains("\tstale\t"), "{listed}");
         env.workspace(command).ok();
         assert_eq!(fs::read(place.join("file")).unwrap(), b"x", "{command:?}");
-        assert_eq!(mount::below(&env.path("")).len(), 1);
+        assert_eq!(mount::workspaces_below(&env.path("")).len(), 1);
     }
     env.kill_daemon();
     env.workspace(&["stop", "project"]).ok();
