@@ -12,14 +12,17 @@ use serde_json::{Map, Value, json};
 pub fn run(args: &RowArgs, context: &mut Context) -> Result<u8, Failure> {
     let json = context.json();
     let list = context.list()?.to_vec();
+    let seen = list
+        .iter()
+        .try_for_each(|info| context.check_seen(info, Look::At));
+    // Rows are true of the others all the same; JSON is one object, which then is the failure.
     if json {
+        seen?;
         print_json(&json!({ "workspaces": list.iter().map(object).collect::<Vec<_>>() }))?;
-    } else {
-        rows(&list).print(args.nul)?;
+        return Ok(0);
     }
-    list.iter()
-        .try_for_each(|info| context.check_seen(info, Look::At))?;
-    Ok(0)
+    rows(&list).print(args.nul)?;
+    seen.map(|()| 0)
 }
 
 fn rows(list: &[Info]) -> Rows {
