@@ -197,8 +197,8 @@ pub enum Verb {
     Restore(RestoreArgs),
     /// Take back the last rollback, restore, merge, resolve or update of the branch
     #[command(after_help = "Example:\n  agentvfs workspace undo\n\n\
-        Files and keys become what that replaced; what was there is kept: `agentvfs workspace redo` brings\n\
-        it back. Checkpoints and applies are not taken back, and where one came later, nothing is done\n\
+        Files and keys become what that replaced. What was there is kept: `redo` brings it back.\n\
+        Checkpoints and applies are not taken back; where one came later, nothing is done\n\
         without --over-later-changes.")]
     Undo(UndoArgs),
     /// Take back the last undo

@@ -96,7 +96,9 @@ fn work_of_two_agents_comes_together_in_main() {
         assert_eq!(there.unwrap(), here.unwrap(), "{path} was applied");
     }
     assert!(!project.join("src/glob.rs").exists());
-    env.workspace(&["undo"]).id_or_pending();
+    env.workspace(&["undo"]).fails(1, "the apply of ");
+    env.workspace(&["undo", "--over-later-changes"])
+        .id_or_pending();
     env.workspace(&["undo"]).id_or_pending();
     tree::same("the merge taken back", &before, &tree::of(&main));
 }

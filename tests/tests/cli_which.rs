@@ -239,7 +239,6 @@ fn names_reach_no_terminal_as_they_are() {
         &["fs", "mv", NAME, "no/such/directory"],
         &["workspace", "rollback", NAME],
         &["workspace", "restore", "--ref", "@", "--to", NAME, NAME],
-        &["fs", NAME],
     ] {
         let told = env.told(env.command(&root, args));
         is_harmless(&told.out);
@@ -252,6 +251,9 @@ fn names_reach_no_terminal_as_they_are() {
         };
         assert!(!told.err.lines().any(foreign), "{told:?}");
     }
+    let told = env.told(env.command(&root, &["fs", NAME]));
+    assert_eq!(told.status, 2);
+    is_harmless(&told.err);
 }
 
 #[test]

@@ -1,0 +1,96 @@
+//! Deleting a branch.
+//!
+//! Order: what it shows becomes a commit, branches that read from its journal store what they need of it, others
+//! take over the ancestors that they have from it, and only then its ref goes. So whatever fails, the branch
+//! is there as it was, or gone with nothing of others.
+
+use super::{Deleted, Progress};
+use crate::branch::Branch;
+use crate::branch_refs::{DeletedRecord, deleted_dir, ref_name};
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::record::{OpKind, encode};
+use crate::workspace::Workspace;
+use objstore::CommitId;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Workspace {
+    /// Deletes a branch. What it showed last is kept as a commit until it is collected.
+    pub fn delete_branch(&self, name: &str, progress: Progress<'_>) -> Result<Deleted> {
+        let _one = self.views.changing.lock();
+        let branch = self.changeable(name)?;
+        let _control = branch.control.lock();
+        branch.cache().flush_dirty();
+        let head = branch.lock().history.head;
+        let before = branch.tree_of(head)?;
+        let (author, kind) = (self.author(), OpKind::Stop);
+        let state = branch.freeze_if_differs(&mut branch.lock(), &before, kind, author)?;
+        let last = branch.wait_for_id(state, progress)?;
+        let number = branch.places.journal.number();
+        for user in self.views.branches() {
+            if self
+                .views
+                .journals
+                .users(number)
+                .contains(&user.places.journal.number())
+            {
+                user.seal()?;
+            }
+        }
+        let others = self.views.branches().into_iter();
+        for other in others.filter(|other| !Arc::ptr_eq(other, &branch)) {
+            self.take_over_line(&other, &branch, None)?;
+        }
+        self.views.shared.store.sync()?;
+        self.forget_branch(&branch, name, last)?;
+        let others = self.views.branches();
+        let has = |b: &Arc<Branch>| {
+            let inner = b.lock();
+            inner
+                .history
+                .states
+                .values()
+                .any(|s| s.info.id == Some(last))
+        };
+        Ok(Deleted {
+            last,
+            only_here: !others.iter().any(has),
+        })
+    }
+
+    fn forget_branch(&self, branch: &Arc<Branch>, name: &str, last: CommitId) -> Result<()> {
+        let views = &self.views;
+        let now = clock::now();
+        let record = DeletedRecord::new(now, last);
+        let (dir, when) = (deleted_dir(&views.workspace), now.sec);
+        let kept = format!("{dir}/{name}-{when}");
+        views.shared.refs.set(&kept, &encode(&record))?;
+        views.shared.garbage.store(true, Ordering::Relaxed);
+        views
+            .shared
+            .refs
+            .delete(&ref_name(&views.workspace, name))?;
+        {
+            let mut table = views.table.write();
+            table.retire(branch.slot);
+            table.created.remove(&branch.slot);
+            let gone = |k: &(u16, u64)| k.0 == branch.slot;
+            let snapshots: Vec<_> = table.snapshots.keys().copied().filter(gone).collect();
+            for key in snapshots {
+                if let Some(slot) = table.snapshots.remove(&key) {
+                    table.retire(slot);
+                }
+            }
+        }
+        branch.begin_closing();
+        self.branches_changed(branch, name);
+        let number = branch.places.journal.number();
+        views.journals.remove(number);
+        views.trees.settle(number, 0)?;
+        let storage = &views.shared.storage;
+        storage
+            .remove_dir_all(&branch.dir)
+            .map_err(Error::io(&branch.dir))
+    }
+}
