@@ -171,7 +171,7 @@ impl Arena {
                 n => {
                     let _alone = self.gate.write();
                     self.turn(if n == 6 {
-                        self.w.undo(MAIN)
+                        self.w.undo_over_later(MAIN)
                     } else {
                         self.w.redo(MAIN)
                     });

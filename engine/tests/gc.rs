@@ -309,7 +309,7 @@ fn check_world(world: &World, rng: &mut Rng) -> Result<u64, String> {
     }
     let log = world.w().log(MAIN, true).unwrap();
     for _ in 0..3 {
-        match world.w().undo(MAIN) {
+        match world.w().undo_over_later(MAIN) {
             Ok(_) | Err(engine::Error::NothingTo(_)) => {}
             Err(e) => return Err(format!("undo: {e}")),
         }

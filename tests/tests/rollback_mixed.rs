@@ -76,7 +76,7 @@ fn checkpoints_and_rollbacks(env: &Env, control: &Control, time: Duration) -> Ve
                 env.workspace(&["rollback", &commit]).id();
             }
             _ => {
-                env.workspace(&["undo"]);
+                env.workspace(&["undo", "--over-later-changes"]);
             }
         }
         let ticks = control.ticks(0);
