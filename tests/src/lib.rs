@@ -16,6 +16,7 @@ pub mod model;
 pub mod mount;
 pub mod pages;
 pub mod rng;
+pub mod shell;
 pub mod skip;
 pub mod sys;
 pub mod tree;

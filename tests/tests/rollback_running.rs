@@ -5,12 +5,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{ChildStdin, Stdio};
+use std::process::Stdio;
 use tests::env::Env;
 use tests::pages::{Control, Watched, split, stamp, words};
+use tests::shell::Shell;
 use tests::skip::{Want, skip};
 use tests::worker::Worker;
 use tests::{mount, tree, wait};
@@ -206,44 +206,6 @@ fn writers_never_fail_whatever_becomes_of_their_files() {
     workers.into_iter().for_each(Worker::end);
 }
 
-/// A shell that does what it is told and says how that went.
-struct Shell {
-    child: std::process::Child,
-    to: ChildStdin,
-    from: BufReader<std::process::ChildStdout>,
-}
-
-impl Shell {
-    fn start(env: &Env, directory: &Path) -> Shell {
-        let mut command = env.program("sh");
-        command
-            .current_dir(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-        Shell {
-            to: child.stdin.take().unwrap(),
-            from: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        }
-    }
-
-    /// The exit status of a line of commands.
-    fn say(&mut self, line: &str) -> i32 {
-        writeln!(self.to, "({line}) >/dev/null; echo $?").unwrap();
-        let mut status = String::new();
-        self.from.read_line(&mut status).unwrap();
-        status.trim().parse().unwrap()
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn shell_whose_directory_vanishes_can_go_back() {
     let Some(env) = Env::in_memory() else { return };
@@ -264,12 +226,12 @@ fn shell_whose_directory_vanishes_can_go_back() {
         assert_ne!(shell.say(line), 0, "{line}");
     }
     assert_eq!(
-        std::fs::read_dir(format!("/proc/{}/cwd", shell.child.id()))
+        std::fs::read_dir(format!("/proc/{}/cwd", shell.id()))
             .unwrap()
             .count(),
         0
     );
-    writeln!(shell.to, "cd '{}'", root.display()).unwrap();
+    shell.do_itself(&format!("cd '{}'", root.display()));
     assert_eq!(
         shell.say("ls . && test ! -e new && echo x > here && cat here"),
         0
