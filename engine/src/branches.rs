@@ -396,6 +396,9 @@ impl Views {
         let free = (FIRST_SNAPSHOT_SLOT..SLOTS_MAX).find(|n| table.is_free(*n));
         let slot = free.ok_or(Error::TooManyBranches)?;
         let view = Arc::new(of.snapshot(slot, tree));
+        if let Some(cache) = &table.cache {
+            view.set_cache(cache.clone());
+        }
         table.snapshots.insert(key, slot);
         table.by_slot.insert(slot, view.clone());
         Ok(view)

@@ -1,5 +1,7 @@
 //! Every bound of the engine, by name.
 
+use std::time::Duration;
+
 /// Longest name of a directory entry, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest target of a symbolic link, in bytes.
@@ -45,4 +47,13 @@ pub const TIMELINE_FLUSH_BYTES: usize = 4 << 20;
 /// Bytes of the timeline's log that are not stored at which whoever adds to it stores them first.
 pub const TIMELINE_TAIL_BYTES_MAX: usize = 16 << 20;
 /// Time for which a merge holds back changes of its target at most, where others go on changing it.
-pub const MERGE_HOLD_MAX: std::time::Duration = std::time::Duration::from_secs(5);
+pub const MERGE_HOLD_MAX: Duration = Duration::from_secs(5);
+/// How long a switch waits for programs to close files that it has removed: as long as it may take one that
+/// has opened a file by its path to write to it. Who has one open for longer is not waited for beyond.
+pub const VANISHED_WAIT_MAX: Duration = Duration::from_millis(100);
+/// Times that the kernel is asked in a row to take a file's size in: it may not while it writes to the file.
+pub const REFRESH_TRIES_MAX: usize = 4;
+/// Rounds of that after an append came to the wrong place.
+pub const MEND_ROUNDS_MAX: usize = 50;
+/// Pause between two of these rounds.
+pub const MEND_PAUSE: Duration = Duration::from_millis(1);

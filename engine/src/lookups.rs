@@ -1,15 +1,29 @@
-//! How often the kernel knows each inode: four bytes for each.
+//! What the kernel holds: how often it knows each inode (four bytes for each), and of the few where it
+//! matters, what it takes them for.
+//!
+//! All of this is about the inodes of one mount in the kernel's memory, so none of it is journaled. An
+//! inode that the kernel has forgotten is in none of the sets.
 
 use crate::types::Nid;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 const PAGE: usize = 1024;
 
-/// Lookup counts by inode number.
+/// Lookup counts by inode number, and what goes with them.
 #[derive(Debug, Default)]
 pub struct Lookups {
     pages: Vec<Option<Box<[u32; PAGE]>>>,
     /// Inodes whose count is not 0.
     known: u64,
+    /// Directories that the kernel itself removed: it has marked them dead for good.
+    dead: BTreeSet<Nid>,
+    /// By the number of such a directory: that under which it came back last.
+    stand_ins: BTreeMap<Nid, Nid>,
+    /// Files whose size may be another one than the kernel takes it for.
+    doubted: BTreeSet<Nid>,
+    /// Ranges of the kernel's pages that hold what was appended elsewhere in the file.
+    misplaced: BTreeMap<Nid, Vec<Range<u64>>>,
 }
 
 impl Lookups {
@@ -47,7 +61,81 @@ impl Lookups {
         counts[slot] = before.saturating_sub(n.min(u64::from(u32::MAX)) as u32);
         let gone = counts[slot] == 0;
         self.known -= u64::from(gone && before > 0);
+        if gone {
+            self.dead.remove(&nid);
+            self.stand_ins.retain(|_, is| *is != nid);
+            self.doubted.remove(&nid);
+            self.misplaced.remove(&nid);
+        }
         gone
+    }
+
+    /// The kernel itself removes this directory (RMDIR, or RENAME over it). As long as it knows the inode
+    /// nothing can be done in it, whatever the tree says, so it can stand for no directory that comes back.
+    pub fn removed_by_kernel(&mut self, dir: Nid) {
+        if self.get(dir) > 0 {
+            self.dead.insert(dir);
+        }
+    }
+
+    /// A directory that the kernel had removed came back under another number.
+    pub fn came_back_as(&mut self, dir: Nid, number: Nid) {
+        self.stand_ins.insert(dir, number);
+    }
+
+    /// Directories that must not come back under their own number, each with the one that it had last
+    /// instead: who stands in that one is to be back with it.
+    pub fn dead(&self) -> Vec<(Nid, Option<Nid>)> {
+        let alive = |nid: &Nid| !self.dead.contains(nid);
+        let all = self.dead.iter().chain(self.stand_ins.keys());
+        let all: BTreeSet<Nid> = all.copied().collect();
+        let stand_in = |nid: &Nid| self.stand_ins.get(nid).copied().filter(alive);
+        let all = all.into_iter().map(|nid| (nid, stand_in(&nid)));
+        all.filter(|(nid, other)| other.is_some() || !alive(nid))
+            .collect()
+    }
+
+    /// The file's size changes behind the kernel's back.
+    pub fn doubt_size(&mut self, file: Nid) {
+        if self.get(file) > 0 {
+            self.doubted.insert(file);
+        }
+    }
+
+    /// Whether the kernel may take the file's size for another one.
+    pub fn is_doubted(&self, file: Nid) -> bool {
+        !self.doubted.is_empty() && self.doubted.contains(&file)
+    }
+
+    /// The kernel has shown that it knows the file's size.
+    pub fn trust_size(&mut self, file: Nid) {
+        self.doubted.remove(&file);
+    }
+
+    /// The kernel's pages have something in this range that is elsewhere in the file.
+    pub fn misplace(&mut self, file: Nid, range: Range<u64>) {
+        self.misplaced.entry(file).or_default().push(range);
+    }
+
+    /// Ranges of the file in which the kernel's pages are wrong.
+    pub fn misplaced(&self, file: Nid) -> &[Range<u64>] {
+        self.misplaced.get(&file).map_or(&[], Vec::as_slice)
+    }
+
+    /// Files whose pages are wrong somewhere, with the ranges.
+    pub fn all_misplaced(&self) -> Vec<(Nid, Vec<Range<u64>>)> {
+        let all = self.misplaced.iter();
+        all.map(|(nid, ranges)| (*nid, ranges.clone())).collect()
+    }
+
+    /// The kernel has dropped the pages of these ranges.
+    pub fn dropped(&mut self, file: Nid, ranges: &[Range<u64>]) {
+        if let Some(left) = self.misplaced.get_mut(&file) {
+            left.retain(|range| !ranges.contains(range));
+            if left.is_empty() {
+                self.misplaced.remove(&file);
+            }
+        }
     }
 
     /// True where the kernel knows none.
@@ -57,8 +145,7 @@ impl Lookups {
 
     /// Forgets all: nothing is mounted any more.
     pub fn clear(&mut self) {
-        self.pages.clear();
-        self.known = 0;
+        *self = Lookups::default();
     }
 }
 
@@ -75,5 +162,53 @@ mod tests {
         assert!(!l.sub(Nid(5_000), 1));
         assert!(l.sub(Nid(5_000), 9));
         assert!(l.sub(Nid(77), 1));
+    }
+
+    #[test]
+    fn what_goes_with_an_inode_is_forgotten_with_it() {
+        let mut l = Lookups::default();
+        l.removed_by_kernel(Nid(3));
+        l.doubt_size(Nid(3));
+        assert!(l.dead().is_empty() && !l.is_doubted(Nid(3)), "unknown");
+        l.add(Nid(3));
+        l.removed_by_kernel(Nid(3));
+        l.doubt_size(Nid(3));
+        l.misplace(Nid(3), 4..9);
+        assert_eq!(l.dead(), [(Nid(3), None)]);
+        assert!(l.is_doubted(Nid(3)) && l.misplaced(Nid(3)).contains(&(4..9)));
+        l.sub(Nid(3), 1);
+        assert!(l.dead().is_empty() && !l.is_doubted(Nid(3)));
+        assert!(l.misplaced(Nid(3)).is_empty());
+    }
+
+    #[test]
+    fn a_directory_comes_back_under_its_last_number_until_that_is_dead_or_forgotten() {
+        let mut l = Lookups::default();
+        [3, 4].into_iter().for_each(|n| l.add(Nid(n)));
+        l.removed_by_kernel(Nid(3));
+        l.came_back_as(Nid(3), Nid(4));
+        assert_eq!(l.dead(), [(Nid(3), Some(Nid(4)))]);
+        l.sub(Nid(3), 1);
+        assert_eq!(
+            l.dead(),
+            [(Nid(3), Some(Nid(4)))],
+            "somebody may stand in it"
+        );
+        l.removed_by_kernel(Nid(4));
+        assert_eq!(l.dead(), [(Nid(4), None)]);
+        l.sub(Nid(4), 1);
+        assert!(l.dead().is_empty());
+    }
+
+    #[test]
+    fn dropped_ranges_are_right_again() {
+        let mut l = Lookups::default();
+        l.misplace(Nid(1), 0..4);
+        l.misplace(Nid(1), 6..8);
+        l.dropped(Nid(1), &[0..4, 0..2]);
+        let (nid, left) = l.all_misplaced().remove(0);
+        assert!(nid == Nid(1) && left.len() == 1 && left.contains(&(6..8)));
+        l.dropped(Nid(1), &[6..8, 9..10]);
+        assert!(l.all_misplaced().is_empty());
     }
 }

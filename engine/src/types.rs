@@ -3,6 +3,7 @@
 //! Nothing here depends on FUSE or on the store's layout.
 
 use std::fmt;
+use std::ops::Range;
 
 /// Bits of a [`NodeId`] and of an inode number below the view slot.
 pub const SLOT_SHIFT: u32 = 40;
@@ -214,6 +215,8 @@ pub struct SetAttr {
     /// The caller is not in the file's group: where set-id bits go, set-group-id goes also without
     /// group execution.
     pub outside_group: bool,
+    /// The caller has come by a path just now, not through a descriptor: it can be told to look again.
+    pub by_path: bool,
 }
 
 /// A flag beside those of setxattr(2), for access control lists: the caller is not in the file's group,
@@ -238,6 +241,17 @@ pub struct WriteFlags {
     pub kill_suidgid: bool,
     /// The caller is not in the file's group: the set-group-id bit goes also without group execution.
     pub outside_group: bool,
+    /// The offset is what the kernel takes for the end of the file (O_APPEND).
+    pub append: bool,
+}
+
+/// Who removes a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// The kernel, on behalf of a program: it marks a directory that goes as dead.
+    Kernel,
+    /// The daemon: the kernel only finds the name gone.
+    Daemon,
 }
 
 /// Modes of fallocate(2) that are supported.
@@ -325,6 +339,18 @@ pub trait KernelCache: Send + Sync {
 
     /// Drops a cached name (also a cached "no such name").
     fn inval_entry(&self, parent: NodeId, name: &[u8]);
+
+    /// Drops cached pages of a range of a file.
+    fn inval_range(&self, node: NodeId, _range: Range<u64>) {
+        self.inval_inode(node);
+    }
+
+    /// Has the kernel ask for the sizes of files, by their paths from the mount's root: dropping attributes
+    /// alone leaves the size that it appends at, maps up to and copies up to. Gives what it takes them for
+    /// then; `None` where it could not be made to ask.
+    fn refresh_sizes(&self, paths: Vec<Vec<u8>>) -> Vec<Option<u64>> {
+        vec![None; paths.len()]
+    }
 
     /// Drops every cached name of the mount at once, where the kernel can; false where it cannot.
     fn inval_all_entries(&self) -> bool;

@@ -235,7 +235,7 @@ impl Workspace {
     /// Removes an empty directory.
     pub fn rmdir(&self, parent: NodeId, name: &[u8], wait: Wait) -> Result<()> {
         let (b, nid) = self.route(parent)?;
-        b.rmdir(nid, name, wait)
+        b.rmdir(nid, name, By::Kernel, wait)
     }
 
     /// Moves a name.
@@ -249,7 +249,7 @@ impl Workspace {
         wait: Wait,
     ) -> Result<()> {
         let (b, from, to) = self.route_both(parent, new_parent)?;
-        b.rename((from, name), (to, new_name), flags, wait)
+        b.rename((from, name), (to, new_name), flags, By::Kernel, wait)
     }
 
     /// Reads up to `size` bytes; fewer at the end of the file.
@@ -276,7 +276,13 @@ impl Workspace {
         wait: Wait,
     ) -> Result<u32> {
         let (b, nid) = self.route(node)?;
-        b.write(nid, offset, data, flags, wait)
+        let written = b.write(nid, offset, data, flags, wait);
+        if b.read_only && flags.from_cache {
+            // Stored through a mapping, into a page that others read.
+            b.drop_pages(nid, offset..offset.saturating_add(data.len() as u64));
+        }
+        b.mend_later();
+        written
     }
 
     /// Allocates, punches or zeroes a range.

@@ -8,8 +8,9 @@
 
 use crate::sys::leave_files;
 use parking_lot::Mutex;
-use std::io::{Error, Result};
-use std::sync::mpsc::{Sender, channel};
+use std::io::{Error, ErrorKind, Result};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -25,6 +26,28 @@ impl Apart {
         &self,
         work: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R> {
+        self.start(work, |answer| answer.recv().map_err(|_| gone()))
+    }
+
+    /// As [`Apart::run`], but waits for `limit` at most; the work then goes on by itself.
+    pub(crate) fn run_for<R: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R> {
+        self.start(work, |answer| {
+            answer.recv_timeout(limit).map_err(|error| match error {
+                RecvTimeoutError::Timeout => ErrorKind::TimedOut.into(),
+                RecvTimeoutError::Disconnected => gone(),
+            })
+        })
+    }
+
+    fn start<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+        wait: impl FnOnce(Receiver<R>) -> Result<R>,
+    ) -> Result<R> {
         let idle = self.idle.lock().pop();
         let thread = match idle {
             Some(thread) => thread,
@@ -32,17 +55,19 @@ impl Apart {
         };
         let (done, answer) = channel();
         let job: Job = Box::new(move || {
-            // Whoever asked waits for it.
+            // Nobody need wait for it any more.
             let _ = done.send(work());
         });
-        let gone = |_| Error::other("a thread has ended");
-        thread
-            .send(job)
-            .map_err(|_| Error::other("a thread has ended"))?;
-        let result = answer.recv().map_err(gone)?;
+        thread.send(job).map_err(|_| gone())?;
+        // One that was not waited for to the end takes no further job, and ends.
+        let result = wait(answer)?;
         self.idle.lock().push(thread);
         Ok(result)
     }
+}
+
+fn gone() -> Error {
+    Error::other("a thread has ended")
 }
 
 fn spawn() -> Result<Sender<Job>> {
@@ -97,6 +122,21 @@ mod tests {
             assert!(first.join().unwrap().unwrap());
         });
         assert_eq!(apart.idle.lock().len(), 2);
+    }
+
+    #[test]
+    fn a_job_that_takes_too_long_is_left_alone() {
+        let apart = Apart::default();
+        let (go, wait) = channel::<()>();
+        let (end, ended) = channel::<()>();
+        let slow = move || wait.recv().is_ok() && end.send(()).is_ok();
+        let left = apart.run_for(Duration::from_millis(1), slow);
+        assert_eq!(left.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(apart.idle.lock().is_empty());
+        go.send(()).unwrap();
+        ended.recv().unwrap();
+        let limit = Duration::from_secs(60);
+        assert_eq!(apart.run_for(limit, || 7).unwrap(), 7);
     }
 
     #[test]

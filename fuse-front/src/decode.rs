@@ -18,6 +18,9 @@ pub(crate) const PERMISSIONS: u32 = 0o7777;
 pub(crate) const O_EXCL: i32 = 0o200;
 pub(crate) const O_TRUNC: i32 = 0o1000;
 
+/// O_APPEND as the kernel numbers it.
+pub(crate) const O_APPEND: i32 = 0o2000;
+
 /// O_NOATIME as the kernel numbers it.
 pub(crate) const O_NOATIME: i32 = 0o1_000_000;
 
@@ -70,12 +73,13 @@ pub(crate) fn rename_flags(flags: fuser::RenameFlags) -> Option<RenameFlags> {
     })
 }
 
-/// Flags of a write.
-pub(crate) fn write_flags(flags: fuser::WriteFlags) -> WriteFlags {
+/// Flags of a write, and of the descriptor that it comes through.
+pub(crate) fn write_flags(flags: fuser::WriteFlags, open: fuser::OpenFlags) -> WriteFlags {
     WriteFlags {
         from_cache: flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE),
         kill_suidgid: flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         outside_group: false,
+        append: open.0 & O_APPEND != 0,
     }
 }
 
@@ -104,6 +108,7 @@ impl Create {
         }
         let empty = SetAttr {
             size: Some(0),
+            by_path: true,
             ..SetAttr::default()
         };
         ws.setattr(&self.who, attr.node, &empty, wait)

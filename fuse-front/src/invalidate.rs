@@ -6,11 +6,12 @@
 use crate::announce::Announcer;
 use crate::apart::Apart;
 use crate::drain::Drain;
-use crate::limits::FLUSH_PASSES_MAX;
+use crate::limits::{FLUSH_PASSES_MAX, REFRESH_WAIT_MAX};
 use engine::types::{Announcement, KernelCache, NodeId};
 use fuser::{INodeNo, Notifier};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, StatxFlags, openat2, statx};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,26 @@ impl KernelCache for MountCache {
         log(self.notifier.inval_inode(INodeNo(node.0), 0, 0), "inode");
     }
 
+    fn inval_range(&self, node: NodeId, range: Range<u64>) {
+        let both = i64::try_from(range.start).and_then(|at| {
+            let len = i64::try_from(range.end.saturating_sub(range.start))?;
+            Ok((at, len))
+        });
+        // Beyond what the kernel can name: all of it.
+        let (at, len) = both.unwrap_or((0, 0));
+        log(self.notifier.inval_inode(INodeNo(node.0), at, len), "range");
+    }
+
+    fn refresh_sizes(&self, paths: Vec<Vec<u8>>) -> Vec<Option<u64>> {
+        let (mountpoint, dev, wanted) = (self.mountpoint.clone(), self.dev, paths.len());
+        let ask = move || ask_sizes(&mountpoint, dev, &paths);
+        let asked = self.apart.run_for(REFRESH_WAIT_MAX, ask);
+        asked.and_then(|seen| seen).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kernel cannot be made to ask for sizes");
+            vec![None; wanted]
+        })
+    }
+
     fn inval_entry(&self, parent: NodeId, name: &[u8]) {
         log(
             self.notifier
@@ -82,17 +103,68 @@ impl MountCache {
     }
 }
 
-/// Has the kernel send what is dirty of the mount, and what it sent before that answered.
-fn start_writing(mountpoint: &Path, dev: (u32, u32)) -> std::io::Result<()> {
+/// The root of the mount of device `dev`.
+fn open_root(mountpoint: &Path, dev: (u32, u32)) -> std::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(mountpoint, flags, Mode::empty())?;
     let stat = statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
     if (stat.stx_dev_major, stat.stx_dev_minor) != dev {
         return Err(std::io::Error::other("another mount lies over it"));
     }
+    Ok(root)
+}
+
+/// Has the kernel send what is dirty of the mount, and what it sent before that answered.
+fn start_writing(mountpoint: &Path, dev: (u32, u32)) -> std::io::Result<()> {
+    let root = open_root(mountpoint, dev)?;
     rustix::fs::syncfs(&root)?;
     rustix::fs::fstatvfs(&root)?;
     Ok(())
+}
+
+/// Has the kernel ask for the sizes of files, and gives what it takes them for then.
+fn ask_sizes(
+    mountpoint: &Path,
+    dev: (u32, u32),
+    paths: &[Vec<u8>],
+) -> std::io::Result<Vec<Option<u64>>> {
+    let root = open_root(mountpoint, dev)?;
+    let size = |path: &Vec<u8>| match ask_size(&root, path) {
+        Ok(size) => Some(size),
+        Err(error) => {
+            // It may have gone meanwhile, or lie where this user may not look.
+            tracing::debug!(%error, path = %path.escape_ascii(), "the kernel was not made to ask");
+            None
+        }
+    };
+    Ok(paths.iter().map(size).collect())
+}
+
+/// What the kernel takes a file's size for once it has asked for it. Leaves the mount neither by a link nor by
+/// another mount.
+///
+/// GETATTR takes the size in, without waiting for whoever writes to the file, so that this is tried first; but
+/// the kernel heeds no size that it asked for while it wrote. SEEK_END asks with writers locked out. It needs
+/// the file open, of which watchers are told, and the right to read it.
+fn ask_size(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<u64> {
+    let open = |flags| {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        openat2(root, OsStr::from_bytes(path), flags, Mode::empty(), within)
+    };
+    let file = open(OFlags::PATH)?;
+    let size = |how| Ok(statx(&file, "", AtFlags::EMPTY_PATH | how, StatxFlags::SIZE)?.stx_size);
+    let (told, taken_in) = (
+        size(AtFlags::STATX_FORCE_SYNC)?,
+        size(AtFlags::STATX_DONT_SYNC)?,
+    );
+    if told == taken_in {
+        return Ok(taken_in);
+    }
+    match open(OFlags::RDONLY | OFlags::NONBLOCK) {
+        Ok(file) => rustix::fs::seek(&file, SeekFrom::End(0)),
+        Err(_) => Ok(taken_in),
+    }
 }
 
 /// A notification without content: length, code, and 0 for "no request".

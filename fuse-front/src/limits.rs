@@ -29,6 +29,10 @@ pub(crate) const FLUSH_PASSES_MAX: usize = 5;
 /// How long a flush waits for requests that are being handled.
 pub(crate) const DRAIN_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// How long a switch waits for the kernel to take in the sizes of files: a program may hold up whoever asks
+/// for one that it writes to.
+pub(crate) const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Requests in [`LATENCY_WINDOW`] from which on they count as coming fast.
 pub(crate) const LATENCY_BURST: u64 = 16;
 

@@ -77,7 +77,7 @@ impl Filesystem for Front {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
+        fh: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
@@ -99,6 +99,7 @@ impl Filesystem for Front {
             mtime: mtime.map(set_time),
             ctime: ctime.map(engine_time),
             outside_group: groups::is_outside(req, &self.0.ws.0, node(ino)),
+            by_path: fh.is_none(),
         };
         self.serve(Op::Setattr, reply, move |ws, wait| {
             ws.setattr(&who, node(ino), &set, wait)
@@ -257,12 +258,12 @@ impl Filesystem for Front {
         offset: u64,
         data: &[u8],
         flags: fuser::WriteFlags,
-        _open_flags: OpenFlags,
+        open_flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let ticket = self.0.begin(Op::Write);
-        let (ino, mut flags) = (node(ino), write_flags(flags));
+        let (ino, mut flags) = (node(ino), write_flags(flags, open_flags));
         flags.outside_group = flags.kill_suidgid && groups::is_outside(req, &self.0.ws.0, ino);
         if flags.from_cache {
             self.0.drain.count_cached_write();

@@ -258,3 +258,57 @@ fn rollback_of_a_branch_is_heard_in_its_view() {
     assert!(heard.iter().eq(&wanted), "{heard:?}");
     assert_eq!(fs::read(view.join("file")).unwrap(), b"from the base");
 }
+
+#[test]
+fn a_rollback_asks_for_the_sizes_that_changed_of_files_that_the_kernel_holds() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    const FILES: u64 = 10;
+    let ws = &fixture.ws;
+    let path = |i: u64| format!("file{i}");
+    let make_all = |data: &[u8]| {
+        for i in 0..FILES {
+            let part = engine::WriteFile {
+                path: path(i).into_bytes(),
+                offset: Some(0),
+                data: data.to_vec(),
+                last: true,
+                perm: 0o644,
+                parents: false,
+            };
+            let who = engine::Caller::default();
+            ws.write_file("main", &who, &part).unwrap();
+        }
+    };
+    let look_at_all = || {
+        let sizes = (0..FILES).map(|i| fs::metadata(fixture.root().join(path(i))).unwrap().len());
+        assert!(sizes.sum::<u64>() > 0);
+    };
+    make_all(b"as it was");
+    let request = engine::CheckpointRequest::default();
+    ws.checkpoint("main", request, &|_, _| {}).unwrap();
+    let cost = |held: bool, data: &[u8]| {
+        make_all(data);
+        if held {
+            look_at_all();
+        }
+        let before = fixture.requests();
+        let back = ws.rollback("main", &Target::Head).unwrap();
+        assert_eq!(back.files_changed, FILES);
+        fixture.requests() - before
+    };
+    let nothing_held = cost(false, b"longer than it was");
+    assert!(
+        nothing_held <= 2,
+        "{nothing_held}: the flush, and nothing else"
+    );
+    // Of the same length, though everything is held.
+    let same_length = cost(true, b"SAME SIZE");
+    assert!(same_length <= 2, "{same_length}");
+    let held = cost(true, b"shorter");
+    assert!(
+        held <= 2 + FILES + 1,
+        "{held}: one for each file, one for the root"
+    );
+}

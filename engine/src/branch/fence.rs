@@ -8,10 +8,14 @@
 //! state. The kernel reads no page that it holds, and reads none before an older write-back of it
 //! was answered. (A direct read is taken for a reading of pages, which it is not; the kernel has
 //! written them back before it.)
+//!
+//! A program that opened a file by its path before the kernel learned that the rollback has removed it
+//! writes into the inode that vanished. What such writes bring while the fence stands belongs to the
+//! replaced state, too: they are as good as made before the rollback.
 
 use super::carry::Carry;
 use crate::types::Nid;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 /// Bytes of the kernel's smallest page.
@@ -26,19 +30,32 @@ pub(crate) struct Fence {
     files: HashMap<Nid, Fresh>,
     /// For a merge: what it changed.
     pub carry: Option<Carry>,
+    /// Its files that the kernel holds and that have no name any more.
+    vanished: BTreeSet<Nid>,
 }
 
 /// Disjoint ranges of page numbers, start → end.
 type Fresh = BTreeMap<u64, u64>;
 
 impl Fence {
-    /// A fence for `files` of `state`.
-    pub fn new(state: u64, files: impl Iterator<Item = Nid>) -> Fence {
+    /// A fence for `files` of `state`, of which some have `vanished`.
+    pub fn new(state: u64, files: impl Iterator<Item = Nid>, vanished: BTreeSet<Nid>) -> Fence {
         Fence {
             state,
             files: files.map(|nid| (nid, Fresh::new())).collect(),
             carry: None,
+            vanished,
         }
+    }
+
+    /// Whether this file lost its last name by the switch.
+    pub fn has_vanished(&self, nid: Nid) -> bool {
+        self.vanished.contains(&nid)
+    }
+
+    /// Files that lost their last name by the switch.
+    pub fn vanished(&self) -> impl Iterator<Item = Nid> {
+        self.vanished.iter().copied()
     }
 
     /// The kernel holds no page of the replaced state of this file any more.
@@ -117,7 +134,7 @@ mod tests {
 
     #[test]
     fn page_that_was_read_since_is_new() {
-        let mut fence = Fence::new(7, [Nid(1)].into_iter());
+        let mut fence = Fence::new(7, [Nid(1)].into_iter(), BTreeSet::new());
         assert_eq!(fence.parts(Nid(2), 0, P), None);
         assert_eq!(fence.parts(Nid(1), 10, P), Some(vec![(10..P + 10, true)]));
         fence.note_read(Nid(1), P, P);
@@ -137,7 +154,7 @@ mod tests {
 
     #[test]
     fn write_makes_only_whole_pages_new() {
-        let mut fence = Fence::new(7, [Nid(1)].into_iter());
+        let mut fence = Fence::new(7, [Nid(1)].into_iter(), BTreeSet::new());
         fence.note_write(Nid(1), 1, 2 * P);
         let parts = fence.parts(Nid(1), 0, 3 * P).unwrap();
         assert_eq!(

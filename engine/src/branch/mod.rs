@@ -19,6 +19,7 @@ pub(crate) mod open;
 pub(crate) mod pins;
 pub(crate) mod replay;
 pub(crate) mod seal;
+pub(crate) mod sizes;
 pub(crate) mod state_file;
 pub(crate) mod tree_file;
 
@@ -133,6 +134,8 @@ pub(crate) struct Branch {
     pub auto: auto::Automatic,
     /// Serialises storing the timeline.
     pub flushing: Mutex<()>,
+    /// Pages that the kernel must drop, found while handling requests.
+    pub mending: sizes::Mending,
 }
 
 /// Why background storing stands still.
@@ -211,6 +214,20 @@ impl Branch {
     pub fn wait_progress(&self, inner: &mut MutexGuard<'_, Inner>) {
         self.progress
             .wait_for(inner, std::time::Duration::from_millis(100));
+    }
+
+    /// Signals progress alone.
+    pub fn signal_progress(&self) {
+        self.progress.notify_all();
+    }
+
+    /// Waits until `progress` is signalled, until `deadline` at most; false where that has passed.
+    pub fn wait_progress_until(
+        &self,
+        inner: &mut MutexGuard<'_, Inner>,
+        deadline: Instant,
+    ) -> bool {
+        !self.progress.wait_until(inner, deadline).timed_out()
     }
 
     /// Signals progress, and that there may be work in the background.

@@ -325,6 +325,7 @@ impl Parts {
             stale: Mutex::default(),
             unchecked_bytes: AtomicU64::new(0),
             unsynced: AtomicBool::new(false),
+            mending: Default::default(),
             syncing: Mutex::new(()),
             gaps: AtomicBool::new(false),
             sealed_seq: AtomicU64::new(sealed),

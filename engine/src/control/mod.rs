@@ -27,6 +27,7 @@ pub use resolve::Resolution;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::load_tree::load_tree;
+use crate::lookups::Lookups;
 use crate::record::Counters;
 use crate::store_tree::Reference;
 use crate::transition::transition;
@@ -290,7 +291,7 @@ fn differs_by_path(a: &Tree, b: &Tree) -> bool {
         ino: FRESH_NID,
         state: 0,
     };
-    let same_numbers = transition(a, b, &mut fresh, &|_| false).tree;
+    let same_numbers = transition(a, b, &mut fresh, &Lookups::default()).tree;
     let mut found = false;
     each_difference(a, &same_numbers, &mut |_, _| found = true);
     found

@@ -9,7 +9,7 @@ use super::view::known_dir;
 use super::write::Made;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
-use crate::types::{Caller, Happened, Kind, Nid, RenameFlags, Wait};
+use crate::types::{By, Caller, Happened, Kind, Nid, RenameFlags, Wait};
 
 /// Names of a directory that are taken in hand at once while it is emptied.
 const BATCH: usize = 256;
@@ -59,7 +59,13 @@ impl Branch {
         let (moved, kind) = self.entry(from.0, &from.1)?;
         let replaced = self.entry(to.0, &to.1).ok();
         let flags = RenameFlags::default();
-        self.rename((from.0, &from.1), (to.0, &to.1), flags, Wait::Allowed)?;
+        self.rename(
+            (from.0, &from.1),
+            (to.0, &to.1),
+            flags,
+            By::Daemon,
+            Wait::Allowed,
+        )?;
         self.hide(&from);
         self.hide(&to);
         self.refresh(moved);
@@ -128,7 +134,7 @@ impl Branch {
 
     fn remove_one(&self, place: &Place, nid: Nid, kind: Kind) -> Result<()> {
         match kind {
-            Kind::Dir => self.rmdir(place.0, &place.1, Wait::Allowed)?,
+            Kind::Dir => self.rmdir(place.0, &place.1, By::Daemon, Wait::Allowed)?,
             _ => self.unlink(place.0, &place.1, Wait::Allowed)?,
         }
         self.hide(place);

@@ -151,9 +151,7 @@ impl Branch {
             }
             let (shown, head) = (inner.history.shown, inner.history.head);
             let mut counters = inner.counters;
-            let lookups = &inner.lookups;
-            let known = |nid: Nid| lookups.get(nid) > 0;
-            let changes = transition(&inner.live, &target, &mut counters, &known);
+            let changes = transition(&inner.live, &target, &mut counters, &inner.lookups);
             let to = To::State(SwitchKind::Restore, Turn { state: head, head });
             let before = inner.live.clone();
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;

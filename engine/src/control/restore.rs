@@ -40,8 +40,8 @@ impl Branch {
                     }
                     Ok(tree) => {
                         let (shown, head) = (inner.history.shown, inner.history.head);
-                        let lookups = &inner.lookups;
-                        let changes = in_place(&inner.live, &tree, &|nid| lookups.get(nid) > 0);
+                        let kernel = &inner.lookups;
+                        let changes = in_place(&inner.live, &tree, &mut counters, kernel);
                         let turn = Turn { state, head };
                         let to = To::State(SwitchKind::Restore, turn);
                         let before = inner.live.clone();

@@ -21,7 +21,6 @@ use crate::transition::{in_place, transition};
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::Inode;
-use crate::types::Nid;
 use objstore::CommitId;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
@@ -123,10 +122,9 @@ impl Branch {
         let (shown, replaced, changes, before, state, pinned) = {
             let mut inner = self.lock_synced()?;
             let frozen = frozen.tree_in(&inner)?;
-            let lookups = &inner.lookups;
             let mut counters = inner.counters;
-            let known = |nid: Nid| lookups.get(nid) > 0;
-            let target = transition(&frozen, merged, &mut counters, &known).tree;
+            let merged = transition(&frozen, merged, &mut counters, &inner.lookups);
+            let (target, revived) = (merged.tree, merged.revived);
             if let To::Merge(made) = &mut to {
                 made.tree = target.clone();
             }
@@ -134,7 +132,8 @@ impl Branch {
                 return Ok(None);
             };
             let shown = inner.history.shown;
-            let changes = in_place(&inner.live, &over, &|nid| inner.lookups.get(nid) > 0);
+            let mut changes = in_place(&inner.live, &over, &mut counters, &inner.lookups);
+            changes.revived.extend(revived);
             let before = inner.live.clone();
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
             if let Some(fence) = &mut inner.fence {

@@ -8,13 +8,14 @@ use crate::branch::fence::Fence;
 use crate::branch::{Branch, Inner};
 use crate::error::{Error, Result};
 use crate::history::Turn;
-use crate::limits::INVALIDATE_NAMES_MAX;
+use crate::limits::{INVALIDATE_NAMES_MAX, VANISHED_WAIT_MAX};
 use crate::merge::Conflict;
 use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch};
 use crate::transition::{Transition, transition};
 use crate::tree::Tree;
 use crate::types::Nid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 /// What the live tree is changed into.
 pub(super) enum To {
@@ -138,10 +139,8 @@ impl Branch {
             }
             let shown = inner.history.shown;
             let before = inner.live.clone();
-            let lookups = &inner.lookups;
             let mut counters = inner.counters;
-            let known = |nid| lookups.get(nid) > 0;
-            let changes = transition(&before, &target, &mut counters, &known);
+            let changes = transition(&before, &target, &mut counters, &inner.lookups);
             let to = To::State(kind, turn);
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
             (shown, replaced, changes, before)
@@ -184,6 +183,10 @@ impl Branch {
         target: u64,
     ) -> Result<(RolledBack, Option<u64>)> {
         self.invalidate(changes);
+        self.refresh_sizes(&changes.inodes);
+        // What was appended meanwhile with an old end in mind.
+        self.mend();
+        self.wait_for_vanished();
         let (replaced, overtaken) = self.end_fence(replaced, shown)?;
         self.signal();
         self.sync()?;
@@ -235,12 +238,22 @@ impl Branch {
         let read = changes.inodes.iter();
         read.for_each(|n| inner.accessed.forget(*n));
         self.auto.note_change();
-        let files = changes
-            .inodes
-            .iter()
-            .filter(|n| before.get(**n).is_some_and(|i| i.file().is_some()));
-        inner.fence = Some(Fence::new(replaced, files.copied()));
+        inner.put_up_fence(replaced, &before, changes);
         Ok(replaced)
+    }
+
+    /// Waits, a short while at most, until no program has a file open any more that the switch has removed.
+    /// Who has only just opened one by its path, and writes to it now, still finds the fence.
+    fn wait_for_vanished(&self) {
+        let deadline = Instant::now() + VANISHED_WAIT_MAX;
+        let mut inner = self.lock();
+        loop {
+            let is_held = |nid| inner.lookups.get(nid) > 0;
+            let held = inner.fence.as_ref().map(|f| f.vanished().any(is_held));
+            if held != Some(true) || !self.wait_progress_until(&mut inner, deadline) {
+                return;
+            }
+        }
     }
 
     /// Journals a switch, and notes it in history and timeline; what is shown is still the same.
@@ -368,5 +381,28 @@ impl Branch {
         for (dir, name) in names.filter(|(d, n)| by_name || vanished(d, n)) {
             cache.inval_entry(self.node(*dir), name);
         }
+    }
+}
+
+impl Inner {
+    /// Puts up the fence after a swap, and notes of which files the kernel has a wrong size in mind now.
+    fn put_up_fence(&mut self, replaced: u64, before: &Tree, changes: &Transition) {
+        let file = |tree: &Tree, nid: &Nid| tree.get(*nid).filter(|i| i.file().is_some()).cloned();
+        let mut files = Vec::new();
+        for nid in &changes.inodes {
+            let Some(was) = file(before, nid) else {
+                continue;
+            };
+            files.push(*nid);
+            if file(&changes.tree, nid).is_some_and(|is| is.size != was.size) {
+                self.lookups.doubt_size(*nid);
+            }
+        }
+        for (dir, number) in &changes.revived {
+            self.lookups.came_back_as(*dir, *number);
+        }
+        let vanished = changes.orphans.iter().copied();
+        let vanished: BTreeSet<Nid> = vanished.filter(|n| file(before, n).is_some()).collect();
+        self.fence = Some(Fence::new(replaced, files.into_iter(), vanished));
     }
 }

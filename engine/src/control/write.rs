@@ -36,13 +36,17 @@ impl Branch {
         self.cache().flush_dirty();
         let mut made = Vec::new();
         let written = self.open_file(who, w, &mut made).and_then(|nid| {
+            // Before: an append that is under way must not go over what is written here.
+            self.doubts_size(nid);
             let size = self.write_part(who, nid, w)?;
             Ok((nid, size))
         });
         self.show_made(&made);
         let (nid, size) = written?;
-        if self.lock().lookups.get(nid) > 0 {
+        if self.doubts_size(nid) {
             self.cache().inval_inode(self.node(nid));
+            self.refresh_sizes(&[nid]);
+            self.mend();
         }
         if w.last {
             self.announce_changed(nid);
@@ -51,11 +55,19 @@ impl Branch {
         Ok(size)
     }
 
+    /// Notes that a file's size changes behind the kernel's back; false where it does not know the file.
+    fn doubts_size(&self, nid: Nid) -> bool {
+        let lookups = &mut self.lock().lookups;
+        lookups.doubt_size(nid);
+        lookups.is_doubted(nid)
+    }
+
     fn write_part(&self, who: &Caller, nid: Nid, w: &WriteFile) -> Result<u64> {
         let flags = WriteFlags {
             from_cache: false,
             kill_suidgid: who.uid != 0,
             outside_group: false,
+            append: false,
         };
         let size = self.getattr(nid)?.size;
         let offset = w.offset.unwrap_or(size);

@@ -25,6 +25,11 @@ impl Branch {
             let inode = target(inner, nid)?;
             if let Some(size) = set.size {
                 check_size(inode, size)?;
+                // By a path that a rollback has just taken away: the kernel looks the path up again.
+                let fence = inner.fence.as_ref().filter(|_| set.by_path);
+                if fence.is_some_and(|f| f.has_vanished(nid)) {
+                    return Err(Error::Stale);
+                }
             }
             let m = mutation(who, nid, inode, set, clock::now());
             self.change(inner, m, &[])?;
@@ -58,6 +63,7 @@ fn mutation(who: &Caller, nid: Nid, inode: &Inode, set: &SetAttr, now: Time) -> 
     // of a file with capabilities the kernel asks the same, and takes those away itself.
     let nothing = SetAttr {
         outside_group: set.outside_group,
+        by_path: set.by_path,
         ..SetAttr::default()
     };
     let asked = who.uid != 0 && *set == nothing;

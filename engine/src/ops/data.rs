@@ -12,6 +12,7 @@ use crate::tree::inode::Inode;
 use crate::types::{Fallocate, Kind, Nid, Seek, Wait, WriteFlags};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// To which state a page belongs that the kernel writes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,20 +85,56 @@ impl Branch {
         self.check_space(data.len() as u64)?;
         loop {
             let unsettled = self.request(wait, |inner| {
-                if !flags.from_cache {
-                    self.write_live(inner, nid, offset, data, flags)?;
-                    if let Some(fence) = &mut inner.fence {
-                        fence.note_write(nid, offset, data.len() as u64);
-                    }
-                    return Ok(None);
+                if flags.from_cache {
+                    return self.write_cached(inner, nid, offset, data, flags);
                 }
-                self.write_cached(inner, nid, offset, data, flags)
+                self.write_called(inner, nid, offset, data, flags)?;
+                Ok(None)
             })?;
             match unsettled {
                 Some((state, pages)) => self.settle_pages(state, &pages, wait)?,
                 None => return Ok(data.len() as u32),
             }
         }
+    }
+
+    /// A write(2). One that appends goes to the file's end, also where the kernel has another end in mind.
+    fn write_called(
+        &self,
+        inner: &mut Inner,
+        nid: Nid,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<()> {
+        let len = data.len() as u64;
+        let doubted = flags.append && inner.lookups.is_doubted(nid);
+        let at = match inner.live.get(nid) {
+            Some(inode) if doubted => inode.size,
+            _ => offset,
+        };
+        if at.saturating_add(len) > FILE_BYTES_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        self.write_live(inner, nid, at, data, flags)?;
+        if at != offset {
+            inner.lookups.misplace(nid, offset..offset + len);
+            self.mending.due.store(true, Ordering::SeqCst);
+        } else if doubted {
+            inner.lookups.trust_size(nid);
+        }
+        let Some(fence) = &mut inner.fence else {
+            return Ok(());
+        };
+        if at == offset {
+            fence.note_write(nid, offset, len);
+        }
+        if fence.has_vanished(nid) {
+            let state = fence.state;
+            let end = size_in(inner, state, nid).filter(|_| flags.append);
+            self.write_fenced(inner, state, nid, end.unwrap_or(at), data)?;
+        }
+        Ok(())
     }
 
     fn write_live(
@@ -139,10 +176,8 @@ impl Branch {
     ) -> Result<Option<(u64, Unsettled)>> {
         let fence = inner.fence.as_ref();
         let parts = fence.and_then(|f| Some((f.state, f.parts(nid, offset, data.len() as u64)?)));
-        let Some((state, parts)) = parts else {
-            self.write_live(inner, nid, offset, data, flags)?;
-            return Ok(None);
-        };
+        let whole = offset..offset + data.len() as u64;
+        let (state, parts) = parts.unwrap_or((0, vec![(whole, false)]));
         let mut writes: Vec<(Range<u64>, Whose)> = Vec::new();
         for (range, fenced) in parts {
             let carry = inner.fence.as_ref().and_then(|f| f.carry.as_ref());
@@ -159,12 +194,19 @@ impl Branch {
             }
         }
         for (range, whose) in writes {
-            let part = &data[(range.start - offset) as usize..(range.end - offset) as usize];
+            let part =
+                |r: &Range<u64>| &data[(r.start - offset) as usize..(r.end - offset) as usize];
             if whose != Whose::New {
-                self.write_fenced(inner, state, nid, range.start, part)?;
+                let size = size_in(inner, state, nid).unwrap_or(u64::MAX);
+                for r in inner.belonging(nid, size, range.clone()) {
+                    self.write_fenced(inner, state, nid, r.start, part(&r))?;
+                }
             }
             if matches!(whose, Whose::New | Whose::Both) {
-                self.write_live(inner, nid, range.start, part, flags)?;
+                let size = inner.live.get(nid).map_or(u64::MAX, |i| i.size);
+                for r in inner.belonging(nid, size, range) {
+                    self.write_live(inner, nid, r.start, part(&r), flags)?;
+                }
             }
             let carry = inner.fence.as_mut().and_then(|f| f.carry.as_mut());
             if let Some(carry) = carry.filter(|_| whose == Whose::Overtaken) {
@@ -299,6 +341,11 @@ impl Branch {
             Ok(len)
         })
     }
+}
+
+/// Length of a file in a state of the branch.
+fn size_in(inner: &Inner, state: u64, nid: Nid) -> Option<u64> {
+    Some(inner.history.tree(state)?.get(nid)?.size)
 }
 
 fn file_of(inode: &Arc<Inode>) -> Result<&FileData> {

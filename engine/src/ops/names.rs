@@ -9,7 +9,7 @@ use crate::limits::{LINKS_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX};
 use crate::record::Mutation;
 use crate::tree::dirmap::Entry;
 use crate::tree::inode::new_mode;
-use crate::types::{Attr, Caller, Kind, Nid, RenameFlags, Wait};
+use crate::types::{Attr, By, Caller, Kind, Nid, RenameFlags, Wait};
 
 /// What a new inode shall be.
 struct New<'a> {
@@ -46,6 +46,9 @@ impl Branch {
         let mut inner = self.lock();
         if inner.lookups.sub(nid, n) {
             inner.reap(nid);
+            if inner.fence.as_ref().is_some_and(|f| f.has_vanished(nid)) {
+                self.signal_progress();
+            }
         }
     }
 
@@ -215,14 +218,18 @@ impl Branch {
     }
 
     /// Removes an empty directory.
-    pub fn rmdir(&self, parent: Nid, name: &[u8], wait: Wait) -> Result<()> {
+    pub fn rmdir(&self, parent: Nid, name: &[u8], by: By, wait: Wait) -> Result<()> {
         self.request(wait, |inner| {
             let entry = self.removable(inner, parent, name)?;
             if entry.kind != Kind::Dir {
                 return Err(Error::NotDir);
             }
             check_empty(inner, entry)?;
-            self.remove(inner, parent, name, entry)
+            self.remove(inner, parent, name, entry)?;
+            if by == By::Kernel {
+                inner.lookups.removed_by_kernel(entry.nid);
+            }
+            Ok(())
         })
     }
 
@@ -253,6 +260,7 @@ impl Branch {
         from: (Nid, &[u8]),
         to: (Nid, &[u8]),
         flags: RenameFlags,
+        by: By,
         wait: Wait,
     ) -> Result<()> {
         self.request(wait, |inner| {
@@ -291,6 +299,9 @@ impl Branch {
             if let Some(r) = replaced {
                 inner.reap(r.nid);
             }
+            if by == By::Kernel && !flags.exchange {
+                note_renamed_over(inner, to, replaced);
+            }
             Ok(())
         })
     }
@@ -300,6 +311,19 @@ impl Branch {
         match &self.lock().live.inode(nid)?.content {
             crate::tree::inode::Content::Symlink(t) => Ok(t.to_vec()),
             _ => Err(Error::Invalid),
+        }
+    }
+}
+
+/// The kernel has renamed something over a directory, which it thereby marks dead. It may have found there
+/// what a rollback has just removed.
+fn note_renamed_over(inner: &mut Inner, to: (Nid, &[u8]), replaced: Option<Entry>) {
+    let state = inner.fence.as_ref().map(|f| f.state);
+    let before = state.and_then(|state| inner.history.tree(state)?.lookup(to.0, to.1).ok());
+    for entry in replaced.into_iter().chain(before) {
+        let is_gone = inner.live.get(entry.nid).is_none_or(|i| i.nlink == 0);
+        if entry.kind == Kind::Dir && is_gone {
+            inner.lookups.removed_by_kernel(entry.nid);
         }
     }
 }

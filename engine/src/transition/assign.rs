@@ -12,6 +12,7 @@
 use super::dir_map;
 use super::renumber::Moves;
 use crate::load_tree::Numbers;
+use crate::lookups::Lookups;
 use crate::tree::Tree;
 use crate::tree::dirmap::{DirMap, Entry, Named};
 use crate::types::{Kind, Nid};
@@ -27,6 +28,32 @@ pub(super) fn moves(
     let mut job = Job::new(live, target, differing);
     job.walk();
     job.assign(numbers)
+}
+
+/// Gives another number to each directory that comes back in the target and that the kernel holds as dead
+/// under its present one: the one that it had instead before, or a fresh one. The number that users see
+/// stays. (One that takes a live directory's number is alive with that.) Gives old and new numbers.
+pub(super) fn revive(
+    live: &Tree,
+    target: &Tree,
+    kernel: &Lookups,
+    numbers: &mut dyn Numbers,
+    moves: &mut Moves,
+) -> Vec<(Nid, Nid)> {
+    let is_free = |tree: &Tree, nid: &Nid| tree.get(*nid).is_none_or(|i| i.nlink == 0);
+    let mut revived = Vec::new();
+    for (nid, stand_in) in kernel.dead() {
+        let dir = target.get(nid).filter(|i| i.nlink > 0);
+        let Some(dir) = dir.filter(|_| is_free(live, &nid) && !moves.to.contains_key(&nid)) else {
+            continue;
+        };
+        let free = |n: &Nid| is_free(live, n) && is_free(target, n);
+        let number = stand_in.filter(free).unwrap_or_else(|| numbers.next().0);
+        moves.to.insert(nid, number);
+        moves.shown.insert(number, dir.ino);
+        revived.push((nid, number));
+    }
+    revived
 }
 
 /// A name under which both trees have an inode of the same type, with different numbers.
@@ -266,6 +293,49 @@ mod tests {
         assert!(
             t.names.contains(&(d, b"new".to_vec())) && t.names.contains(&(d, b"gone".to_vec()))
         );
+    }
+
+    #[test]
+    fn a_directory_that_the_kernel_removed_comes_back_under_another_number() {
+        let mut m = Maker {
+            tree: root(),
+            next: 2,
+        };
+        let d = m.create(Nid::ROOT, "d", mode::DIR);
+        let inner = m.create(d, "inner", mode::DIR);
+        let file = m.create(inner, "f", mode::REG);
+        let gone = m.create(Nid::ROOT, "gone", mode::DIR);
+        let target = m.tree.clone();
+        m.unlink(inner, "f");
+        m.unlink(d, "inner");
+        m.unlink(Nid::ROOT, "d");
+        m.unlink(Nid::ROOT, "gone");
+        let mut kernel = Lookups::default();
+        for nid in [d, inner] {
+            kernel.add(nid);
+            kernel.removed_by_kernel(nid);
+        }
+        for in_place in [false, true] {
+            let mut numbers = crate::record::Counters {
+                nid: m.next,
+                ino: m.next + 1000,
+                state: 1,
+            };
+            let t = match in_place {
+                true => super::super::in_place(&m.tree, &target, &mut numbers, &kernel),
+                false => super::super::transition(&m.tree, &target, &mut numbers, &kernel),
+            };
+            t.tree.check().unwrap();
+            let [d2, inner2] = ["d", "d/inner"].map(|p| t.tree.resolve(p.as_bytes()).unwrap());
+            assert!(![d, inner, d2].contains(&inner2) && d2 != d);
+            assert_eq!(t.tree.get(inner2).unwrap().parent, d2);
+            // What users see is what it was, and a file is never dead.
+            assert_eq!(t.tree.get(d2).unwrap().ino, target.get(d).unwrap().ino);
+            assert_eq!(t.tree.resolve(b"d/inner/f").unwrap(), file);
+            assert_eq!(t.tree.get(file).unwrap().parent, inner2);
+            // A directory that the kernel did not remove is the one that it was.
+            assert_eq!(t.tree.resolve(b"gone").unwrap(), gone);
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Both trees come from the same branch, so an inode that is the same in both is the same shared
 //! value, and only what differs is looked at. The result is the target's tree with some inodes
 //! renumbered: a name that has the same type in both keeps the inode number it has now, so that open
-//! descriptors and mappings follow it.
+//! descriptors and mappings follow it. A directory that the kernel itself removed never comes back under
+//! the number that the kernel still holds it by: it stays dead there.
 //!
 //! Steps: [`assign`] decides which inodes of the target get which numbers, [`renumber`] gives them
 //! those; what differs from the live tree then is what the kernel must forget.
@@ -17,6 +18,7 @@ mod assign;
 mod renumber;
 
 use crate::load_tree::Numbers;
+use crate::lookups::Lookups;
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::Inode;
@@ -36,24 +38,41 @@ pub struct Transition {
     pub names: Vec<(Nid, Vec<u8>)>,
     /// Inodes that lost their last name and are still known to the kernel.
     pub orphans: Vec<Nid>,
+    /// Directories that come back under another number than the target's, with that.
+    pub revived: Vec<(Nid, Nid)>,
 }
 
-/// Computes how `live` becomes `target`. `known` says whether the kernel knows an inode.
+/// Computes how `live` becomes `target`; `kernel` is what the kernel holds.
 pub fn transition(
     live: &Tree,
     target: &Tree,
     numbers: &mut dyn Numbers,
-    known: &dyn Fn(Nid) -> bool,
+    kernel: &Lookups,
 ) -> Transition {
     let differing = differing(live, target);
-    let moves = assign::moves(live, target, &differing, numbers);
-    build(live, target, &differing, &moves, known)
+    let mut moves = assign::moves(live, target, &differing, numbers);
+    let revived = assign::revive(live, target, kernel, numbers, &mut moves);
+    Transition {
+        revived,
+        ..build(live, target, &differing, &moves, kernel)
+    }
 }
 
-/// How `live` becomes `target`, whose inodes have the numbers that they are to have already.
-pub fn in_place(live: &Tree, target: &Tree, known: &dyn Fn(Nid) -> bool) -> Transition {
+/// How `live` becomes `target`, whose inodes have the numbers that they are to have already, but for
+/// directories that the kernel holds as dead.
+pub fn in_place(
+    live: &Tree,
+    target: &Tree,
+    numbers: &mut dyn Numbers,
+    kernel: &Lookups,
+) -> Transition {
     let differing = differing(live, target);
-    build(live, target, &differing, &Moves::default(), known)
+    let mut moves = Moves::default();
+    let revived = assign::revive(live, target, kernel, numbers, &mut moves);
+    Transition {
+        revived,
+        ..build(live, target, &differing, &moves, kernel)
+    }
 }
 
 /// Inodes that differ between the trees.
@@ -71,7 +90,7 @@ fn build(
     target: &Tree,
     differing: &HashSet<Nid>,
     moves: &Moves,
-    known: &dyn Fn(Nid) -> bool,
+    kernel: &Lookups,
 ) -> Transition {
     let mut tree = target.clone();
     drop_orphans(target, differing, &mut tree);
@@ -87,7 +106,7 @@ fn build(
         match tree.get(nid) {
             Some(now) if Arc::ptr_eq(was, now) => continue,
             Some(now) => changed_names(nid, was, now, &mut out.names),
-            None if known(nid) => {
+            None if kernel.get(nid) > 0 => {
                 tree.set(nid, Arc::new(orphaned(was)));
                 out.orphans.push(nid);
             }
@@ -254,7 +273,7 @@ mod tests {
             ino: next,
             state: 1,
         };
-        let t = transition(live, target, &mut counters, &|_| false);
+        let t = transition(live, target, &mut counters, &Lookups::default());
         t.tree.check().unwrap();
         assert_eq!(paths(&t.tree), paths(target));
         t

@@ -173,7 +173,10 @@ impl Runner {
         };
         let all: Vec<u64> = self.lookups.keys().filter(known).copied().collect();
         let n = *all.get(pick as usize % all.len().max(1))?;
-        Some((n, u64::from(pick % 3) * 4096, bytes(u64::from(pick), 4096)))
+        // The kernel sends no more of it than the file has.
+        let at = u64::from(pick % 3) * 4096;
+        let len = self.length(n).saturating_sub(at).min(4096);
+        (len > 0).then(|| (n, at, bytes(u64::from(pick), len as usize)))
     }
 
     /// Takes a rollback back, or forward again.
@@ -270,6 +273,9 @@ impl Runner {
         let learnt = adopt_back(&now, &target);
         self.history.commits[turn.0].tree = learnt;
         self.pages.check(&before, &now, &self.lookups)?;
+        let links = now.links();
+        let dead = self.dead.iter().find(|n| links.contains_key(*n));
+        ensure!(dead.is_none(), "{dead:?} is dead in the kernel, and shown");
         self.live = now;
         self.log()?;
         let id = self.history.commits[turn.0].id;
@@ -353,6 +359,7 @@ impl Runner {
     fn opened(&mut self) -> Result<(), String> {
         self.lookups.clear();
         self.forget_besides();
+        self.dead.clear();
         self.pages = Pages::on(&self.world);
         self.live = adopt(&self.live, self.world.w())?;
         compare(&mut self.live, self.world.w(), true)?;

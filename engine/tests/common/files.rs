@@ -64,6 +64,14 @@ impl Runner {
         }
     }
 
+    /// Length of a file; 0 for what is none.
+    pub fn length(&self, n: u64) -> u64 {
+        match self.live.nodes.get(&n).map(|node| &node.body) {
+            Some(Body::File(content)) => content.len(),
+            _ => 0,
+        }
+    }
+
     /// Writes.
     pub fn write(&mut self, op: Op) -> Result<(), String> {
         let Op::Write {
@@ -81,10 +89,13 @@ impl Runner {
             0 => vec![0; len as usize],
             _ => bytes(u64::from(seed), len as usize),
         };
+        // A page of the kernel's never reaches past the end.
+        let (end, size) = (u64::from(at) + data.len() as u64, self.length(n));
         let flags = WriteFlags {
-            from_cache: seed % 7 == 0,
+            from_cache: seed % 7 == 0 && end <= size,
             kill_suidgid: kill,
             outside_group: false,
+            append: false,
         };
         let have = self
             .world

@@ -260,6 +260,7 @@ impl Runner {
             let n = self.live.dir_mut(dir).remove(name).unwrap();
             self.touch_dir(dir);
             self.touch(n);
+            self.removed_by_kernel(n);
             self.reap(n);
         }
         Ok(())
@@ -325,6 +326,9 @@ impl Runner {
         self.touch_dir(b.0);
         self.touch(moved);
         if let Some(old) = old {
+            if !exchange {
+                self.removed_by_kernel(old);
+            }
             self.reap(old);
         }
     }
@@ -369,6 +373,7 @@ impl Runner {
         self.lookups.insert(n, left);
         if left == 0 {
             self.lookups.remove(&n);
+            self.dead.remove(&n);
             if self.live.nodes.contains_key(&n) {
                 self.reap(n);
             }

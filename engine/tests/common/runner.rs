@@ -45,6 +45,7 @@ impl Pages {
             from_cache: true,
             kill_suidgid: false,
             outside_group: false,
+            append: false,
         };
         w.write(node, at, data, flags, W)
             .map(|_| ())
@@ -60,6 +61,8 @@ pub struct Runner {
     pub history: History,
     /// How often the kernel knows each inode.
     pub lookups: BTreeMap<u64, u64>,
+    /// Directories that the kernel knows and has removed itself.
+    pub dead: BTreeSet<u64>,
     pub seen_inos: BTreeSet<u64>,
     /// Since a kill or a close without a checkpoint the base was not imported again, so that the engine cannot know yet that what it
     /// stored before is what the base holds: it may see a difference where there is none.
@@ -100,6 +103,7 @@ impl Runner {
             live,
             history,
             lookups: BTreeMap::new(),
+            dead: BTreeSet::new(),
             seen_inos,
             unsettled: false,
             changed_files: BTreeSet::new(),
@@ -115,6 +119,13 @@ impl Runner {
             1
         } else {
             self.lookups.get(&n).copied().unwrap_or(0)
+        }
+    }
+
+    /// The kernel has removed a name: a directory is dead there as long as it knows it.
+    pub fn removed_by_kernel(&mut self, n: u64) {
+        if self.live.dir(n).is_some() && self.held(n) > 0 {
+            self.dead.insert(n);
         }
     }
 

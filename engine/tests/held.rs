@@ -1,0 +1,348 @@
+//! What the kernel holds while the live tree is switched, without a mount: directories that it has removed,
+//! sizes that it takes files for, pages and writes that come late.
+#![allow(clippy::unwrap_used)]
+
+use engine::types::{RenameFlags, SetAttr};
+use engine::{
+    Attr, Caller, CheckpointRequest, CloseMode, DiffSide, Engine, EngineConfig, Error, KernelCache,
+    NodeId, Target, Wait, Workspace, WriteFlags,
+};
+use objstore::crash_storage::CrashStorage;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+const W: &str = "w";
+const MAIN: &str = "main";
+const ROOT: NodeId = NodeId::ROOT;
+
+/// A write(2), a write(2) of an appending descriptor, a page of the kernel's cache.
+const CALL: WriteFlags = WriteFlags {
+    from_cache: false,
+    kill_suidgid: false,
+    outside_group: false,
+    append: false,
+};
+const APPEND: WriteFlags = WriteFlags {
+    append: true,
+    ..CALL
+};
+const PAGE: WriteFlags = WriteFlags {
+    from_cache: true,
+    ..CALL
+};
+
+struct World {
+    engine: Arc<Engine>,
+    w: Arc<Workspace>,
+    dir: tempfile::TempDir,
+    disk: CrashStorage,
+}
+
+impl World {
+    fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["project", "home"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let disk = CrashStorage::without_log();
+        let (engine, w) = open(&disk, dir.path());
+        World {
+            engine,
+            w,
+            dir,
+            disk,
+        }
+    }
+
+    /// Ends without a goodbye, and opens again.
+    fn reopen(self) -> World {
+        let World {
+            engine,
+            w,
+            dir,
+            disk,
+        } = self;
+        drop((engine, w));
+        let (engine, w) = open(&disk, dir.path());
+        World {
+            engine,
+            w,
+            dir,
+            disk,
+        }
+    }
+
+    fn end(self) {
+        let close = CloseMode::NoCheckpoint;
+        self.engine.close_workspace(W, close, &|_, _| {}).unwrap();
+    }
+
+    fn look(&self, dir: NodeId, name: &str) -> Attr {
+        self.w.lookup(dir, name.as_bytes(), Wait::Allowed).unwrap()
+    }
+
+    fn mkdir(&self, dir: NodeId, name: &str) -> Attr {
+        let who = Caller::default();
+        let made = self
+            .w
+            .mkdir(&who, dir, name.as_bytes(), 0o755, Wait::Allowed);
+        made.unwrap()
+    }
+
+    fn file(&self, dir: NodeId, name: &str, data: &[u8]) -> NodeId {
+        let (who, name) = (Caller::default(), name.as_bytes());
+        let made = self.w.mknod(&who, dir, name, 0o100644, 0, Wait::Allowed);
+        let node = made.unwrap().node;
+        self.write(node, 0, data, CALL);
+        node
+    }
+
+    fn write(&self, node: NodeId, at: u64, data: &[u8], flags: WriteFlags) {
+        let written = self.w.write(node, at, data, flags, Wait::Allowed).unwrap();
+        assert_eq!(written as usize, data.len());
+    }
+
+    fn resize(&self, node: NodeId, size: u64) {
+        let set = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        let who = Caller::default();
+        self.w.setattr(&who, node, &set, Wait::Allowed).unwrap();
+    }
+
+    fn read(&self, node: NodeId) -> String {
+        let bytes = self.w.read(node, 0, 1 << 20, Wait::Allowed).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn rmdir(&self, dir: NodeId, name: &str) {
+        self.w.rmdir(dir, name.as_bytes(), Wait::Allowed).unwrap();
+    }
+
+    fn checkpoint(&self, label: &str) {
+        let req = CheckpointRequest {
+            label: Some(label.into()),
+            ..CheckpointRequest::default()
+        };
+        self.w.checkpoint(MAIN, req, &|_, _| {}).unwrap();
+    }
+
+    fn rollback(&self, label: &str) {
+        self.w.rollback(MAIN, &Target::Ref(label.into())).unwrap();
+    }
+
+    /// A file of the state that was shown before the last switch.
+    fn undone(&self, path: &str) -> String {
+        self.w.undo(MAIN).unwrap();
+        let view = self.w.view_of(MAIN, &DiffSide::Live).unwrap();
+        let bytes = view.read(path.as_bytes(), 0, 1 << 20).unwrap().bytes;
+        drop(view);
+        self.w.redo(MAIN).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+fn open(disk: &CrashStorage, dir: &std::path::Path) -> (Arc<Engine>, Arc<Workspace>) {
+    let config = EngineConfig {
+        root: dir.join("home"),
+        author: "test".into(),
+    };
+    let engine = Engine::on_storage(config, Arc::new(disk.clone())).unwrap();
+    if engine.get(W).is_err() {
+        engine.create(W, &dir.join("project"), None).unwrap();
+    }
+    let w = engine.open_workspace(W).unwrap();
+    w.settle().unwrap();
+    (engine, w)
+}
+
+/// Calls something once, when the kernel is told to forget a node: in the middle of a switch.
+struct During<F>(NodeId, Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send> KernelCache for During<F> {
+    fn flush_dirty(&self) {}
+
+    fn inval_inode(&self, node: NodeId) {
+        let call = self.1.lock().take_if(|_| node == self.0);
+        if let Some(call) = call {
+            call();
+        }
+    }
+
+    fn inval_entry(&self, _parent: NodeId, _name: &[u8]) {}
+
+    fn inval_all_entries(&self) -> bool {
+        false
+    }
+}
+
+/// Has `call` made in the middle of the next switch that changes `node`.
+fn during(world: &World, node: NodeId, call: impl FnOnce(&Workspace) + Send + 'static) {
+    let w = Arc::downgrade(&world.w);
+    let call = move || call(&w.upgrade().unwrap());
+    let cache = During(node, Mutex::new(Some(call)));
+    world.w.set_kernel_cache(Arc::new(cache));
+}
+
+#[test]
+fn a_directory_that_the_kernel_removed_comes_back_as_another_node_with_the_same_number() {
+    let world = World::new();
+    let dir = world.mkdir(ROOT, "d");
+    let inner = world.mkdir(dir.node, "inner");
+    let over = world.mkdir(ROOT, "over");
+    let file = world.file(inner.node, "f", b"x");
+    world.checkpoint("whole");
+    let remove = || {
+        let (d, over) = (world.look(ROOT, "d").node, world.look(ROOT, "over").node);
+        let inner = world.look(d, "inner").node;
+        world.w.unlink(inner, b"f", Wait::Allowed).unwrap();
+        world.rmdir(d, "inner");
+        world.rmdir(ROOT, "d");
+        let empty = world.mkdir(ROOT, "empty").node;
+        let flags = RenameFlags::default();
+        let renamed = world
+            .w
+            .rename(ROOT, b"empty", ROOT, b"over", flags, Wait::Allowed);
+        renamed.unwrap();
+        world.rmdir(ROOT, "over");
+        for (node, n) in [(empty, 1), (over, 1), (inner, 1), (d, 1)] {
+            world.w.forget(node, n);
+        }
+    };
+    for way in 0..3 {
+        let held = [world.look(ROOT, "d"), world.look(ROOT, "over")];
+        let held_inner = world.look(held[0].node, "inner");
+        remove();
+        match way {
+            0 => world.rollback("whole"),
+            1 => drop(world.w.restore(
+                MAIN,
+                &Target::Ref("whole".into()),
+                &[b"d".to_vec(), b"over".to_vec()],
+            )),
+            _ => drop(world.w.rollback(MAIN, &Target::Head)),
+        }
+        let now = [world.look(ROOT, "d"), world.look(ROOT, "over")];
+        let now_inner = world.look(now[0].node, "inner");
+        for (was, is) in [
+            (held[0], now[0]),
+            (held[1], now[1]),
+            (held_inner, now_inner),
+        ] {
+            assert_ne!(was.node, is.node, "way {way}");
+            assert_eq!(was.ino, is.ino, "way {way}");
+        }
+        let back = world.look(now_inner.node, "f").node;
+        assert_eq!((back, world.read(back).as_str()), (file, "x"));
+    }
+    assert_eq!([dir.ino, inner.ino, over.ino], {
+        let d = world.look(ROOT, "d");
+        [
+            d.ino,
+            world.look(d.node, "inner").ino,
+            world.look(ROOT, "over").ino,
+        ]
+    });
+    // A restart finds the numbers that it left.
+    let before = world.look(ROOT, "d");
+    let world = world.reopen();
+    let after = world.look(ROOT, "d");
+    assert_eq!((before.node, before.ino), (after.node, after.ino));
+    world.end();
+}
+
+#[test]
+fn a_directory_that_the_kernel_did_not_remove_or_has_forgotten_comes_back_as_the_same_node() {
+    let world = World::new();
+    let dir = world.mkdir(ROOT, "d").node;
+    world.checkpoint("with");
+    world.w.remove_path(MAIN, b"d", true).unwrap();
+    world.rollback("with");
+    assert_eq!(world.look(ROOT, "d").node, dir, "removed by path");
+    world.rmdir(ROOT, "d");
+    world.w.forget(dir, 2);
+    world.rollback("with");
+    assert_eq!(world.look(ROOT, "d").node, dir, "forgotten");
+    world.rmdir(ROOT, "d");
+    world.checkpoint("without");
+    world.rollback("with");
+    let fresh = world.look(ROOT, "d").node;
+    assert_ne!(fresh, dir, "held");
+    for _ in 0..2 {
+        world.rollback("without");
+        assert!(world.w.lookup(ROOT, b"d", Wait::Allowed).is_err());
+        world.w.undo(MAIN).unwrap();
+        assert_eq!(world.look(ROOT, "d").node, fresh, "removed by a rollback");
+    }
+    world.end();
+}
+
+#[test]
+fn what_is_appended_with_an_old_end_goes_to_the_true_one() {
+    let world = World::new();
+    let log = world.file(ROOT, "log", b"one\n");
+    world.checkpoint("one");
+    // The kernel takes the file for longer, then for shorter, than it is.
+    for stale in [8, 0] {
+        world.resize(log, stale);
+        world.rollback("one");
+        world.write(log, stale, b"two\n", APPEND);
+        world.write(log, stale + 4, b"three\n", APPEND);
+        assert_eq!(world.read(log), "one\ntwo\nthree\n");
+        // Once it has the right end in mind it is believed: another write(2) is where it says.
+        world.write(log, 14, b"four\n", APPEND);
+        world.write(log, 0, b"ONE\n", APPEND);
+        assert_eq!(world.read(log), "ONE\ntwo\nthree\nfour\n");
+        world.rollback("one");
+    }
+    world.end();
+}
+
+#[test]
+fn pages_with_a_wrong_end_or_with_misplaced_data_bring_neither_into_the_file() {
+    let world = World::new();
+    let file = world.file(ROOT, "file", b"12345678");
+    world.checkpoint("short");
+    world.resize(file, 20);
+    world.rollback("short");
+    // A mapping's page, as long as the kernel takes the file to be, with an append in the wrong place.
+    world.write(file, 0, b"abcdefghijklmnopqrst", PAGE);
+    assert_eq!(world.read(file), "abcdefgh");
+    world.resize(file, 2);
+    world.rollback("short");
+    world.write(file, 2, b"+++", APPEND);
+    assert_eq!(world.read(file), "12345678+++");
+    world.end();
+}
+
+#[test]
+fn a_write_to_a_file_that_is_being_removed_is_in_what_was_replaced() {
+    let world = World::new();
+    world.checkpoint("without");
+    let file = world.file(ROOT, "late", b"one\n");
+    during(&world, file, move |w| {
+        let written = w.write(file, 4, b"two\n", APPEND, Wait::Allowed);
+        assert_eq!(written.unwrap(), 4);
+        let written = w.write(file, 8, b"three\n", APPEND, Wait::Allowed);
+        assert_eq!(written.unwrap(), 6);
+        let emptied = |by_path| {
+            let set = SetAttr {
+                size: Some(2),
+                by_path,
+                ..SetAttr::default()
+            };
+            w.setattr(&Caller::default(), file, &set, Wait::Allowed)
+        };
+        // Who came by a path looks it up again; a descriptor is that of a file without a name.
+        assert!(matches!(emptied(true), Err(Error::Stale)));
+        assert_eq!(emptied(false).unwrap().size, 2);
+    });
+    world.rollback("without");
+    assert!(world.w.lookup(ROOT, b"late", Wait::Allowed).is_err());
+    assert_eq!(world.read(file), "on");
+    assert_eq!(world.undone("late"), "one\ntwo\nthree\n");
+    let world = world.reopen();
+    assert_eq!(world.undone("late"), "one\ntwo\nthree\n");
+    world.end();
+}
