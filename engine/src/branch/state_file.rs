@@ -563,18 +563,15 @@ pub(crate) mod tests {
         };
         let mut timeline = Timeline::default();
         timeline.used.insert(7);
+        let time = Time::default();
+        let what = Asked::Apply { time };
         let more = StateMore {
             kv: Some(FileContent::Empty),
             timeline,
-            later: vec![Later {
-                steps: 1,
-                what: Asked::Apply {
-                    time: Time::default(),
-                },
-            }],
+            later: vec![Later { steps: 1, what }],
         };
-        let none = (0, Tree::default());
-        file.write(head(), &more, &one_file_tree(), &none).unwrap();
+        let (tree, none) = (one_file_tree(), (0, Tree::default()));
+        file.write(head(), &more, &tree, &none).unwrap();
         let read = file.read(&mut BaseDirs::default()).unwrap().unwrap();
         assert_eq!(read.more, more);
         let bytes = storage.read("b/state-00000001").unwrap().unwrap();
@@ -586,8 +583,7 @@ pub(crate) mod tests {
         let mut old = [&bytes[..fourth], &bytes[fifth..]].concat();
         old[8] = 4;
         let (_, without_later) = read_state(&old[..], &mut |_| Ok(())).unwrap();
-        assert_eq!(without_later.timeline, more.timeline);
-        assert!(without_later.later.is_empty());
+        assert!(without_later.timeline == more.timeline && without_later.later.is_empty());
         let mut old = [&bytes[..third], &bytes[fifth..]].concat();
         old[8] = 3;
         let (_, without_timeline) = read_state(&old[..], &mut |_| Ok(())).unwrap();
