@@ -11,6 +11,7 @@ pub mod database;
 pub mod differential;
 pub mod env;
 pub mod everything;
+pub mod holders;
 pub mod mcp;
 pub mod model;
 pub mod mount;
