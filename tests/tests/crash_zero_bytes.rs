@@ -122,7 +122,8 @@ fn looking(env: &Env, root: &Path) {
 
 /// Deleting, going back, collecting.
 fn going_on(env: &Env, root: &Path) {
-    let refused = fs::write(root.join("new"), "x").unwrap_err();
+    // More than what may be left in the last block of the journal.
+    let refused = fs::write(root.join("new"), vec![7; 1 << 20]).unwrap_err();
     assert!(is_full(&refused), "{refused}");
     for i in 0..20 {
         fs::remove_file(root.join(format!("file{i}"))).unwrap();
