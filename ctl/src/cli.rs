@@ -304,7 +304,7 @@ pub struct StartArgs {
     /// The workspace; with --from its name, else the directory's
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// The project's directory; it is only ever read
+    /// The project's directory; it is only ever read. A named workspace whose own is gone gets this one
     #[arg(long, value_name = "DIR")]
     pub from: Option<PathBuf>,
     /// Where to mount it from now on: the project's directory itself, an empty one, or a new one

@@ -364,6 +364,7 @@ impl Context {
             let call = Call::Start(Start {
                 workspace: workspace.clone(),
                 base: None,
+                named: false,
                 mount: None,
                 options: MountChoice::default(),
             });

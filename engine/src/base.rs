@@ -5,8 +5,10 @@
 //! that was shown; otherwise [`Base`] says [`ReadOutcome::Changed`] and the caller takes the file anew.
 
 mod file;
+mod whereabouts;
 
 pub use file::{BaseDir, BaseFile};
+pub(crate) use whereabouts::BaseIdent;
 
 use crate::error::{Error, Result};
 use crate::types::{Kind, Time};
@@ -105,6 +107,8 @@ pub struct Base {
     path: PathBuf,
     root: OwnedFd,
     dev: u64,
+    /// Why the directory cannot be used; then nothing is read, and `root` is of another one.
+    missing: Option<String>,
     open: Mutex<VecDeque<(Stamp, Arc<OwnedFd>)>>,
 }
 
@@ -158,6 +162,7 @@ impl Base {
             path: path.to_owned(),
             root,
             dev,
+            missing: None,
             open: Mutex::default(),
         })
     }
@@ -179,6 +184,7 @@ impl Base {
 
     /// The base directory itself as an entry with an empty name.
     pub fn root_entry(&self) -> Result<BaseEntry> {
+        self.check_there()?;
         self.entry(self.root.as_fd(), b"")
             .map_err(|e| self.error(b"", e))
     }
@@ -227,6 +233,7 @@ impl Base {
     /// Entries of a base directory. An entry that vanishes meanwhile is left out; a directory that may not be
     /// read gives [`Error::Access`].
     pub fn read_dir(&self, dir: &BaseDir) -> Result<Vec<BaseEntry>> {
+        self.check_there()?;
         let fd = match self.open_dir(dir) {
             Err(Errno::ACCESS | Errno::PERM) => return Err(Error::Access),
             other => other.map_err(|e| self.error(&dir.path(), e))?,
@@ -284,6 +291,7 @@ impl Base {
 
     /// Opens a base file if it still is the version asked for; `None` where it is not.
     pub fn open_file(&self, file: &BaseFile) -> Result<Option<Arc<OwnedFd>>> {
+        self.check_there()?;
         if let Some(fd) = self.kept(file.stamp()) {
             return Ok(Some(fd));
         }
@@ -352,6 +360,7 @@ impl Base {
 
     /// The file as it is now, by name; `None` where it is gone or not a regular file.
     pub fn current(&self, file: &BaseFile) -> Result<Option<BaseEntry>> {
+        self.check_there()?;
         self.forget(file.stamp());
         let found = self
             .open_dir(file.dir())

@@ -1,6 +1,6 @@
 //! The engine of one store: which workspaces there are, and which of them are open.
 
-use crate::base::Base;
+use crate::base::{Base, BaseIdent};
 use crate::branch::auto::Expiring;
 use crate::branch_refs;
 use crate::branches::SharedParts;
@@ -89,6 +89,58 @@ pub struct Engine {
 
 fn ref_name(name: &str) -> String {
     format!("workspaces/{name}")
+}
+
+/// What is found where a workspace's base is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BaseFound {
+    /// The directory that it was started from.
+    There,
+    /// Nothing, or no directory.
+    Gone,
+    /// Another directory.
+    Replaced,
+    /// Something that cannot be opened, for this reason.
+    Closed(String),
+}
+
+impl BaseFound {
+    /// What is there, in words.
+    fn words(&self) -> &str {
+        match self {
+            BaseFound::There => "it is there",
+            BaseFound::Gone => "it is gone",
+            BaseFound::Replaced => {
+                "another directory is there than the one that the workspace was started from"
+            }
+            BaseFound::Closed(why) => why,
+        }
+    }
+}
+
+fn record_of(refs: &RefStore, name: &str) -> Result<Option<ConfigRecord>> {
+    let Some(bytes) = refs.get(&ref_name(name))? else {
+        return Ok(None);
+    };
+    let damaged = |why: String| Error::Damaged {
+        what: format!("the record of workspace {name}"),
+        why,
+    };
+    let record: ConfigRecord = crate::record::decode(&bytes).map_err(damaged)?;
+    match record.version {
+        CONFIG_VERSION => Ok(Some(record)),
+        found => Err(damaged(format!("its version is {found}"))),
+    }
+}
+
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+/// Where a workspace is meant to be mounted now.
+pub(crate) fn running_at(refs: &RefStore, name: &str) -> Result<Option<PathBuf>> {
+    let record = record_of(refs, name)?;
+    Ok(record.and_then(|r| r.running).map(path_of))
 }
 
 impl Engine {
@@ -184,30 +236,19 @@ impl Engine {
     /// What is remembered of a workspace.
     pub fn get(&self, name: &str) -> Result<WorkspaceConfig> {
         check_workspace_name(name)?;
-        let bytes = self
-            .refs
-            .get(&ref_name(name))?
-            .ok_or_else(|| Error::NoSuchWorkspace(name.to_owned()))?;
-        let damaged = |why: String| Error::Damaged {
-            what: format!("the record of workspace {name}"),
-            why,
-        };
-        let r: ConfigRecord = crate::record::decode(&bytes).map_err(damaged)?;
-        if r.version != CONFIG_VERSION {
-            return Err(damaged(format!("its version is {}", r.version)));
-        }
-        let path = |b: Vec<u8>| PathBuf::from(std::ffi::OsString::from_vec(b));
+        let r = record_of(&self.refs, name)?;
+        let r = r.ok_or_else(|| Error::NoSuchWorkspace(name.to_owned()))?;
         // Without a base nothing is recorded: a home that was moved has another path.
         let base = match r.base.is_empty() {
             true => no_base(&self.cfg.root),
-            false => path(r.base),
+            false => path_of(r.base),
         };
         Ok(WorkspaceConfig {
             name: name.to_owned(),
             base,
-            mount: r.mount.map(path),
+            mount: r.mount.map(path_of),
             created: r.created,
-            running: r.running.map(path),
+            running: r.running.map(path_of),
         })
     }
 
@@ -241,6 +282,70 @@ impl Engine {
             created: clock::now(),
             running: None,
         };
+        Base::open(base)?.ident()?.keep(&self.refs, name)?;
+        self.put(&c)?;
+        Ok(c)
+    }
+
+    /// What is where the workspace's base is to be. A workspace whose base is not there can be opened; what
+    /// was not imported of it cannot be read then.
+    pub fn find_base(&self, c: &WorkspaceConfig) -> Result<BaseFound> {
+        Ok(self.opened_base(c)?.err().unwrap_or(BaseFound::There))
+    }
+
+    /// The base, or what is there in its place.
+    fn opened_base(&self, c: &WorkspaceConfig) -> Result<Result<Base, BaseFound>> {
+        let found = std::fs::metadata(&c.base);
+        let gone = |e: &std::io::Error| {
+            let kind = e.kind();
+            kind == std::io::ErrorKind::NotFound || kind == std::io::ErrorKind::NotADirectory
+        };
+        match &found {
+            Ok(found) if !found.is_dir() => return Ok(Err(BaseFound::Gone)),
+            Err(e) if gone(e) => return Ok(Err(BaseFound::Gone)),
+            _ => {}
+        }
+        let base = match Base::open(&c.base) {
+            Ok(base) => base,
+            Err(Error::BadBase { why, .. }) => return Ok(Err(BaseFound::Closed(why))),
+            Err(e) => return Err(e),
+        };
+        if c.base == no_base(&self.cfg.root) {
+            return Ok(Ok(base));
+        }
+        match BaseIdent::load(&self.refs, &c.name)? {
+            Some(kept) if !base.is(&kept)? => return Ok(Err(BaseFound::Replaced)),
+            Some(_) => {}
+            // Made by an older version.
+            None => base.ident()?.keep(&self.refs, &c.name)?,
+        }
+        Ok(Ok(base))
+    }
+
+    /// Lets a workspace whose base is gone, or was replaced by another directory, have `base` (absolute,
+    /// without symbolic links). It must not be open. Where that is not the same directory, moved, nothing
+    /// counts as applied to it: what the branches have is never taken for something that was removed there.
+    pub fn bind(&self, name: &str, base: &Path) -> Result<WorkspaceConfig> {
+        let mut c = self.get(name)?;
+        if self.opened(name).is_some() {
+            return Err(Error::WorkspaceBusy(name.to_owned()));
+        }
+        if !matches!(self.find_base(&c)?, BaseFound::Gone | BaseFound::Replaced) {
+            return Err(Error::WorkspaceExists {
+                name: name.to_owned(),
+                base: c.base,
+            });
+        }
+        self.check_base(base)?;
+        let opened = Base::open(base)?;
+        let kept = BaseIdent::load(&self.refs, name)?;
+        let same = kept.map(|kept| opened.is(&kept)).transpose()?;
+        if same != Some(true) {
+            self.refs.delete(&crate::apply::ref_name(name))?;
+            crate::apply::forget_interrupted(name, &opened, &*self.storage)?;
+        }
+        opened.ident()?.keep(&self.refs, name)?;
+        base.clone_into(&mut c.base);
         self.put(&c)?;
         Ok(c)
     }
@@ -310,8 +415,24 @@ impl Engine {
             return Ok(w.clone());
         }
         let c = self.get(name)?;
-        let shared = self.shared_parts(&c.base)?;
-        crate::apply::finish_interrupted(name, &shared.base, &self.store, &*self.storage)?;
+        let base = match self.opened_base(&c)? {
+            Ok(base) => {
+                crate::apply::finish_interrupted(name, &base, &self.store, &*self.storage)?;
+                base
+            }
+            Err(BaseFound::Closed(why)) => {
+                return Err(Error::BadBase { path: c.base, why });
+            }
+            Err(found) => {
+                let why = found.words().to_owned();
+                tracing::warn!(
+                    "{name}: the project {} cannot be used: {why}",
+                    c.base.display()
+                );
+                Base::stand_in(&c.base, why, &self.make_no_base()?)?
+            }
+        };
+        let shared = self.shared_parts(base);
         let (root, author) = (self.cfg.root.clone(), self.cfg.author.clone());
         let w = Workspace::start(&c, root, author, shared)?;
         let w = Arc::new(w);
@@ -320,18 +441,18 @@ impl Engine {
     }
 
     /// What the branches of a workspace on `base` share.
-    pub(crate) fn shared_parts(&self, base: &Path) -> Result<SharedParts> {
-        Ok(SharedParts {
+    pub(crate) fn shared_parts(&self, base: Base) -> SharedParts {
+        SharedParts {
             storage: self.storage.clone(),
             store: self.store.clone(),
             refs: self.refs.clone(),
-            base: Arc::new(Base::open(base)?),
+            base: Arc::new(base),
             table: self.table.clone(),
             boot: self.boot,
             settings: self.settings.clone(),
             expiry: self.expiry.clone(),
             garbage: self.garbage.clone(),
-        })
+        }
     }
 
     /// Gives some of the reserve where the disk has next to no space: for small files beside the store.
@@ -393,6 +514,7 @@ impl Engine {
         self.refs.delete(&ref_name(&c.name))?;
         branch_refs::forget_refs(&self.refs, name)?;
         self.refs.delete(&crate::apply::ref_name(name))?;
+        BaseIdent::forget(&self.refs, name)?;
         let dir = format!("workspaces/{name}");
         self.storage.remove_dir_all(&dir).map_err(Error::io(dir))?;
         self.restore_reserve();

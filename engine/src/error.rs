@@ -5,7 +5,7 @@
 use crate::base::BaseFile;
 use crate::journal::JournalError;
 use crate::types::Nid;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Result of engine calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -182,6 +182,24 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+    },
+    /// The base is not where it was, or cannot be opened.
+    #[error("the project {path} cannot be used: {why}", path = path.display())]
+    BaseMissing {
+        /// Where it is to be.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The base's path leads to something else than the directory that is open.
+    #[error("{}", moved(path, *is_gone, now.as_deref()))]
+    BaseMoved {
+        /// Where it was when it was opened.
+        path: PathBuf,
+        /// Nothing is there now.
+        is_gone: bool,
+        /// Where it is now, as far as that can be told.
+        now: Option<PathBuf>,
     },
     /// No branch of that name.
     #[error("no branch named {0}")]
@@ -363,6 +381,8 @@ impl Error {
             | Error::NoBase(_)
             | Error::BadName { .. }
             | Error::BadBase { .. }
+            | Error::BaseMissing { .. }
+            | Error::BaseMoved { .. }
             | Error::NoSuchBranch(_)
             | Error::BranchExists(_)
             | Error::NotJson { .. }
@@ -393,6 +413,24 @@ impl Error {
             | Error::StoreLocked { .. }
             | Error::Closing => EIO,
         }
+    }
+}
+
+/// What became of a base.
+fn moved(path: &Path, is_gone: bool, now: Option<&Path>) -> String {
+    let path = path.display();
+    let there = match is_gone {
+        true => "is gone",
+        false => "is another directory now",
+    };
+    match now {
+        Some(now) => format!(
+            "{path} {there}: the project that the workspace was started from is {} now",
+            now.display()
+        ),
+        None => format!(
+            "{path} {there}: the project that the workspace was started from was deleted or covered"
+        ),
     }
 }
 

@@ -5,6 +5,7 @@
 //! home, of which nothing is ever read: all of its tree is known. Invariant: it exists once its record is
 //! written; until then the ref `unfinished/NAME` says that its directory is to be removed.
 
+use crate::base::Base;
 use crate::branch::Branch;
 use crate::branch::create::Origin;
 use crate::branch_refs::{self, deleted_dir, deleted_record};
@@ -12,7 +13,7 @@ use crate::branches::Created;
 use crate::branches::{MAIN, Views};
 use crate::clock;
 use crate::control::{Progress, Target};
-use crate::engine::{Engine, WorkspaceConfig};
+use crate::engine::{Engine, WorkspaceConfig, running_at};
 use crate::error::{Error, Result};
 use crate::names::{check_branch_name, check_workspace_name};
 use crate::record::OpKind;
@@ -90,7 +91,8 @@ impl Engine {
         made.map(|()| config)
     }
 
-    fn make_no_base(&self) -> Result<PathBuf> {
+    /// The directory that stands for the base where there is none.
+    pub(crate) fn make_no_base(&self) -> Result<PathBuf> {
         let path = no_base(self.root());
         std::fs::create_dir_all(&path).map_err(Error::io(&path))?;
         Ok(path)
@@ -101,7 +103,7 @@ impl Engine {
         self.clear_unfinished(name)?;
         // What the branch refers to must not be younger than the branch.
         self.store.sync()?;
-        let shared = self.shared_parts(base)?;
+        let shared = self.shared_parts(Base::open(base)?);
         let origin = Origin::of_commit(&shared, commit)?;
         let views = Views::new(name.to_owned(), self.author().to_owned(), shared)?;
         let main = Branch::make(views.open_parts(MAIN, 0), origin)?;
@@ -141,6 +143,22 @@ impl Workspace {
             true => Ok(()),
             false => Err(Error::NoBase(self.name().to_owned())),
         }
+    }
+
+    /// An error where the path of the base does not lead to the directory that is open. Nothing is wrong
+    /// where there is none.
+    pub fn check_base_place(&self) -> Result<()> {
+        if !self.has_base() {
+            return Ok(());
+        }
+        let refs = &self.views.shared().refs;
+        let covers = running_at(refs, self.name())?.is_some_and(|at| at == self.base());
+        self.main.places.base.check_place(covers)
+    }
+
+    /// Why the base cannot be used, where it cannot: what was not imported of it cannot be read.
+    pub fn base_missing(&self) -> Option<&str> {
+        self.main.places.base.missing()
     }
 
     /// The commit of what a reference names, or of what a branch shows now (frozen as an automatic commit

@@ -149,6 +149,18 @@ impl Importer {
         Ok(content)
     }
 
+    /// Fills in what was imported before of a file's base files, for a base that cannot be read.
+    pub fn recall(&self, places: &Places, file: &FileData) {
+        let _pin = places.store.pin();
+        for f in base_files(file) {
+            if f.stored().is_none()
+                && let Some(content) = self.known(places, &f)
+            {
+                f.set_stored(content);
+            }
+        }
+    }
+
     fn known(&self, places: &Places, file: &BaseFile) -> Option<FileContent> {
         let e = self.table.get(file.stamp().dev, file.stamp().ino).ok()??;
         let s = file.stamp();
@@ -217,6 +229,11 @@ fn is_older(ctime: Time, age: Duration) -> bool {
     let now = crate::clock::now();
     let since = |t: Time| i128::from(t.sec) * 1_000_000_000 + i128::from(t.nsec);
     now < ctime || since(now) - since(ctime) >= age.as_nanos() as i128
+}
+
+/// Whether all of a file's content is in the store or in a journal.
+pub fn is_imported(file: &FileData) -> bool {
+    base_files(file).iter().all(|f| f.stored().is_some())
 }
 
 /// Base files that a file's content refers to.

@@ -63,7 +63,7 @@ pub use control::{
     LogEntry, MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch,
     Target, View, WriteFile,
 };
-pub use engine::{Engine, EngineConfig, WorkspaceConfig};
+pub use engine::{BaseFound, Engine, EngineConfig, WorkspaceConfig};
 pub use error::{Error, Result, errno};
 pub use exchange::{Calls, IMPORTED};
 pub use fsck::{Affected, Finding, FsckReport, Reopen, RepairStep};

@@ -1,39 +1,23 @@
 //! An open workspace: routes requests to the branch whose view they address, and serialises control.
 
-use crate::branch::{Branch, drop_orphans};
+mod closing;
+
+pub use closing::{CloseMode, Closed};
+
+use crate::branch::Branch;
 use crate::branches::{SharedParts, Views};
 use crate::control::{
     Change, CheckpointRequest, Checkpointed, DiffSide, LogEntry, Progress, RolledBack, Status,
     Target, View, WriteFile,
 };
 use crate::engine::WorkspaceConfig;
-use crate::error::{Error, Result, errno};
+use crate::error::{Error, Result};
 use crate::keeper::Keeper;
 use crate::limits::RESERVED_NAME;
-use crate::record::OpKind;
 use crate::types::*;
 use crate::views::is_virtual;
-use objstore::CommitId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// How a workspace is closed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CloseMode {
-    /// With an automatic commit of what differs from the head.
-    Checkpoint,
-    /// Without; the journal keeps what is not in a commit.
-    NoCheckpoint,
-}
-
-/// What closing did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Closed {
-    /// The automatic commit, or the head where nothing had changed; `None` without a checkpoint.
-    pub commit: Option<CommitId>,
-    /// An automatic commit was made.
-    pub new_commit: bool,
-}
 
 /// An open workspace.
 #[derive(Debug)]
@@ -538,55 +522,5 @@ impl Workspace {
     /// Folds the journals into the store now.
     pub fn seal(&self) -> Result<()> {
         self.views.branches().iter().try_for_each(|b| b.seal())
-    }
-
-    /// Closes the workspace, after it was unmounted. On error it stays open, nothing is lost.
-    pub(crate) fn close(&self, mode: CloseMode, progress: Progress<'_>) -> Result<Closed> {
-        let branches = self.views.branches();
-        let _one: Vec<_> = branches.iter().map(|b| b.control.lock()).collect();
-        let mut closed = Closed {
-            commit: None,
-            new_commit: false,
-        };
-        if mode == CloseMode::Checkpoint {
-            for b in &branches {
-                let one = b.close_with_commit(&self.author, progress)?;
-                if Arc::ptr_eq(b, &self.main) {
-                    closed = one;
-                }
-            }
-        }
-        branches.iter().try_for_each(|b| b.sync())?;
-        branches.iter().for_each(|b| b.begin_closing());
-        self.keeper.stop();
-        for b in &branches {
-            b.places.journal.mark_clean()?;
-        }
-        Ok(closed)
-    }
-}
-
-impl Branch {
-    /// Makes an automatic commit of what differs from the head, and seals everything.
-    fn close_with_commit(&self, author: &str, progress: Progress<'_>) -> Result<Closed> {
-        let head = self.lock().history.head;
-        let before = self.tree_of(head)?;
-        let state = {
-            let mut inner = self.lock();
-            drop_orphans(&mut inner.live);
-            self.freeze_if_differs(&mut inner, &before, OpKind::Stop, author)?
-        };
-        let commit = self.wait_for_id(state, progress)?;
-        match self.seal() {
-            // The journal has all of it, and is opened again at the next start.
-            Err(e) if e.errno() == errno::ENOSPC => {
-                tracing::warn!("{}: it is closed without sealing: {e}", self.name());
-            }
-            sealed => sealed?,
-        }
-        Ok(Closed {
-            commit: Some(commit),
-            new_commit: state != head,
-        })
     }
 }

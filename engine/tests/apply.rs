@@ -544,3 +544,37 @@ fn what_was_applied_stays_the_ground_of_the_next_merge_after_gc() {
         ("of the user\n".into(), "newer\n".into())
     );
 }
+
+#[test]
+fn a_project_that_was_moved_away_is_neither_written_nor_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, old) = (dir.path().join("p"), dir.path().join("p.old"));
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("a"), "a\n").unwrap();
+    let world = open(&path);
+    write(&world, "a", "agent\n");
+    fs::rename(&path, &old).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("a"), "a\n").unwrap();
+    let names_both = |error: Error| {
+        let text = error.to_string();
+        let named = |at: &Path| text.contains(&at.display().to_string());
+        assert!(matches!(error, Error::BaseMoved { .. }), "{text}");
+        assert!(named(&path) && named(&old), "{text}");
+    };
+    names_both(apply(&world).unwrap_err());
+    names_both(world.w().check_base_place().unwrap_err());
+    let update = UpdateRequest {
+        branch: MAIN.into(),
+        ..UpdateRequest::default()
+    };
+    names_both(world.w().update(&update, &|_, _| ()).unwrap_err());
+    for at in [&path, &old] {
+        assert_eq!(fs::read_to_string(at.join("a")).unwrap(), "a\n");
+    }
+    fs::remove_dir_all(&path).unwrap();
+    names_both(apply(&world).unwrap_err());
+    fs::rename(&old, &path).unwrap();
+    assert_eq!(apply(&world).unwrap().outcome, Outcome::Merged);
+    assert_eq!(fs::read_to_string(path.join("a")).unwrap(), "agent\n");
+}

@@ -23,6 +23,7 @@ pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
     let call = Call::Start(Start {
         workspace: name.clone(),
         base: base.as_deref().map(Bytes::from),
+        named: args.name.is_some() || context.surroundings().option.is_some(),
         mount: mount.as_deref().map(Bytes::from),
         options: options(args),
     });

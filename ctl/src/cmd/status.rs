@@ -102,6 +102,11 @@ fn branch_facts(facts: &mut Facts, more: &protocol::Facts) {
     facts.json("base_changed", paths_json(&more.base_changed));
     facts.line("unreadable", more.unreadable.len().to_string().as_bytes());
     facts.json("unreadable", paths_json(&more.unreadable));
+    if !more.not_imported.is_empty() {
+        let many = more.not_imported.len().to_string();
+        facts.line("not_imported", many.as_bytes());
+    }
+    facts.json("not_imported", paths_json(&more.not_imported));
     for (key, number) in [
         ("journal_bytes", more.journal_bytes),
         ("entries", more.entries),

@@ -7,10 +7,12 @@ use super::mounts::{Progress, of_import};
 use super::sessions::requests as sessions;
 use super::{apply, branches, exchange, faults, files, holders, kv, store, timeline};
 use crate::protocol::*;
+use crate::quote::quoted;
 use engine::{CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Takes a part of a long result; false where nobody reads it.
@@ -305,8 +307,10 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
     match answer.info.status {
         State::Started => {
             let status = on(mounts, &ask.workspace, |w| w.status(&ask.branch))?;
-            answer.healthy = status.poisoned.is_none();
-            answer.troubles = troubles(&status);
+            answer.healthy = status.poisoned.is_none() && status.not_imported.is_empty();
+            let base = answer.info.base.path();
+            answer.troubles.extend(base_trouble(base, &status));
+            answer.troubles.extend(troubles(&status));
             let requests = mounts.requests(&ask.workspace);
             answer.facts = Some(of_status(status, requests));
         }
@@ -326,6 +330,31 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
     Ok(answer)
 }
 
+/// What is to be said of a project that cannot be used.
+pub(super) fn base_trouble(base: &Path, status: &engine::Status) -> Option<String> {
+    const NAMED_MAX: usize = 10;
+    let why = status.base_missing.as_deref()?;
+    let missing = &status.not_imported;
+    let mut text = format!("the project {} cannot be used: {why}; ", base.display());
+    if missing.is_empty() {
+        text.push_str("all of it was imported");
+        return Some(text);
+    }
+    let name = |path: &Vec<u8>| String::from_utf8_lossy(&quoted(path)).into_owned();
+    let named: Vec<String> = missing.iter().take(NAMED_MAX).map(name).collect();
+    let more = if missing.len() > NAMED_MAX {
+        ", …"
+    } else {
+        ""
+    };
+    text.push_str(&format!(
+        "not imported, so that reading fails: {} of its paths ({}{more})",
+        missing.len(),
+        named.join(", ")
+    ));
+    Some(text)
+}
+
 fn troubles(status: &engine::Status) -> Vec<String> {
     let mut troubles = Vec::new();
     if let Some(why) = &status.poisoned {
@@ -333,7 +362,8 @@ fn troubles(status: &engine::Status) -> Vec<String> {
             "nothing can be written any more: {why}; stop and start it to check"
         ));
     }
-    if matches!(status.import.state, engine::ImportState::Paused) {
+    let is_paused = matches!(status.import.state, engine::ImportState::Paused);
+    if is_paused && status.base_missing.is_none() {
         let why = status.import.why.as_deref().unwrap_or("it was stopped");
         let hint = match status.import.wants_space {
             true => "; make room on the disk",
@@ -357,6 +387,7 @@ fn of_status(status: engine::Status, requests: BTreeMap<String, Requests>) -> Fa
         import: of_import(&status.import),
         base_changed: status.base_changed.into_iter().map(Bytes).collect(),
         unreadable: status.unreadable.into_iter().map(Bytes).collect(),
+        not_imported: status.not_imported.into_iter().map(Bytes).collect(),
         journal_bytes: status.journal_bytes,
         entries: status.entries,
         recovered: status.recovered,

@@ -51,6 +51,8 @@ fn kind(error: &Error) -> &'static str {
         Error::NoBase(_) => "no-base",
         Error::BadName { .. } => "bad-name",
         Error::BadBase { .. } => "bad-base",
+        Error::BaseMissing { .. } => "base-missing",
+        Error::BaseMoved { .. } => "base-moved",
         Error::NoSuchBranch(_) => "no-such-branch",
         Error::BranchExists(_) => "branch-exists",
         Error::MainBranch => "main-branch",
@@ -108,6 +110,13 @@ fn hint(error: &Error, name: &str) -> String {
         ),
         Error::BadName { .. } => "choose another name".to_owned(),
         Error::BadBase { .. } => "give a readable project directory with --from DIR".to_owned(),
+        Error::BaseMissing { .. } => format!(
+            "bring it back, or agentvfs workspace stop {name}, then agentvfs workspace start {name} --from DIR"
+        ),
+        Error::BaseMoved { path, .. } => format!(
+            "move it back to {}; or agentvfs workspace stop {name}, then agentvfs workspace start {name} --from DIR",
+            path.display()
+        ),
         Error::NoSuchBranch(_) => {
             format!("agentvfs branch list --workspace {name} shows all")
         }

@@ -63,6 +63,10 @@ wire! {
         /// The project's directory, absolute: the workspace is made where it does not exist.
         #[serde(default)]
         pub base: Option<Bytes>,
+        /// Its name was given, and not taken from the directory's: where the base that it had is gone it gets
+        /// this one.
+        #[serde(default)]
+        pub named: bool,
         /// Where to mount it from now on, absolute.
         #[serde(default)]
         pub mount: Option<Bytes>,
@@ -221,6 +225,9 @@ wire! {
         pub base_changed: Vec<Bytes>,
         /// Paths that cannot be read in the project: commits are made without their content.
         pub unreadable: Vec<Bytes>,
+        /// What a base that is not there has and the store has not; directories with a slash at the end.
+        #[serde(default)]
+        pub not_imported: Vec<Bytes>,
         /// Size of the journal.
         pub journal_bytes: u64,
         /// Files and directories.

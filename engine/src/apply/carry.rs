@@ -71,9 +71,13 @@ impl Site<'_> {
     }
 
     fn base_ident(&self) -> Result<Ident> {
-        let stamp = stamp_at(self.base.root_fd(), b"");
-        Ok(ident(&stamp.map_err(|e| failed(self.base, b"", e))?))
+        base_ident(self.base)
     }
+}
+
+fn base_ident(base: &Base) -> Result<Ident> {
+    let stamp = stamp_at(base.root_fd(), b"");
+    Ok(ident(&stamp.map_err(|e| failed(base, b"", e))?))
 }
 
 fn ident(stamp: &Stamp) -> Ident {
@@ -378,6 +382,14 @@ pub(super) fn recover(site: &Site<'_>) -> Result<()> {
     }
     clean(site, &intent)?;
     Intent::remove(site.storage, site.record)
+}
+
+/// Removes the record of an apply that was interrupted in another directory.
+pub(super) fn forget_elsewhere(base: &Base, storage: &dyn Storage, record: &str) -> Result<()> {
+    match Intent::read(storage, record)? {
+        Some(intent) if intent.base != base_ident(base)? => Intent::remove(storage, record),
+        _ => Ok(()),
+    }
 }
 
 /// Takes back what was done, the last step first; attributes of directories at the end, since renames

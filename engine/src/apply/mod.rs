@@ -116,6 +116,15 @@ pub(crate) fn finish_interrupted(
     })
 }
 
+/// Forgets an apply that was interrupted in another directory than `base`, which is gone.
+pub(crate) fn forget_interrupted(
+    workspace: &str,
+    base: &Base,
+    storage: &dyn Storage,
+) -> Result<()> {
+    carry::forget_elsewhere(base, storage, &record_path(workspace))
+}
+
 impl Workspace {
     /// Writes a branch's changes to the base: all of them, or on error none. Durable after `Ok`.
     pub fn apply(&self, req: &ApplyRequest, progress: Progress<'_>) -> Result<ApplyReport> {
@@ -130,6 +139,7 @@ impl Workspace {
         faults: Faults<'_>,
     ) -> Result<ApplyReport> {
         self.check_has_base()?;
+        self.check_base_place()?;
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
@@ -186,6 +196,7 @@ impl Workspace {
         out: crate::patch::Sink<'_>,
     ) -> Result<(ApplyReport, Vec<Vec<u8>>)> {
         self.check_has_base()?;
+        self.check_base_place()?;
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();
@@ -236,6 +247,7 @@ impl Workspace {
     /// Merges what was changed in the base into a branch. It can be undone like any merge.
     pub fn update(&self, req: &UpdateRequest, progress: Progress<'_>) -> Result<MergeReport> {
         self.check_has_base()?;
+        self.check_base_place()?;
         let branch = self.branch(&req.branch)?;
         let _one = self.applying.lock();
         let _control = branch.control.lock();

@@ -61,6 +61,8 @@ impl Branch {
         let (entries, unreadable) = match self.places.base.read_dir(dir) {
             Ok(entries) => (entries, false),
             Err(Error::Access) => (Vec::new(), true),
+            // It may be there again some day.
+            Err(e @ Error::BaseMissing { .. }) => return Err(e),
             Err(e) => {
                 tracing::warn!("a base directory is gone: {e}");
                 self.lock().base_changed.insert(dir.path());
@@ -155,6 +157,18 @@ impl Branch {
                 drop(inner);
                 self.drop_stale();
             }
+        }
+    }
+
+    /// Has all trees read from the store what was imported, for a base that cannot be read.
+    pub(super) fn recall_imported(&self) {
+        let mut inner = self.lock();
+        for tree in inner.trees_mut() {
+            tree.for_each(&mut |_, inode| {
+                if let Some(file) = inode.file() {
+                    self.importer.recall(&self.places, file);
+                }
+            });
         }
     }
 

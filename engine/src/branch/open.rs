@@ -207,6 +207,9 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
     // What was stored between the changes that were replayed is not known.
     branch.gaps.store(report.records > 0, Ordering::Relaxed);
     count_files(&mut branch.lock(), &branch.importer);
+    if branch.places.base.missing().is_some() {
+        branch.recall_imported();
+    }
     // What was brought back, or what the state file has, may be in no state.
     branch.auto.note_change();
     branch.pin_journals(&Tree::default());

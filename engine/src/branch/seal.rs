@@ -163,6 +163,7 @@ impl Branch {
             if self.closing.load(Ordering::Relaxed) {
                 return Err(Error::Closing);
             }
+            self.places.base.check_there()?;
             self.wait_progress(&mut inner);
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Making commits.
 
+use super::diff::files_changed;
 use super::{CheckpointRequest, Checkpointed, Progress, differs};
 use crate::branch::{Branch, Inner, Paused};
 use crate::clock;
@@ -75,9 +76,9 @@ impl Branch {
         let before = stored.as_ref().unwrap_or(before);
         let label = req.label.clone();
         let old = label.as_ref().and_then(|l| inner.history.labelled(l));
-        let (files_changed, bytes_changed) = count_changes(before, &inner.live);
+        let (before, now) = (before.clone(), inner.live.clone());
         let plain = req.message.is_empty() && req.meta.is_empty();
-        let new_commit = !plain || differs(before, &inner.live);
+        let new_commit = !plain || differs(&before, &now);
         let state = if new_commit {
             let meta: BTreeMap<String, String> = req.meta.into_iter().collect();
             let info = self.new_state(&inner, OpKind::Checkpoint, author, req.message, meta);
@@ -107,8 +108,8 @@ impl Branch {
         Ok(Checkpointed {
             commit: None,
             state,
-            files_changed,
-            bytes_changed,
+            files_changed: files_changed(&before, &now),
+            bytes_changed: bytes_changed(&before, &now),
             moved_from,
             new_commit,
             unresolved,
@@ -199,26 +200,20 @@ impl Branch {
     }
 }
 
-/// Files and bytes that differ between two trees of a branch.
-fn count_changes(before: &Tree, now: &Tree) -> (u64, u64) {
-    let (mut files, mut bytes) = (0, 0);
-    Tree::diff(before, now, &mut |_, x, y| {
-        let (x, y) = (x.filter(|i| i.nlink > 0), y.filter(|i| i.nlink > 0));
-        let alike = matches!((x, y), (Some(a), Some(b)) if a.commits_alike(b))
-            || (x.is_none() && y.is_none());
-        if alike
-            || y.or(x)
-                .is_some_and(|i| i.dir().is_some() && x.is_some() == y.is_some())
-        {
+/// Bytes that were written of the files that differ between two trees of a branch.
+fn bytes_changed(before: &Tree, now: &Tree) -> u64 {
+    let mut bytes = 0;
+    Tree::diff(before, now, &mut |_, was, is| {
+        let Some(inode) = is.filter(|i| i.nlink > 0) else {
+            return;
+        };
+        let Some(file) = inode.file() else { return };
+        let was = was.filter(|i| i.nlink > 0);
+        if was.is_some_and(|was| was.commits_alike(inode)) {
             return;
         }
-        files += 1;
-        if let Some(inode) = y
-            && let Some(file) = inode.file()
-        {
-            let over: u64 = file.extents().map(|p| p.range.end - p.range.start).sum();
-            bytes += if file.is_plain() { inode.size } else { over };
-        }
+        let over: u64 = file.extents().map(|p| p.range.end - p.range.start).sum();
+        bytes += if file.is_plain() { inode.size } else { over };
     });
-    (files, bytes)
+    bytes
 }

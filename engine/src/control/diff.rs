@@ -10,10 +10,14 @@ use crate::tree::file::Body;
 use crate::tree::inode::{Content, Inode};
 use crate::types::{Kind, Nid, Wait};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// Bytes compared at a time.
 const COMPARE_BYTES: usize = 256 << 10;
+
+/// Whether the content of two inodes of one type is the same.
+type SameContent<'a, E> = &'a dyn Fn(&Inode, &Inode) -> Result<bool, E>;
 
 impl Branch {
     /// State that a side other than the live tree means.
@@ -33,59 +37,21 @@ impl Branch {
         if !differs(a, b) {
             return Ok(Vec::new());
         }
-        let (old, new) = (named(a, b), named(b, a));
-        let all: BTreeSet<&Vec<u8>> = old.keys().chain(new.keys()).collect();
-        let mut out = Vec::new();
-        for path in all {
-            if let Some(status) = self.status_of(old.get(path), new.get(path))? {
-                out.push(Change {
-                    path: path.clone(),
-                    status,
-                    old_path: None,
-                });
-            }
-        }
-        join_renames(&mut out, &old, &new);
-        out.retain(|c| wanted(c, paths));
+        let rows = rows(a, b, &|x, y| self.same_content(x, y))?;
+        let changes = rows.into_iter().map(|row| row.change);
+        let mut out: Vec<Change> = changes.filter(|c| wanted(c, paths)).collect();
         out.sort();
         Ok(out)
     }
 
-    fn status_of(&self, old: Option<&Found>, new: Option<&Found>) -> Result<Option<char>> {
-        Ok(match (old, new) {
-            (None, None) => None,
-            (None, Some(n)) => n.is_shown().then_some('A'),
-            (Some(o), None) => o.is_shown().then_some('D'),
-            (Some(o), Some(n)) if o.inode.kind() != n.inode.kind() => Some('T'),
-            (Some(o), Some(n)) => self.modified(&o.inode, &n.inode)?.then_some('M'),
-        })
-    }
-
-    fn modified(&self, a: &Inode, b: &Inode) -> Result<bool> {
-        if a.kind() == Kind::Dir {
-            let owner = |i: &Inode| (i.mode, i.uid, i.gid);
-            return Ok(owner(a) != owner(b) || a.xattrs.as_deref() != b.xattrs.as_deref());
-        }
-        let same_but_content = {
-            let mut x = a.clone();
-            x.content = b.content.clone();
-            x.size = b.size;
-            x.commits_alike(b)
-        };
-        Ok(!same_but_content || !self.same_content(a, b)?)
-    }
-
     /// Compares by sources first, by bytes where that leaves it open.
     fn same_content(&self, a: &Inode, b: &Inode) -> Result<bool> {
+        if let Some(same) = same_sources(a, b) {
+            return Ok(same);
+        }
         let (Content::File(x), Content::File(y)) = (&a.content, &b.content) else {
-            return Ok(a.content_alike(b));
+            return Ok(false);
         };
-        if a.size != b.size || a.content_alike(b) {
-            return Ok(a.size == b.size);
-        }
-        if let (Some(Body::Stored(c)), Some(Body::Stored(d))) = (plain_body(a), plain_body(b)) {
-            return Ok(c == d);
-        }
         let (mut p, mut q) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
         let mut at = 0;
         while at < a.size {
@@ -99,6 +65,88 @@ impl Branch {
         }
         Ok(true)
     }
+}
+
+/// Names whose entry or content differs between two trees of a branch: the rows of a diff that are not of
+/// directories, so a renamed file counts once. No file is read: one that was written anew with the bytes
+/// and the time that it had counts until it is stored.
+pub(super) fn files_changed(a: &Tree, b: &Tree) -> u64 {
+    if !differs(a, b) {
+        return 0;
+    }
+    let by_sources = |x: &Inode, y: &Inode| Ok::<_, Infallible>(same_sources(x, y) == Some(true));
+    let Ok(rows) = rows(a, b, &by_sources);
+    rows.iter().filter(|row| !row.is_dir).count() as u64
+}
+
+/// Whether two contents are the same, as far as their sources tell.
+fn same_sources(a: &Inode, b: &Inode) -> Option<bool> {
+    if a.content_alike(b) {
+        return Some(a.size == b.size);
+    }
+    if a.size != b.size || a.file().is_none() || b.file().is_none() {
+        return Some(false);
+    }
+    match (plain_body(a), plain_body(b)) {
+        (Some(Body::Stored(c)), Some(Body::Stored(d))) => Some(c == d),
+        _ => None,
+    }
+}
+
+/// One difference.
+struct Row {
+    change: Change,
+    /// It is of directories alone.
+    is_dir: bool,
+}
+
+/// Differences between two trees, by path.
+fn rows<E>(a: &Tree, b: &Tree, same_content: SameContent<'_, E>) -> Result<Vec<Row>, E> {
+    let (old, new) = (named(a, b), named(b, a));
+    let all: BTreeSet<&Vec<u8>> = old.keys().chain(new.keys()).collect();
+    let mut out = Vec::new();
+    for path in all {
+        let (was, now) = (old.get(path), new.get(path));
+        if let Some(status) = status_of(was, now, same_content)? {
+            let change = Change {
+                path: path.clone(),
+                status,
+                old_path: None,
+            };
+            let is_dir = [was, now].into_iter().flatten().all(Found::is_dir);
+            out.push(Row { change, is_dir });
+        }
+    }
+    join_renames(&mut out, &old, &new);
+    Ok(out)
+}
+
+fn status_of<E>(
+    old: Option<&Found>,
+    new: Option<&Found>,
+    same_content: SameContent<'_, E>,
+) -> Result<Option<char>, E> {
+    Ok(match (old, new) {
+        (None, None) => None,
+        (None, Some(n)) => n.is_shown().then_some('A'),
+        (Some(o), None) => o.is_shown().then_some('D'),
+        (Some(o), Some(n)) if o.inode.kind() != n.inode.kind() => Some('T'),
+        (Some(o), Some(n)) => modified(&o.inode, &n.inode, same_content)?.then_some('M'),
+    })
+}
+
+fn modified<E>(a: &Inode, b: &Inode, same_content: SameContent<'_, E>) -> Result<bool, E> {
+    if a.kind() == Kind::Dir {
+        let owner = |i: &Inode| (i.mode, i.uid, i.gid);
+        return Ok(owner(a) != owner(b) || a.xattrs.as_deref() != b.xattrs.as_deref());
+    }
+    let same_but_content = {
+        let mut x = a.clone();
+        x.content = b.content.clone();
+        x.size = b.size;
+        x.commits_alike(b)
+    };
+    Ok(!same_but_content || !same_content(a, b)?)
 }
 
 impl View {
@@ -124,6 +172,10 @@ impl Found {
     /// Directories show only where they are empty: else what is in them does.
     fn is_shown(&self) -> bool {
         self.inode.dir().is_none_or(|d| d.map.is_empty())
+    }
+
+    fn is_dir(&self) -> bool {
+        self.inode.kind() == Kind::Dir
     }
 }
 
@@ -230,7 +282,7 @@ fn joined(tree: &Tree, above: &[u8], nid: Nid, name: (Nid, u64)) -> Option<Vec<u
 
 /// A deleted and an added file with the same inode, or the same stored content, are one rename.
 fn join_renames(
-    changes: &mut Vec<Change>,
+    rows: &mut Vec<Row>,
     old: &BTreeMap<Vec<u8>, Found>,
     new: &BTreeMap<Vec<u8>, Found>,
 ) {
@@ -240,7 +292,8 @@ fn join_renames(
     };
     let mut by_nid: HashMap<Nid, Vec<u8>> = HashMap::new();
     let mut by_content: HashMap<String, Vec<u8>> = HashMap::new();
-    for c in changes.iter().filter(|c| c.status == 'D') {
+    let changes = rows.iter().map(|row| &row.change);
+    for c in changes.filter(|c| c.status == 'D') {
         if let Some(f) = old.get(&c.path).filter(|f| f.inode.kind() != Kind::Dir) {
             by_nid.insert(f.nid, c.path.clone());
             if let Some(key) = key_of(f) {
@@ -249,7 +302,8 @@ fn join_renames(
         }
     }
     let mut gone: BTreeSet<Vec<u8>> = BTreeSet::new();
-    for c in changes.iter_mut().filter(|c| c.status == 'A') {
+    let changes = rows.iter_mut().map(|row| &mut row.change);
+    for c in changes.filter(|c| c.status == 'A') {
         let Some(f) = new.get(&c.path).filter(|f| f.inode.kind() != Kind::Dir) else {
             continue;
         };
@@ -261,7 +315,7 @@ fn join_renames(
             (c.status, c.old_path) = ('R', Some(from));
         }
     }
-    changes.retain(|c| c.status != 'D' || !gone.contains(&c.path));
+    rows.retain(|row| row.change.status != 'D' || !gone.contains(&row.change.path));
 }
 
 fn wanted(c: &Change, paths: &[Vec<u8>]) -> bool {

@@ -57,7 +57,7 @@ pub struct MergeReport {
     pub commit: Option<CommitId>,
     /// What could not be settled.
     pub conflicts: Vec<Conflict>,
-    /// Inodes that changed.
+    /// Names whose entry or content differs: rows of a diff without those of directories.
     pub files_changed: u64,
     /// For a dry run: what would change, by path.
     pub changes: Vec<Change>,

@@ -61,7 +61,7 @@ pub struct Checkpointed {
     pub commit: Option<CommitId>,
     /// Its state number.
     pub state: u64,
-    /// Files, links and directories that differ from the head before.
+    /// Names whose entry or content differs from the head before, as [`RolledBack::files_changed`].
     pub files_changed: u64,
     /// Bytes of the changed files that were written.
     pub bytes_changed: u64,
@@ -100,7 +100,7 @@ pub struct RolledBack {
     pub commit: Option<CommitId>,
     /// Automatic commit of what was there before; `None` while its id is not known, or where nothing was replaced.
     pub replaced: Option<CommitId>,
-    /// Inodes that changed.
+    /// Names whose entry or content differs: rows of a diff without those of directories.
     pub files_changed: u64,
 }
 
@@ -194,6 +194,10 @@ pub struct Status {
     pub base_changed: Vec<Vec<u8>>,
     /// Paths that cannot be read in the base: commits are made without their content.
     pub unreadable: Vec<Vec<u8>>,
+    /// Why the base cannot be used, where it cannot.
+    pub base_missing: Option<String>,
+    /// Then: what was not imported of it and cannot be read, directories with a slash at the end.
+    pub not_imported: Vec<Vec<u8>>,
     /// Bytes in the journal.
     pub journal_bytes: u64,
     /// Why no changes are taken any more.

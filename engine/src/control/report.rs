@@ -2,6 +2,7 @@
 
 use super::{ImportState, ImportStatus, LogEntry, Status};
 use crate::branch::Branch;
+use crate::import::is_imported;
 use crate::record::OpKind;
 use objstore::{Commit, CommitId};
 use std::sync::atomic::Ordering::Relaxed;
@@ -75,10 +76,39 @@ impl Branch {
         paths
     }
 
+    /// What a base that cannot be used has and the store does not: paths of files, and of directories (with
+    /// a slash at the end) that nobody looked into.
+    fn not_imported(&self) -> Vec<Vec<u8>> {
+        if self.places.base.missing().is_none() {
+            return Vec::new();
+        }
+        let tree = self.lock().live.clone();
+        let mut found = Vec::new();
+        tree.for_each(&mut |nid, inode| {
+            let is_file = inode.file().is_some_and(|file| !is_imported(file));
+            let is_dir = inode.dir().is_some_and(|dir| dir.lazy.is_some());
+            if !is_file && !is_dir {
+                return;
+            }
+            for name in inode.names() {
+                let path = tree.path_of_name(nid, name);
+                found.extend(path.map(|mut path| {
+                    if is_dir {
+                        path.push(b'/');
+                    }
+                    path
+                }));
+            }
+        });
+        found.sort();
+        found
+    }
+
     /// How the branch is.
     pub fn status(&self) -> Status {
         let paused = self.paused.lock().clone();
         let unreadable = self.left_out();
+        let not_imported = self.not_imported();
         let inner = self.lock();
         let imported = inner.reference.is_some();
         let state = match (&paused, inner.scan_done, imported) {
@@ -102,6 +132,8 @@ impl Branch {
             },
             base_changed: inner.base_changed.iter().cloned().collect(),
             unreadable,
+            base_missing: self.places.base.missing().map(str::to_owned),
+            not_imported,
             journal_bytes: self.places.journal.bytes(),
             poisoned: self.places.journal.poisoned(),
             recovered: self.recovered.clone(),

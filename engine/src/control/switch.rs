@@ -3,6 +3,7 @@
 //! What they share with taking single paths back (`restore.rs`): freezing what is there, showing the new
 //! tree behind the fence, and telling the kernel.
 
+use super::diff::files_changed;
 use super::{Change, RolledBack, Target};
 use crate::branch::fence::Fence;
 use crate::branch::{Branch, Inner};
@@ -195,11 +196,12 @@ impl Branch {
             // Best effort: where it fails the id is told as pending, and storing goes on.
             let _ = self.try_store_pending();
         }
+        let files_changed = files_changed(before, &changes.tree);
         let inner = self.lock();
         let back = RolledBack {
             commit: inner.history.id_of(target),
             replaced: inner.history.id_of(replaced),
-            files_changed: changes.inodes.len() as u64,
+            files_changed,
         };
         Ok((back, overtaken.then_some(replaced)))
     }
