@@ -4,8 +4,8 @@
 //! connection that ends earlier has done nothing and may be made again.
 
 use crate::protocol::{
-    Call, Fault, FromDaemon, Hello, HelloAnswer, PROTOCOL_VERSION, RequestId, code, encode_request,
-    parse_from_daemon, shown,
+    Call, Fault, FromDaemon, Hello, HelloAnswer, PROTOCOL_VERSION, RequestId, code, encode_cancel,
+    encode_request, parse_from_daemon, shown,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::socket_peercred;
@@ -51,6 +51,22 @@ pub enum Heard {
     Progress(u64, u64),
     /// The next part of a long result.
     Data(Vec<u8>),
+    /// It was to be cancelled, and is past its point of no return.
+    TooLate,
+}
+
+/// Cancels the next request of a connection.
+#[derive(Debug)]
+pub struct Canceller {
+    stream: UnixStream,
+    id: i64,
+}
+
+impl Canceller {
+    /// Asks for the request to be cancelled; the answer to that says whether it was.
+    pub fn cancel(&self) -> io::Result<()> {
+        (&self.stream).write_all(&encode_cancel(self.id))
+    }
 }
 
 /// A connection to the daemon.
@@ -123,6 +139,14 @@ impl Client {
         self.stream.buffer().is_empty() && matches!(poll(&mut fds, Some(&now)), Ok(0))
     }
 
+    /// What cancels the request that is made next.
+    pub fn canceller(&self) -> io::Result<Canceller> {
+        Ok(Canceller {
+            stream: self.stream.get_ref().try_clone()?,
+            id: self.last_id + 1,
+        })
+    }
+
     /// Asks and waits for the answer.
     pub fn call<R: DeserializeOwned>(&mut self, call: &Call) -> Result<R, ClientError> {
         self.call_with(call, &mut |_, _| {})
@@ -174,6 +198,11 @@ impl Client {
                 }
                 Some(FromDaemon::Data(id, bytes)) if id == self.last_id => {
                     hear(Heard::Data(bytes));
+                }
+                Some(FromDaemon::Cancel(heard)) if self.is_mine(&heard.id) => {
+                    if !heard.cancelled {
+                        hear(Heard::TooLate);
+                    }
                 }
                 Some(FromDaemon::Answer(id, answer)) if self.is_mine(&id) => {
                     return answer.map_err(told);
@@ -283,6 +312,25 @@ mod tests {
             .unwrap();
         assert!(answer.exists);
         assert_eq!(seen, [(1, 3)]);
+    }
+
+    #[test]
+    fn a_cancel_names_the_request_and_too_late_is_heard() {
+        let (_dir, path) = daemon(vec![
+            GREETING,
+            "",
+            "{\"method\":\"cancel\",\"params\":{\"id\":2,\"cancelled\":false}}\n{\"id\":2,\"result\":{\"exists\":true}}\n",
+        ]);
+        let mut client = Client::connect(&path).unwrap();
+        client.canceller().unwrap().cancel().unwrap();
+        let call = Call::List(crate::protocol::Nothing {});
+        let mut late = 0;
+        let answer: crate::protocol::HasRefAnswer = client
+            .call_hearing(&call, &mut |heard| {
+                late += i32::from(matches!(heard, Heard::TooLate))
+            })
+            .unwrap();
+        assert!(answer.exists && late == 1);
     }
 
     #[test]

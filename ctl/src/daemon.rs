@@ -15,6 +15,7 @@ mod exchange;
 mod faults;
 mod files;
 mod holders;
+mod jobs;
 mod kv;
 mod lifecycle;
 pub mod log;
@@ -27,6 +28,7 @@ mod sessions;
 mod sharing;
 mod store;
 mod timeline;
+mod watch;
 
 use crate::exit::NO_DAEMON;
 use crate::home::{Home, process_env};

@@ -18,6 +18,9 @@ pub const USAGE: u8 = 2;
 /// No daemon can be reached or started.
 pub const NO_DAEMON: u8 = 3;
 
+/// It was interrupted, and what it did was cancelled.
+pub const INTERRUPTED: u8 = 130;
+
 /// A command's failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {

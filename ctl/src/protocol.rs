@@ -29,6 +29,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Longest notification that cancels a request.
+const CANCEL_BYTES_MAX: usize = 4096;
+
 /// Version of the protocol; both sides must have the same.
 pub const PROTOCOL_VERSION: u32 = 1;
 
@@ -40,6 +43,13 @@ pub const PROGRESS: &str = "progress";
 
 /// Method of the notifications that carry a part of a long result before its answer.
 pub const DATA: &str = "data";
+
+/// Method of the notification by which a client cancels a request that is worked on, and of the one by
+/// which it hears whether that came in time.
+pub const CANCEL: &str = "cancel";
+
+/// Kind of the fault that answers a request that was cancelled.
+pub const CANCELLED: &str = "cancelled";
 
 /// Bytes of a file in one answer or request, and of a long result in one notification.
 pub const PIECE_BYTES: usize = 256 << 10;
@@ -331,10 +341,36 @@ methods! {
 }
 
 impl Call {
+    /// Whether it can be cancelled while it is worked on: by a notification, or by whoever asked for it
+    /// leaving.
+    pub fn can_be_cancelled(&self) -> bool {
+        matches!(
+            self,
+            Call::Apply(_) | Call::ApplyPatch(_) | Call::Export(_) | Call::Import(_)
+        )
+    }
+
     /// Whether it changes nothing, so that it may be asked again where the answer got lost.
     pub fn only_looks(&self) -> bool {
         matches!(self.effect(), Effect::Looks)
     }
+}
+
+/// Says that a request is to be cancelled; whoever sends it hears that as the answer, or as a notification
+/// that it came too late.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CancelRequest {
+    /// The request's id.
+    pub id: RequestId,
+}
+
+/// Says whether a request will be cancelled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CancelHeard {
+    /// The request's id.
+    pub id: RequestId,
+    /// False: it is past its point of no return and is worked on to its end.
+    pub cancelled: bool,
 }
 
 /// A call for a log, cut where it is long.
@@ -448,6 +484,32 @@ pub fn encode_data(id: i64, bytes: &[u8]) -> Vec<u8> {
     encode_notification(DATA, &Data { id, b64 })
 }
 
+/// The notification that cancels a request, newline included.
+pub fn encode_cancel(id: i64) -> Vec<u8> {
+    let id = RequestId::Number(id);
+    encode_notification(CANCEL, &CancelRequest { id })
+}
+
+/// The notification that says whether a request will be cancelled, newline included.
+pub fn encode_cancel_heard(heard: &CancelHeard) -> Vec<u8> {
+    encode_notification(CANCEL, heard)
+}
+
+/// Reads a notification that cancels a request; `None` where a line is something else.
+pub fn parse_cancel(line: &[u8]) -> Option<RequestId> {
+    #[derive(Deserialize)]
+    struct Wire {
+        method: String,
+        id: Option<Value>,
+        params: CancelRequest,
+    }
+    if line.len() > CANCEL_BYTES_MAX {
+        return None;
+    }
+    let wire: Wire = serde_json::from_slice(line).ok()?;
+    (wire.method == CANCEL && wire.id.is_none()).then_some(wire.params.id)
+}
+
 fn encode_notification(method: &'static str, params: &impl Serialize) -> Vec<u8> {
     #[derive(Serialize)]
     struct Wire<'a, P> {
@@ -477,6 +539,8 @@ pub enum FromDaemon {
     Progress(Progress),
     /// A part of a long result: the request's id, and bytes.
     Data(i64, Vec<u8>),
+    /// Whether a request will be cancelled.
+    Cancel(CancelHeard),
     /// The answer to a request.
     Answer(RequestId, Result<Value, Fault>),
 }
@@ -497,6 +561,10 @@ pub fn parse_from_daemon(line: &[u8]) -> Option<FromDaemon> {
         Some(PROGRESS) => {
             let progress = serde_json::from_value(wire.params?).ok()?;
             return Some(FromDaemon::Progress(progress));
+        }
+        Some(CANCEL) => {
+            let heard = serde_json::from_value(wire.params?).ok()?;
+            return Some(FromDaemon::Cancel(heard));
         }
         Some(DATA) => {
             let data: Data = serde_json::from_value(wire.params?).ok()?;

@@ -122,6 +122,34 @@ pub fn pass_signals_on(child: u32) {
     });
 }
 
+/// Calls `interrupted` for each SIGINT and SIGTERM from now on; once that says so, and at SIGHUP, the process
+/// ends with the status that shells give to a signal. For a process that starts no others.
+pub fn on_interrupt(
+    mut interrupted: impl FnMut() -> Interrupted + Send + 'static,
+) -> io::Result<()> {
+    block_signals()?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            loop {
+                let signal = wait_signal();
+                if signal == libc::SIGHUP || interrupted() == Interrupted::End {
+                    std::process::exit(128 + signal);
+                }
+            }
+        })?;
+    Ok(())
+}
+
+/// What becomes of a process that was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// It goes on.
+    GoOn,
+    /// It ends.
+    End,
+}
+
 fn wait_signal() -> i32 {
     let set = handled_set();
     let mut signal = 0;

@@ -326,6 +326,9 @@ pub enum Error {
         /// Owner's process id.
         pid: u32,
     },
+    /// Whoever asked for it, or somebody who may, has cancelled it.
+    #[error("it was cancelled; nothing was changed")]
+    Cancelled,
     /// The workspace is being closed.
     #[error("the workspace is stopping")]
     Closing,
@@ -411,6 +414,7 @@ impl Error {
             | Error::CallUnknown { .. }
             | Error::ImportPaused { .. }
             | Error::StoreLocked { .. }
+            | Error::Cancelled
             | Error::Closing => EIO,
         }
     }

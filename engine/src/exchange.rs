@@ -11,6 +11,7 @@ use crate::branch::create::Origin;
 use crate::branch_refs::{self, deleted_dir, deleted_record};
 use crate::branches::Created;
 use crate::branches::{MAIN, Views};
+use crate::cancel::Cancel;
 use crate::clock;
 use crate::control::{Progress, Target};
 use crate::engine::{Engine, WorkspaceConfig, running_at};
@@ -168,6 +169,7 @@ impl Workspace {
         branch: &str,
         reference: Option<&str>,
         progress: Progress<'_>,
+        cancel: &Cancel,
     ) -> Result<CommitId> {
         let b = self.branch(branch)?;
         let state = {
@@ -180,7 +182,7 @@ impl Workspace {
                 }
             }
         };
-        b.wait_for_id(state, progress)
+        b.wait_for_id_unless(state, progress, cancel)
     }
 
     /// Makes a branch that begins with a commit that is in the store as a whole; `calls` are added to the

@@ -7,6 +7,7 @@
 //! A file that cannot be read is told by [`Error::BaseUnreadable`]: whoever stores a tree leaves it out.
 
 use crate::base::{BaseFile, ReadOutcome, Stamp};
+use crate::cancel::Cancel;
 use crate::data::Places;
 use crate::error::{Error, Result};
 use crate::tree::file::{Body, FileData, Src};
@@ -132,6 +133,16 @@ impl Importer {
 
     /// Imports one version of a base file, whoever asks for it.
     pub fn import(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
+        self.import_unless(places, file, None)
+    }
+
+    /// As [`Importer::import`] until that is cancelled.
+    pub fn import_unless(
+        &self,
+        places: &Places,
+        file: &BaseFile,
+        cancel: Option<&Cancel>,
+    ) -> Result<FileContent> {
         if let Some(c) = file.stored() {
             return Ok(c);
         }
@@ -141,9 +152,16 @@ impl Importer {
         let _pin = places.store.pin();
         let content = match self.known(places, file) {
             Some(c) => c,
-            None => self
-                .read_in(places, file)
-                .map_err(|e| as_unreadable(places, file, e))?,
+            None => {
+                let reader = FileReader {
+                    places,
+                    file,
+                    cancel,
+                    failed: Mutex::default(),
+                };
+                self.read_in(&reader)
+                    .map_err(|e| as_unreadable(places, file, e))?
+            }
         };
         file.set_stored(content);
         Ok(content)
@@ -172,11 +190,12 @@ impl Importer {
         there.then_some(e.content)
     }
 
-    fn read_in(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
+    fn read_in(&self, reader: &FileReader<'_>) -> Result<FileContent> {
+        let file = reader.file;
         if !is_older(file.stamp().ctime, SETTLED) {
-            return self.read_fresh(places, file);
+            return self.read_fresh(reader);
         }
-        let content = self.store(places, file)?;
+        let content = self.store(reader)?;
         let s = file.stamp();
         let entry = ImportEntry {
             size: s.size,
@@ -193,34 +212,30 @@ impl Importer {
     }
 
     /// Reads a version of a file into the store.
-    fn store(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
-        let reader = FileReader {
-            places,
-            file,
-            failed: Mutex::default(),
-        };
+    fn store(&self, reader: &FileReader<'_>) -> Result<FileContent> {
+        let (places, file) = (reader.places, reader.file);
         let data = places.base.data_ranges(file)?;
         self.unsynced.store(true, Ordering::Relaxed);
         let size = file.stamp().size;
-        let stored = objstore::store_content(&places.store, None, &[], &data, size, &reader);
-        stored.map_err(|e| reader.failed.into_inner().unwrap_or(Error::Store(e)))
+        let stored = objstore::store_content(&places.store, None, &[], &data, size, reader);
+        stored.map_err(|e| reader.failed.lock().take().unwrap_or(Error::Store(e)))
     }
 
     /// Reads a version whose last change is young: once a further change would show in its times, and
     /// twice. Where both readings agree nothing was written in between, so it is a state that the file
     /// had at one moment. Not for the table: on file systems with coarse times they say too little.
-    fn read_fresh(&self, places: &Places, file: &BaseFile) -> Result<FileContent> {
-        while !is_older(file.stamp().ctime, TICK) {
+    fn read_fresh(&self, reader: &FileReader<'_>) -> Result<FileContent> {
+        while !is_older(reader.file.stamp().ctime, TICK) {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Closing);
             }
             std::thread::sleep(TICK / 4);
         }
-        let first = self.store(places, file)?;
-        if self.store(places, file)? == first {
+        let first = self.store(reader)?;
+        if self.store(reader)? == first {
             return Ok(first);
         }
-        Err(Error::BaseChanged(file.clone()))
+        Err(Error::BaseChanged(reader.file.clone()))
     }
 }
 
@@ -284,13 +299,19 @@ fn is_passing(error: &std::io::Error) -> bool {
 struct FileReader<'a> {
     places: &'a Places,
     file: &'a BaseFile,
+    /// Heard before each piece is read.
+    cancel: Option<&'a Cancel>,
     /// Why reading failed last, in full; [`Source`] can only say an I/O error.
     failed: Mutex<Option<Error>>,
 }
 
 impl Source for FileReader<'_> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        let failed = match self.places.base.read(self.file, offset, buf, true) {
+        let read = match self.cancel.map_or(Ok(()), Cancel::check) {
+            Ok(()) => self.places.base.read(self.file, offset, buf, true),
+            Err(e) => Err(e),
+        };
+        let failed = match read {
             Ok(ReadOutcome::Done) => return Ok(()),
             Ok(_) => Error::BaseChanged(self.file.clone()),
             Err(e) => e,

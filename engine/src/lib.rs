@@ -15,6 +15,7 @@ mod base;
 mod branch;
 mod branch_refs;
 mod branches;
+mod cancel;
 mod clock;
 mod collect;
 mod control;
@@ -55,6 +56,7 @@ pub use base::{Stamp, open_dead_bases_with};
 pub use branch::state_file::check_state_bytes;
 pub use branch::tree_file::check_tree_bytes;
 pub use branches::{BranchInfo, Created, Deleted, MAIN, SeenBy};
+pub use cancel::Cancel;
 pub use collect::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
 };

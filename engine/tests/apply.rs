@@ -8,8 +8,8 @@ use common::rng::Rng;
 use common::world::{MAIN, World};
 use engine::merge::Outcome;
 use engine::{
-    ApplyReport, ApplyRequest, Caller, Error, Fault, NodeId, Result, SetAttr, UpdateRequest, Wait,
-    WriteFlags,
+    ApplyReport, ApplyRequest, Caller, Cancel, Error, Fault, NodeId, Result, SetAttr,
+    UpdateRequest, Wait, WriteFlags,
 };
 use objstore::crash_storage::CrashStorage;
 use std::cell::Cell;
@@ -161,11 +161,15 @@ fn read(world: &World, path: &str) -> String {
 }
 
 fn apply_with(world: &World, faults: &dyn Fn() -> Fault) -> Result<ApplyReport> {
+    apply_unless(world, faults, &Cancel::new())
+}
+
+fn apply_unless(world: &World, faults: &dyn Fn() -> Fault, cancel: &Cancel) -> Result<ApplyReport> {
     let request = ApplyRequest {
         branch: MAIN.into(),
         ..ApplyRequest::default()
     };
-    world.w().apply_with(&request, &|_, _| (), faults)
+    world.w().apply_with(&request, &|_, _| (), faults, cancel)
 }
 
 fn apply(world: &World) -> Result<ApplyReport> {
@@ -577,4 +581,54 @@ fn a_project_that_was_moved_away_is_neither_written_nor_read() {
     fs::rename(&old, &path).unwrap();
     assert_eq!(apply(&world).unwrap().outcome, Outcome::Merged);
     assert_eq!(fs::read_to_string(path.join("a")).unwrap(), "agent\n");
+}
+
+#[test]
+fn cancelled_at_any_step_nothing_is_left_and_afterwards_all_is_done() {
+    let (cancelled, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    each_step(|step| {
+        let dir = base();
+        let world = open(dir.path());
+        work(&world);
+        let before = snapshot(dir.path());
+        let (at, cancel, heard) = (Cell::new(0), Cancel::new(), Cell::new(None));
+        let faults = || {
+            at.set(at.get() + 1);
+            if at.get() == step {
+                heard.set(Some(cancel.cancel()));
+            }
+            Fault::Go
+        };
+        let result = apply_unless(&world, &faults, &cancel);
+        match heard.get() {
+            Some(true) => {
+                assert!(
+                    matches!(result, Err(Error::Cancelled)),
+                    "{step}: {result:?}"
+                );
+                assert_eq!(snapshot(dir.path()), before, "{step}");
+                assert_eq!(apply(&world).unwrap().outcome, Outcome::Merged);
+                cancelled.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(false) => {
+                assert_eq!(result.unwrap().outcome, Outcome::Merged, "{step}");
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            None => assert_eq!(result.unwrap().outcome, Outcome::Merged),
+        }
+        check_worked(dir.path());
+        heard.get().is_some()
+    });
+    assert!(cancelled.into_inner() > 5 && done.into_inner() > 5);
+}
+
+#[test]
+fn an_apply_that_waits_for_the_import_can_be_cancelled() {
+    let dir = base();
+    let world = World::on_disk(CrashStorage::new(), dir.path());
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let result = apply_unless(&world, &|| Fault::Go, &cancel);
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    assert!(!world.w().status(MAIN).unwrap().branch.is_empty());
 }

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::inodes::Kind;
 use crate::overlay::{BaseNode, Overlay};
 use crate::plan::{Groups, Node, Plan, Reader};
+use engine::Cancel;
 use objstore::{
     Body, Edit, FileContent, Meta, ObjectStore, TreeEntry, TreeId, edit_tree, store_content,
 };
@@ -13,6 +14,7 @@ use std::collections::HashMap;
 pub(crate) struct Builder<'a> {
     pub reader: &'a Reader<'a>,
     pub store: &'a ObjectStore,
+    pub cancel: &'a Cancel,
     pub plan: &'a Plan,
     /// Of [`Plan::files`].
     pub contents: &'a [FileContent],
@@ -26,6 +28,7 @@ impl Builder<'_> {
     pub fn build(mut self) -> Result<(Meta, Option<TreeId>)> {
         let mut ids: Vec<Option<TreeId>> = vec![None; self.plan.dirs.len()];
         for at in (0..self.plan.dirs.len()).rev() {
+            self.cancel.check()?;
             let plan = self.plan;
             let mut edits = Vec::with_capacity(plan.dirs[at].entries.len());
             for (name, node) in &plan.dirs[at].entries {

@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::inodes::Inodes;
 use crate::plan::Plan;
 use crate::source::Source;
-use engine::Progress;
+use engine::{Cancel, Progress};
 use objstore::{FileContent, ObjectStore, store_content};
 use rusqlite::{Connection, Rows, params};
 use std::cell::RefCell;
@@ -24,53 +24,61 @@ const FILES_AT_ONCE: usize = 16;
 /// How often progress is told.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
 
-/// The contents of a plan's files, in the order of [`Plan::files`].
-pub(crate) fn store_files(
-    source: &Source,
-    store: &ObjectStore,
-    shape: &Shape,
-    inodes: &Inodes,
-    plan: &Plan,
-    progress: Progress<'_>,
-) -> Result<Vec<FileContent>> {
-    let job = Job {
-        source,
-        store,
-        shape,
-        inodes,
-        files: &plan.files,
-        next: AtomicUsize::new(0),
-        done: AtomicU64::new(0),
-        failed: AtomicBool::new(false),
-    };
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let threads = cores
-        .min(THREADS_MAX)
-        .min(plan.files.len() / FILES_AT_ONCE + 1);
-    let stored = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| job.work())).collect();
-        while !workers.iter().all(|w| w.is_finished()) {
-            std::thread::park_timeout(PROGRESS_PAUSE);
-            progress(job.done.load(Ordering::Relaxed), plan.bytes);
-        }
-        let joined = workers.into_iter().map(|w| w.join());
-        let results: Result<Vec<_>> = joined.map(|r| r.unwrap_or(Err(Error::Stopped))).collect();
-        results
-    })?;
-    let mut all: Vec<(usize, FileContent)> = stored.into_iter().flatten().collect();
-    all.sort_unstable_by_key(|(at, _)| *at);
-    Ok(all.into_iter().map(|(_, content)| content).collect())
-}
-
-struct Job<'a> {
+/// Storing the files of a plan.
+pub(crate) struct Job<'a> {
     source: &'a Source,
     store: &'a ObjectStore,
     shape: &'a Shape,
     inodes: &'a Inodes,
-    files: &'a [usize],
+    plan: &'a Plan,
+    cancel: &'a Cancel,
     next: AtomicUsize,
     done: AtomicU64,
     failed: AtomicBool,
+}
+
+impl<'a> Job<'a> {
+    /// One that has done nothing yet.
+    pub fn new(
+        (source, store, shape): (&'a Source, &'a ObjectStore, &'a Shape),
+        inodes: &'a Inodes,
+        plan: &'a Plan,
+        cancel: &'a Cancel,
+    ) -> Job<'a> {
+        Job {
+            source,
+            store,
+            shape,
+            inodes,
+            plan,
+            cancel,
+            next: AtomicUsize::new(0),
+            done: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Stores them; gives their contents in the order of [`Plan::files`].
+    pub fn store(&self, progress: Progress<'_>) -> Result<Vec<FileContent>> {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let threads = cores
+            .min(THREADS_MAX)
+            .min(self.plan.files.len() / FILES_AT_ONCE + 1);
+        let stored = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work())).collect();
+            while !workers.iter().all(|w| w.is_finished()) {
+                std::thread::park_timeout(PROGRESS_PAUSE);
+                progress(self.done.load(Ordering::Relaxed), self.plan.bytes);
+            }
+            let joined = workers.into_iter().map(|w| w.join());
+            let results: Result<Vec<_>> =
+                joined.map(|r| r.unwrap_or(Err(Error::Stopped))).collect();
+            results
+        })?;
+        let mut all: Vec<(usize, FileContent)> = stored.into_iter().flatten().collect();
+        all.sort_unstable_by_key(|(at, _)| *at);
+        Ok(all.into_iter().map(|(_, content)| content).collect())
+    }
 }
 
 impl Job<'_> {
@@ -82,11 +90,12 @@ impl Job<'_> {
             let mut stored = Vec::new();
             loop {
                 let from = self.next.fetch_add(FILES_AT_ONCE, Ordering::Relaxed);
-                if from >= self.files.len() || self.failed.load(Ordering::Relaxed) {
+                if from >= self.plan.files.len() || self.failed.load(Ordering::Relaxed) {
                     return Ok(stored);
                 }
-                let to = self.files.len().min(from + FILES_AT_ONCE);
-                for (at, place) in (from..to).zip(&self.files[from..to]) {
+                let to = self.plan.files.len().min(from + FILES_AT_ONCE);
+                for (at, place) in (from..to).zip(&self.plan.files[from..to]) {
+                    self.cancel.check()?;
                     stored.push((at, self.file(&db, &facts, *place)?));
                 }
             }

@@ -4,7 +4,7 @@ use crate::changes::{Change, changes};
 use crate::commits;
 use crate::error::Result;
 use crate::write::Writer;
-use engine::{LogEntry, Progress, Workspace};
+use engine::{Cancel, LogEntry, Progress, Workspace};
 use objstore::{Commit, CommitId, Kind, ObjectStore};
 use rusqlite::params;
 use std::collections::HashSet;
@@ -44,11 +44,10 @@ CREATE INDEX agentvfs_change_path ON agentvfs_change(path);
 /// expired, has none.
 pub(crate) fn write(
     writer: &Writer,
-    store: &ObjectStore,
-    workspace: &Workspace,
-    branch: &str,
+    (store, workspace, branch): (&ObjectStore, &Workspace, &str),
     written: CommitId,
     progress: Progress<'_>,
+    cancel: &Cancel,
 ) -> Result<u64> {
     writer.script(TABLES)?;
     let mut log = workspace.log(branch, true)?;
@@ -56,6 +55,7 @@ pub(crate) fn write(
     let mut done: HashSet<CommitId> = HashSet::new();
     let total = log.len() as u64;
     for (entry, at) in log.iter().zip(1..) {
+        cancel.check()?;
         // A state that is not stored yet is newer than what is exported.
         if let Some(id) = entry.commit.filter(|id| done.insert(*id)) {
             one(writer, store, id, entry, id != written)?;

@@ -3,15 +3,16 @@
 use crate::build::Builder;
 use crate::calls::{Calls, Wanted};
 use crate::check::Shape;
-use crate::content::store_files;
+use crate::content::Job;
 use crate::error::{Error, Result};
 use crate::facts::{Facts, Origin};
 use crate::inodes::Inodes;
 use crate::keys;
+use crate::outward::or_cancelled;
 use crate::overlay::{Overlay, base_of};
 use crate::plan::{Groups, Reader};
 use crate::source::{Source, sweep_copies};
-use engine::{Calls as ToTakeOver, Engine, IMPORTED, Progress, Time};
+use engine::{Calls as ToTakeOver, Cancel, Engine, IMPORTED, ImportedCall, Progress, Time};
 use objstore::{Commit, CommitId, CommitKind, TreeId};
 use rusqlite::Connection;
 use std::collections::HashMap;
@@ -46,23 +47,35 @@ pub struct Imported {
 
 /// Reads a database, stores it as a commit, and has `make` make something that keeps it. The commit's
 /// parent is the one that was exported, where `is_known` says so. On error nothing is left but objects
-/// that gc takes.
+/// that gc takes. It can be cancelled until all calls were taken over.
 pub fn import<T>(
     engine: &Engine,
     request: &ImportRequest<'_>,
     is_known: &dyn Fn(CommitId) -> bool,
-    progress: Progress<'_>,
+    (progress, cancel): (Progress<'_>, &Cancel),
+    make: impl FnOnce(CommitId, ToTakeOver<'_>) -> Result<T>,
+) -> Result<(Imported, T)> {
+    let done = take_in(engine, request, is_known, (progress, cancel), make);
+    done.map_err(|error| or_cancelled(error, cancel))
+}
+
+fn take_in<T>(
+    engine: &Engine,
+    request: &ImportRequest<'_>,
+    is_known: &dyn Fn(CommitId) -> bool,
+    (progress, cancel): (Progress<'_>, &Cancel),
     make: impl FnOnce(CommitId, ToTakeOver<'_>) -> Result<T>,
 ) -> Result<(Imported, T)> {
     sweep_copies(engine.root());
-    let source = Source::open(request.file, engine.root())?;
+    let source = Source::open(request.file, engine.root(), cancel)?;
     // Until something is made of it gc must leave what is stored alone.
     let store = engine.objects().clone();
     let _pin = store.pin();
     let db = source.connect()?;
     let shape = Shape::of(&source, &db)?;
+    let from = (&source, &db, &shape);
     let (mut imported, commit, last_call) =
-        read(engine, (&source, &db, &shape), request, is_known, progress)?;
+        read(engine, from, request, is_known, (progress, cancel))?;
     source.check_unchanged()?;
     imported.commit = store.put_object(&commit)?;
     let wanted = match request.kind {
@@ -84,7 +97,7 @@ pub fn import<T>(
     let mut calls = Calls::of(&source, &db, &shape, wanted);
     let mut failed = None;
     let made = make(imported.commit, &mut || {
-        calls.next().map_err(|error| {
+        next_calls(&mut calls, cancel).map_err(|error| {
             failed = Some(error);
             engine::Error::Closing
         })
@@ -95,6 +108,17 @@ pub fn import<T>(
     }
 }
 
+/// Calls to take over, some at a time. Once there are none what is made of the database will be whole: that
+/// is the point of no return.
+fn next_calls(calls: &mut Calls<'_>, cancel: &Cancel) -> Result<Vec<ImportedCall>> {
+    cancel.check()?;
+    let some = calls.next()?;
+    if some.is_empty() {
+        cancel.decide()?;
+    }
+    Ok(some)
+}
+
 /// Stores a database's tree; gives the commit that is to be made of it, and the last tool call that an
 /// export had.
 fn read(
@@ -102,7 +126,7 @@ fn read(
     (source, db, shape): (&Source, &Connection, &Shape),
     request: &ImportRequest<'_>,
     is_known: &dyn Fn(CommitId) -> bool,
-    progress: Progress<'_>,
+    (progress, cancel): (Progress<'_>, &Cancel),
 ) -> Result<(Imported, Commit, i64)> {
     let overlay = open_overlay(source, db, shape, request.base)?;
     let facts = Facts::of(source, db, shape)?;
@@ -119,10 +143,12 @@ fn read(
     let plan = reader.plan()?;
     engine.check_room(plan.bytes)?;
     let store = engine.objects();
-    let contents = store_files(source, store, shape, &inodes, &plan, progress)?;
+    let job = Job::new((source, store, shape), &inodes, &plan, cancel);
+    let contents = job.store(progress)?;
     let builder = Builder {
         reader: &reader,
         store,
+        cancel,
         plan: &plan,
         contents: &contents,
         groups: Groups::above(facts.last_group()?),

@@ -10,7 +10,7 @@ use crate::survey::Survey;
 use crate::target::Target;
 use crate::walk::{Batch, walk};
 use crate::write::Writer;
-use engine::{Engine, Progress, Workspace};
+use engine::{Cancel, Engine, Progress, Workspace};
 use objstore::{Commit, CommitId, TreeId};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -54,26 +54,47 @@ pub struct ExportReport {
     pub file_bytes: u64,
 }
 
-/// Writes a commit as a database. After `Ok` it is on stable storage; on error nothing is left.
+/// Writes a commit as a database. After `Ok` it is on stable storage; on error nothing is left. It can be
+/// cancelled until the file gets its name.
 pub fn export(
     engine: &Engine,
     workspace: &Workspace,
     request: &ExportRequest<'_>,
     progress: Progress<'_>,
+    cancel: &Cancel,
+) -> Result<ExportReport> {
+    let done = write(engine, workspace, request, progress, cancel);
+    done.map_err(|error| or_cancelled(error, cancel))
+}
+
+/// What fails because it is cancelled may say something else.
+pub(crate) fn or_cancelled(error: Error, cancel: &Cancel) -> Error {
+    match cancel.is_cancelled() {
+        true => Error::Engine(engine::Error::Cancelled),
+        false => error,
+    }
+}
+
+fn write(
+    engine: &Engine,
+    workspace: &Workspace,
+    request: &ExportRequest<'_>,
+    progress: Progress<'_>,
+    cancel: &Cancel,
 ) -> Result<ExportReport> {
     let target = Target::begin(request.file, request.force)?;
     let store = engine.objects();
     // What is exported may expire meanwhile.
     let _pin = store.pin();
-    let id = workspace.commit_of(request.branch, request.reference, progress)?;
+    let id = workspace.commit_of(request.branch, request.reference, progress, cancel)?;
     let commit: Commit = store.get_object(&id)?;
-    let survey = Survey::of(store, commit.root)?;
+    let survey = Survey::of(store, commit.root, cancel)?;
     check_room(&target, request.file, &survey)?;
-    let mut writer = Writer::begin(target.partial())?;
+    let mut writer = Writer::begin(target.partial(), cancel)?;
     let (send, receive) = sync_channel::<Batch>(BATCHES);
     std::thread::scope(|scope| {
         let walked = scope.spawn(|| walk(store, &commit, &survey, send));
-        let taken = take_all(&mut writer, receive, survey.bytes, progress);
+        let taken = take_all(&mut writer, receive, survey.bytes, (progress, cancel));
         // Who writes has failed first where the walk was only stopped.
         match (taken, walked.join().unwrap_or(Err(Error::Stopped))) {
             (Err(error), _) | (Ok(()), Err(error)) => Err(error),
@@ -87,7 +108,7 @@ pub fn export(
     writer.info("last_call", &last_call.to_string())?;
     let mut commits = 0;
     if request.history {
-        commits = history::write(&writer, store, workspace, branch, id, progress)?;
+        commits = history::write(&writer, (store, workspace, branch), id, progress, cancel)?;
     }
     describe(&writer, workspace, request, id, &commit)?;
     let mut report = ExportReport {
@@ -102,7 +123,7 @@ pub fn export(
     writer.finish()?;
     let meta = target.file().metadata();
     report.file_bytes = meta.map_err(Error::io(request.file))?.len();
-    target.finish()?;
+    target.finish(cancel)?;
     Ok(report)
 }
 
@@ -120,9 +141,10 @@ fn take_all(
     writer: &mut Writer,
     batches: Receiver<Batch>,
     total: u64,
-    progress: Progress<'_>,
+    (progress, cancel): (Progress<'_>, &Cancel),
 ) -> Result<()> {
     for batch in batches {
+        cancel.check()?;
         writer.take(batch)?;
         progress(writer.bytes, total);
     }

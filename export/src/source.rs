@@ -5,6 +5,7 @@
 //! or checks. Invariant: statements end after a number of steps that is in proportion to its size.
 
 use crate::error::{Error, Result};
+use engine::Cancel;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
@@ -59,6 +60,7 @@ pub(crate) struct Source {
     copy: Option<Copy>,
     steps: Arc<AtomicU64>,
     steps_max: u64,
+    cancel: Cancel,
 }
 
 /// What tells whether a file was changed.
@@ -94,8 +96,8 @@ impl Drop for Copy {
 }
 
 impl Source {
-    /// Opens the database at `path`; copies are made in `home`.
-    pub fn open(path: &Path, home: &Path) -> Result<Source> {
+    /// Opens the database at `path`; copies are made in `home`. Statements end once that is cancelled.
+    pub fn open(path: &Path, home: &Path, cancel: &Cancel) -> Result<Source> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty());
         let file = File::from(file.map_err(|e| Error::io(path)(e.into()))?);
@@ -109,6 +111,7 @@ impl Source {
             copy: None,
             steps: Arc::default(),
             steps_max: STEPS_MIN + STEPS_PER_BYTE.saturating_mul(len),
+            cancel: cancel.clone(),
         };
         if !meta.is_file() {
             return Err(source.refused("it is not a file"));
@@ -172,10 +175,12 @@ impl Source {
         )?;
         db.authorizer(Some(authorize))?;
         let (steps, most) = (self.steps.clone(), self.steps_max);
-        db.progress_handler(
-            STEPS_ROUND,
-            Some(move || steps.fetch_add(STEPS_ROUND as u64, Ordering::Relaxed) > most),
-        )
+        let cancel = self.cancel.clone();
+        let is_to_end = move || {
+            let steps = steps.fetch_add(STEPS_ROUND as u64, Ordering::Relaxed);
+            steps > most || cancel.is_cancelled()
+        };
+        db.progress_handler(STEPS_ROUND, Some(is_to_end))
     }
 
     /// An error where the database was changed since it was opened.

@@ -1,6 +1,7 @@
 //! A first look at a stored tree: how much there is, and how many names each hard-link group has.
 
 use crate::error::Result;
+use engine::Cancel;
 use objstore::{Body, ObjectStore, TreeId, read_tree};
 use std::collections::HashMap;
 
@@ -17,10 +18,11 @@ pub(crate) struct Survey {
 
 impl Survey {
     /// Looks at the tree whose root directory is `root`.
-    pub fn of(store: &ObjectStore, root: Option<TreeId>) -> Result<Survey> {
+    pub fn of(store: &ObjectStore, root: Option<TreeId>, cancel: &Cancel) -> Result<Survey> {
         let mut survey = Survey::default();
         let mut dirs = vec![root];
         while let Some(dir) = dirs.pop() {
+            cancel.check()?;
             read_tree(store, dir, &mut |entry| {
                 survey.names += 1;
                 let group = entry.meta.link_group;

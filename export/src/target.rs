@@ -5,6 +5,7 @@
 //! never stands for anything but what was there before, or a whole export that is on stable storage.
 
 use crate::error::{Error, Result};
+use engine::Cancel;
 use rustix::fs::{self, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -67,9 +68,10 @@ impl Target {
         Ok(s.f_bavail.saturating_mul(s.f_frsize))
     }
 
-    /// Gives it its name, durably.
-    pub fn finish(mut self) -> Result<()> {
+    /// Gives it its name, durably. From then on it cannot be cancelled.
+    pub fn finish(mut self, cancel: &Cancel) -> Result<()> {
         self.file.sync_all().map_err(Error::io(&self.partial))?;
+        cancel.decide()?;
         if self.force {
             // First: the old log under the new file's name would be replayed into it.
             for sidecar in sidecars(&self.path) {
@@ -182,12 +184,22 @@ mod tests {
         let target = Target::begin(&path, false).unwrap();
         assert!(matches!(Target::begin(&path, false), Err(Error::Busy(_))));
         target.file().write_all(b"whole").unwrap();
-        target.finish().unwrap();
+        target.finish(&Cancel::new()).unwrap();
         assert_eq!(
             (names(), std::fs::read(&path).unwrap()),
             (1, b"whole".to_vec())
         );
         assert!(matches!(Target::begin(&path, false), Err(Error::Exists(_))));
+    }
+
+    #[test]
+    fn cancelled_before_it_has_its_name_nothing_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let cancel = Cancel::new();
+        let target = Target::begin(&dir.path().join("x.db"), false).unwrap();
+        assert!(cancel.cancel());
+        assert!(target.finish(&cancel).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
@@ -207,7 +219,10 @@ mod tests {
         let log = dir.path().join("x.db-wal");
         std::fs::write(&log, b"old").unwrap();
         assert!(matches!(Target::begin(&path, false), Err(Error::Exists(_))));
-        Target::begin(&path, true).unwrap().finish().unwrap();
+        Target::begin(&path, true)
+            .unwrap()
+            .finish(&Cancel::new())
+            .unwrap();
         assert!(!log.exists() && path.exists());
     }
 }

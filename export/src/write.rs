@@ -3,12 +3,15 @@
 use crate::error::{Error, Result};
 use crate::schema::{AGENTFS, AGENTFS_INDEXES, AGENTFS_VERSION, CHUNK_BYTES, OWN, PAGE_BYTES};
 use crate::walk::{Batch, Row};
+use engine::Cancel;
 use objstore::Meta;
 use rusqlite::{Connection, OpenFlags, params};
 use std::path::{Path, PathBuf};
 
 /// KiB that SQLite keeps in memory.
 const CACHE_KIB: usize = 8192;
+/// Steps of SQLite's machine after which it is looked whether it is cancelled.
+const STEPS_ROUND: i32 = 100_000;
 /// Statements that are kept compiled.
 const STATEMENTS: usize = 32;
 
@@ -26,11 +29,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Makes the tables in the empty file `path`.
-    pub fn begin(path: &Path) -> Result<Writer> {
+    /// Makes the tables in the empty file `path`. Statements end once that is cancelled.
+    pub fn begin(path: &Path, cancel: &Cancel) -> Result<Writer> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags(path, flags).map_err(failed(path))?;
+        let mut db = Connection::open_with_flags(path, flags).map_err(failed(path))?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
+        let cancel = cancel.clone();
+        db.progress_handler(STEPS_ROUND, Some(move || cancel.is_cancelled()))
+            .map_err(failed(path))?;
         let setup = format!(
             "PRAGMA page_size = {PAGE_BYTES};
              PRAGMA cache_size = -{CACHE_KIB};

@@ -1,6 +1,6 @@
 //! Databases to import.
 
-use engine::{Engine, EngineConfig};
+use engine::{Cancel, Engine, EngineConfig};
 use export::{ExportRequest, ImportRequest, export, import};
 use objstore::crash_storage::CrashStorage;
 use objstore::{CommitKind, TreeId};
@@ -56,7 +56,13 @@ fn imported(engine: &Engine, file: &Path, name: &str) -> Option<Option<TreeId>> 
         );
         Ok(())
     };
-    let done = import(engine, &request, &|_| false, &|_, _| (), make);
+    let done = import(
+        engine,
+        &request,
+        &|_| false,
+        (&|_, _| (), &Cancel::new()),
+        make,
+    );
     done.ok().map(|(imported, ())| imported.root)
 }
 
@@ -69,7 +75,7 @@ fn exported(engine: &Engine, file: &Path) -> Option<Option<TreeId>> {
         force: false,
         history: true,
     };
-    let report = export(engine, &workspace, &request, &|_, _| ());
+    let report = export(engine, &workspace, &request, &|_, _| (), &Cancel::new());
     report.ok().map(|report| report.root)
 }
 

@@ -28,7 +28,7 @@ pub fn apply(args: &ApplyArgs, context: &mut Context) -> Result<u8, Failure> {
     };
     let answer: ApplyAnswer = match &args.patch {
         Some(file) => patch(&what, ask, file, context)?,
-        None => context.ask_long(&what, &Call::Apply(ask), "applying")?,
+        None => context.ask_cancellable(&what, &Call::Apply(ask), "applying", &mut |_| {})?,
     };
     let failed = !answer.conflicts.is_empty();
     if context.json() {
@@ -85,7 +85,8 @@ fn patch(
 ) -> Result<ApplyAnswer, Failure> {
     let mut spool = Spool::new();
     let call = Call::ApplyPatch(ask);
-    let answer: ApplyAnswer = context.ask_data(what, &call, &mut |bytes| spool.push(bytes))?;
+    let take = &mut |bytes: &[u8]| spool.push(bytes);
+    let answer: ApplyAnswer = context.ask_cancellable(what, &call, "comparing", take)?;
     if !answer.conflicts.is_empty() {
         return Ok(answer);
     }

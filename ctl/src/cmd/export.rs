@@ -24,7 +24,7 @@ pub fn run(args: &ExportArgs, context: &mut Context) -> Result<u8, Failure> {
     });
     let since = Instant::now();
     let what = format!("cannot export {workspace}");
-    let answer: ExportAnswer = context.ask_long(&what, &call, "exporting")?;
+    let answer: ExportAnswer = context.ask_cancellable(&what, &call, "exporting", &mut |_| {})?;
     tell(&answer, &Bytes::from(file.as_path()), args.history, context)?;
     if answer.renamed > 0 {
         warn(&format!(

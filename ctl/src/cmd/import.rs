@@ -31,7 +31,7 @@ pub fn run(args: &ImportArgs, context: &mut Context) -> Result<u8, Failure> {
     });
     let since = Instant::now();
     let what = format!("cannot import {}", args.file.display());
-    let answer: ImportAnswer = context.ask_long(&what, &call, "importing")?;
+    let answer: ImportAnswer = context.ask_cancellable(&what, &call, "importing", &mut |_| {})?;
     let mut facts = Facts::default();
     facts.add("name", workspace.as_bytes());
     facts.add("branch", answer.branch.as_bytes());

@@ -1,7 +1,7 @@
 //! Requests that go between a branch and its base.
 
 use super::branches::{of_conflict, of_merge};
-use super::dispatch::{Data, of_change, on};
+use super::dispatch::{Watch, of_change, on};
 use super::mounts::{Mounts, Progress};
 use crate::protocol::{Apply, ApplyAnswer, BranchMergeAnswer, Bytes, Fault, PIECE_BYTES, Update};
 use engine::{ApplyReport, ApplyRequest, Error, UpdateRequest};
@@ -15,25 +15,22 @@ fn request(ask: &Apply) -> ApplyRequest {
 }
 
 /// Writes a branch's changes to the base.
-pub fn apply(mounts: &Mounts, ask: &Apply, progress: Progress<'_>) -> Result<ApplyAnswer, Fault> {
-    let report = on(mounts, &ask.workspace, |w| w.apply(&request(ask), progress))?;
+pub fn apply(mounts: &Mounts, ask: &Apply, watch: &Watch<'_>) -> Result<ApplyAnswer, Fault> {
+    let report = on(mounts, &ask.workspace, |w| {
+        w.apply_unless(&request(ask), watch.progress, watch.cancel)
+    })?;
     let left_alone = report.left_alone.clone();
     Ok(answer(report, left_alone))
 }
 
 /// Sends what an apply would change as a patch.
-pub fn patch(
-    mounts: &Mounts,
-    ask: &Apply,
-    progress: Progress<'_>,
-    data: Data<'_>,
-) -> Result<ApplyAnswer, Fault> {
+pub fn patch(mounts: &Mounts, ask: &Apply, watch: &Watch<'_>) -> Result<ApplyAnswer, Fault> {
     let (report, left_out) = on(mounts, &ask.workspace, |w| {
-        let mut send = |bytes: &[u8]| match bytes.chunks(PIECE_BYTES).all(data) {
+        let mut send = |bytes: &[u8]| match bytes.chunks(PIECE_BYTES).all(watch.data) {
             true => Ok(()),
             false => Err(Error::Closing),
         };
-        w.apply_patch(&request(ask), progress, &mut send)
+        w.apply_patch(&request(ask), watch.progress, watch.cancel, &mut send)
     })?;
     Ok(answer(report, left_out))
 }

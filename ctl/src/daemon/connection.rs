@@ -3,12 +3,17 @@
 //! Invariant: whatever a client sends or leaves unsent costs at most its own connection: messages
 //! are bounded in size and time, and answers that nobody reads time out.
 
-use super::dispatch::{dispatch, wants_progress};
+use super::dispatch::{Watch, dispatch, wants_progress};
 use super::server::Daemon;
+use super::watch::listening;
 use crate::protocol::{
     Call, Fault, PROTOCOL_VERSION, Progress, REQUEST_BYTES_MAX, Request, RequestId, code,
-    encode_answer, encode_data, encode_progress, parse_request, shown,
+    encode_answer, encode_data, encode_progress, parse_cancel, parse_request, shown,
 };
+use engine::Cancel;
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,8 +31,37 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Least time between two progress notifications.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
 
+/// The client's end of a connection, to be written to from more than one thread.
+pub struct Peer<'a> {
+    stream: &'a UnixStream,
+    /// Held while a message is sent: messages never mix.
+    sending: Mutex<()>,
+}
+
+impl<'a> Peer<'a> {
+    /// The other end of a connection.
+    pub fn new(stream: &'a UnixStream) -> Peer<'a> {
+        Peer {
+            stream,
+            sending: Mutex::new(()),
+        }
+    }
+
+    /// The connection.
+    pub fn stream(&self) -> &UnixStream {
+        self.stream
+    }
+
+    /// Sends a message.
+    pub fn send(&self, message: &[u8]) -> io::Result<()> {
+        let _one = self.sending.lock();
+        let mut stream = self.stream;
+        stream.write_all(message)
+    }
+}
+
 /// Reads lines with limits of size and time.
-struct Lines<'a> {
+pub struct Lines<'a> {
     stream: &'a UnixStream,
     buffer: Vec<u8>,
 }
@@ -42,7 +76,8 @@ enum End {
 }
 
 impl<'a> Lines<'a> {
-    fn new(stream: &'a UnixStream) -> Lines<'a> {
+    /// Nothing was read yet.
+    pub fn new(stream: &'a UnixStream) -> Lines<'a> {
         Lines {
             stream,
             buffer: Vec::new(),
@@ -73,6 +108,45 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Bytes that were read and not taken yet.
+    pub fn held(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Takes notifications that cancel a request out of what was read; true where one is about `id`.
+    pub fn take_cancel(&mut self, id: &RequestId) -> bool {
+        let mut found = false;
+        let mut kept = Vec::new();
+        for line in self.buffer.split_inclusive(|byte| *byte == b'\n') {
+            match line.ends_with(b"\n").then(|| parse_cancel(line)).flatten() {
+                Some(meant) => found |= meant == *id,
+                None => kept.extend_from_slice(line),
+            }
+        }
+        self.buffer = kept;
+        found
+    }
+
+    /// Reads what is there without waiting for more; false at the end.
+    pub fn take_more(&mut self) -> io::Result<bool> {
+        let mut chunk = [0; 16 << 10];
+        match recv(self.stream, &mut chunk, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => Ok(false),
+            Ok((_, n)) => {
+                self.buffer.extend_from_slice(&chunk[..n]);
+                Ok(true)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(true),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// What was read and not taken.
+    #[cfg(test)]
+    pub fn rest(self) -> Vec<u8> {
+        self.buffer
+    }
+
     fn fill(&mut self, deadline: Instant) -> Result<(), End> {
         let mut chunk = [0; 16 << 10];
         let left = deadline.saturating_duration_since(Instant::now());
@@ -95,6 +169,7 @@ impl<'a> Lines<'a> {
 pub fn serve(daemon: &Daemon, stream: &UnixStream) -> io::Result<()> {
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let mut lines = Lines::new(stream);
+    let peer = Peer::new(stream);
     let mut greeted = false;
     loop {
         let silence = if greeted {
@@ -103,21 +178,23 @@ pub fn serve(daemon: &Daemon, stream: &UnixStream) -> io::Result<()> {
             MESSAGE_TIMEOUT
         };
         let request = match lines.next(silence) {
+            // What it is about was answered meanwhile.
+            Ok(line) if parse_cancel(&line).is_some() => continue,
             Ok(line) => parse_request(&line),
             Err(End::TooLong) => return refuse(stream, too_long()),
             Err(End::Gone) => return Ok(()),
         };
         match request {
-            Ok(request) if greeted => work(daemon, stream, &request)?,
+            Ok(request) if greeted => work(daemon, &mut lines, &peer, &request)?,
             Ok(request) => {
                 let welcome = check_hello(&request.call);
                 if let Err(fault) = welcome {
-                    return send(stream, &request.id, &Err(fault));
+                    return send(&peer, &request.id, &Err(fault));
                 }
                 greeted = true;
-                work(daemon, stream, &request)?;
+                work(daemon, &mut lines, &peer, &request)?;
             }
-            Err(refusal) => send(stream, &refusal.id, &Err(refusal.fault))?,
+            Err(refusal) => send(&peer, &refusal.id, &Err(refusal.fault))?,
         }
     }
 }
@@ -146,20 +223,38 @@ fn check_hello(call: &Call) -> Result<(), Fault> {
 }
 
 /// Carries out a request and answers it, unless the daemon is ending.
-fn work(daemon: &Daemon, stream: &UnixStream, request: &Request) -> io::Result<()> {
+fn work(
+    daemon: &Daemon,
+    lines: &mut Lines<'_>,
+    peer: &Peer<'_>,
+    request: &Request,
+) -> io::Result<()> {
     let Some(_pass) = daemon.gate.enter() else {
-        return send(stream, &request.id, &Err(ending()));
+        return send(peer, &request.id, &Err(ending()));
     };
     let since = Instant::now();
     let told = Cell::new(Instant::now());
-    let progress = |done, total| tell_progress(stream, request, &told, done, total);
-    let data = |bytes: &[u8]| send_data(stream, request, bytes);
-    let answer = dispatch(&daemon.mounts, &request.call, &progress, &data);
+    let progress = |done, total| tell_progress(peer, request, &told, done, total);
+    let data = |bytes: &[u8]| send_data(peer, request, bytes);
+    let cancel = Cancel::new();
+    let watch = Watch {
+        progress: &progress,
+        data: &data,
+        cancel: &cancel,
+    };
+    let work = || dispatch(&daemon.mounts, &request.call, &watch);
+    let answer = match request.call.can_be_cancelled() {
+        true => {
+            let _listed = daemon.mounts.jobs().add(&request.call, &cancel);
+            listening(lines, peer, &request.id, &cancel, work)?
+        }
+        false => work(),
+    };
     if let Err(fault) = &answer {
         tracing::info!(kind = fault.kind, "request failed: {}", fault.message);
     }
     tracing::debug!(took = ?since.elapsed(), call = shown(&request.call), "answered");
-    send(stream, &request.id, &answer)
+    send(peer, &request.id, &answer)
 }
 
 /// What a client is told that comes too late, or when there are too many: it will try again.
@@ -167,13 +262,7 @@ pub fn ending() -> Fault {
     Fault::protocol(code::ENDING, "the daemon is ending or busy; try again")
 }
 
-fn tell_progress(
-    stream: &UnixStream,
-    request: &Request,
-    told: &Cell<Instant>,
-    done: u64,
-    total: u64,
-) {
+fn tell_progress(peer: &Peer<'_>, request: &Request, told: &Cell<Instant>, done: u64, total: u64) {
     let RequestId::Number(id) = request.id else {
         return;
     };
@@ -181,30 +270,30 @@ fn tell_progress(
         return;
     }
     told.set(Instant::now());
-    let mut out = stream;
-    // A client that has gone does not stop the work that it asked for.
-    let _ = out.write_all(&encode_progress(&Progress { id, done, total }));
+    // A client that has gone does not stop the work that it asked for, unless that can be cancelled: who
+    // listens to it sees that.
+    let _ = peer.send(&encode_progress(&Progress { id, done, total }));
 }
 
 /// Sends a part of a long result; false where the client has gone or does not read.
-fn send_data(mut stream: &UnixStream, request: &Request, bytes: &[u8]) -> bool {
+fn send_data(peer: &Peer<'_>, request: &Request, bytes: &[u8]) -> bool {
     let RequestId::Number(id) = request.id else {
         return false;
     };
-    stream.write_all(&encode_data(id, bytes)).is_ok()
+    peer.send(&encode_data(id, bytes)).is_ok()
 }
 
 /// Answers a connection that is not served.
 pub fn refuse(stream: &UnixStream, fault: Fault) -> io::Result<()> {
-    send(stream, &RequestId::Null, &Err(fault))
+    send(&Peer::new(stream), &RequestId::Null, &Err(fault))
 }
 
 fn send(
-    mut stream: &UnixStream,
+    peer: &Peer<'_>,
     id: &RequestId,
     answer: &Result<serde_json::Value, Fault>,
 ) -> io::Result<()> {
-    stream.write_all(&encode_answer(id, answer))
+    peer.send(&encode_answer(id, answer))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::sessions::requests as sessions;
 use super::{apply, branches, exchange, faults, files, holders, kv, store, timeline};
 use crate::protocol::*;
 use crate::quote::quoted;
-use engine::{CheckpointRequest, DiffSide, Error, Workspace};
+use engine::{Cancel, CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -18,13 +18,20 @@ use std::sync::Arc;
 /// Takes a part of a long result; false where nobody reads it.
 pub type Data<'a> = &'a dyn Fn(&[u8]) -> bool;
 
+/// What goes between a request that is worked on and whoever asked.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// Hears how far it is.
+    pub progress: Progress<'a>,
+    /// Takes what comes before the answer.
+    pub data: Data<'a>,
+    /// Cancels it, where it can be cancelled.
+    pub cancel: &'a Cancel,
+}
+
 /// Carries out one request.
-pub fn dispatch(
-    mounts: &Mounts,
-    call: &Call,
-    progress: Progress<'_>,
-    data: Data<'_>,
-) -> Result<Value, Fault> {
+pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value, Fault> {
+    let Watch { progress, data, .. } = *watch;
     // Records of mounts and of sessions are written on a full disk too.
     mounts.engine().make_room();
     match call {
@@ -57,8 +64,8 @@ pub fn dispatch(
         Call::BranchConflicts(ask) => reply(&branches::conflicts(mounts, ask)?),
         Call::BranchResolve(ask) => reply(&branches::resolve(mounts, ask)?),
         Call::BranchDiff(ask) => reply(&branches::diff(mounts, ask)?),
-        Call::Apply(ask) => reply(&apply::apply(mounts, ask, progress)?),
-        Call::ApplyPatch(ask) => reply(&apply::patch(mounts, ask, progress, data)?),
+        Call::Apply(ask) => reply(&apply::apply(mounts, ask, watch)?),
+        Call::ApplyPatch(ask) => reply(&apply::patch(mounts, ask, watch)?),
         Call::Update(ask) => reply(&apply::update(mounts, ask, progress)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
         Call::HandOver(_) => reply(&mounts.hand_over()?),
@@ -77,8 +84,8 @@ pub fn dispatch(
         Call::SessionRegister(ask) => reply(&sessions::register(mounts, ask)?),
         Call::SessionList(ask) => reply(&sessions::list(mounts, ask)?),
         Call::SessionUnregister(ask) => reply(&sessions::unregister(mounts, ask)?),
-        Call::Export(ask) => reply(&exchange::export(mounts, ask, progress)?),
-        Call::Import(ask) => reply(&exchange::import(mounts, ask, progress)?),
+        Call::Export(ask) => reply(&exchange::export(mounts, ask, watch)?),
+        Call::Import(ask) => reply(&exchange::import(mounts, ask, watch)?),
         Call::KvSet(ask) => reply(&kv::set(mounts, ask)?),
         Call::KvGet(ask) => reply(&kv::get(mounts, ask)?),
         Call::KvList(ask) => reply(&kv::list(mounts, ask)?),

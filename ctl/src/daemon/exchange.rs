@@ -1,7 +1,8 @@
 //! Requests that turn workspaces into single files and such files into workspaces.
 
+use super::dispatch::Watch;
 use super::faults;
-use super::mounts::{Mounts, Progress};
+use super::mounts::Mounts;
 use crate::protocol::{Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile, code};
 use crate::quote::shown;
 use ::export::{Error, ExportRequest, ImportRequest, Imported};
@@ -10,11 +11,7 @@ use objstore::{CommitId, CommitKind};
 use std::os::unix::ffi::OsStrExt;
 
 /// Writes a commit as a database.
-pub fn export(
-    mounts: &Mounts,
-    ask: &ExportFile,
-    progress: Progress<'_>,
-) -> Result<ExportAnswer, Fault> {
+pub fn export(mounts: &Mounts, ask: &ExportFile, watch: &Watch<'_>) -> Result<ExportAnswer, Fault> {
     let name = &ask.workspace;
     check_absolute(&ask.file)?;
     mounts.check_outside(ask.file.path())?;
@@ -26,7 +23,13 @@ pub fn export(
         force: ask.force,
         history: ask.history,
     };
-    let report = ::export::export(mounts.engine(), &workspace, &request, progress);
+    let report = ::export::export(
+        mounts.engine(),
+        &workspace,
+        &request,
+        watch.progress,
+        watch.cancel,
+    );
     let report = report.map_err(|e| of_export(&e, name))?;
     Ok(ExportAnswer {
         commit: report.commit.to_string(),
@@ -49,11 +52,7 @@ fn check_absolute(file: &Bytes) -> Result<(), Fault> {
 }
 
 /// Makes a workspace, or a branch, of a database.
-pub fn import(
-    mounts: &Mounts,
-    ask: &ImportFile,
-    progress: Progress<'_>,
-) -> Result<ImportAnswer, Fault> {
+pub fn import(mounts: &Mounts, ask: &ImportFile, watch: &Watch<'_>) -> Result<ImportAnswer, Fault> {
     let name = &ask.workspace;
     let request = ImportRequest {
         file: ask.file.path(),
@@ -65,6 +64,7 @@ pub fn import(
         },
     };
     let engine = mounts.engine();
+    let heard = (watch.progress, watch.cancel);
     let done = match &ask.branch {
         None => {
             mounts.check_new(name)?;
@@ -72,7 +72,7 @@ pub fn import(
                 let made = mounts.make_of_commit(name, id, calls);
                 made.map_err(Error::Engine)
             };
-            ::export::import(engine, &request, &|_| false, progress, make)
+            ::export::import(engine, &request, &|_| false, heard, make)
         }
         Some(branch) => {
             let workspace = mounts.to_read(name)?;
@@ -86,7 +86,7 @@ pub fn import(
                 let made = workspace.create_branch_from(branch, id, calls);
                 made.map(|_| ()).map_err(Error::Engine)
             };
-            ::export::import(engine, &request, &known, progress, make)
+            ::export::import(engine, &request, &known, heard, make)
         }
     };
     let (imported, ()) = done.map_err(|e| of_export(&e, name))?;

@@ -1,7 +1,7 @@
 //! The engine's and the front's errors as they are told: a word for programs, a text and a hint that
 //! names the next command.
 
-use crate::protocol::Fault;
+use crate::protocol::{CANCELLED, Fault};
 use engine::Error;
 use fuse_front::MountError;
 use std::io::ErrorKind;
@@ -79,6 +79,7 @@ fn kind(error: &Error) -> &'static str {
         Error::ImportPaused { .. } => "import-paused",
         Error::StoreLocked { .. } => "store-locked",
         Error::Closing => "stopping",
+        Error::Cancelled => CANCELLED,
         Error::Quota { .. } => "quota",
         Error::NoSuchCall(_) => "no-such-call",
         Error::CallOver(_) => "call-over",
@@ -184,6 +185,7 @@ fn hint(error: &Error, name: &str) -> String {
             )
         }
         Error::Closing => format!("agentvfs workspace start {name}"),
+        Error::Cancelled => "run the command again to do it".to_owned(),
         Error::NoSuchCall(_) | Error::CallOver(_) => {
             format!("agentvfs timeline -w {name} lists the calls of a branch")
         }

@@ -123,8 +123,10 @@ pub fn run(gate: &Gate, mounts: &Mounts) {
     }
 }
 
-/// Ends in good order: requests in progress are finished, all workspaces stopped.
+/// Ends in good order: requests in progress are finished, or cancelled where that can be, and all workspaces
+/// stopped.
 pub fn finish(gate: &Gate, mounts: &Mounts) {
+    mounts.jobs().cancel_all();
     gate.wait_quiet(FINISH_WAIT);
     mounts.stop_all();
 }

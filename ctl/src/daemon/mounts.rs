@@ -14,6 +14,7 @@ pub use running::of_import;
 pub use stopping::Progress;
 
 use super::dispatch::base_trouble;
+use super::jobs::Jobs;
 use super::lifecycle::Gate;
 use super::record::{Record, Records};
 use super::sessions::Sessions;
@@ -38,6 +39,7 @@ pub struct Mounts {
     records: Records,
     points: MountPoints,
     sessions: Arc<Sessions>,
+    jobs: Jobs,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
@@ -73,6 +75,7 @@ impl Mounts {
             gate,
             records,
             sessions,
+            jobs: Jobs::default(),
             slots: Mutex::default(),
         }
     }
@@ -80,6 +83,11 @@ impl Mounts {
     /// The engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// What is worked on that can be cancelled.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
     }
 
     /// Which cgroups see which branches.

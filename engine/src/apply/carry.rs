@@ -5,7 +5,9 @@
 //! somebody else wrote meanwhile is lost: a difference reverses everything. After a crash [`recover`]
 //! finds by inode numbers which renames were done and takes them back, unless the last one was done.
 //!
-//! Tested with an error and with a crash at every step (`tests/apply.rs`).
+//! It can be cancelled until the first rename: what was staged goes then.
+//!
+//! Tested with an error, with a crash and with a cancel at every step (`tests/apply.rs`).
 
 use super::intent::{Ident, Intent, Phase, Step};
 use super::place::{Place, failed, open_dir};
@@ -13,6 +15,7 @@ use super::plan::{Plan, parent_of};
 use super::scan::Scan;
 use super::stage::{Staging, mtime_of, set_attributes, set_time, slot_name};
 use crate::base::{Base, Stamp, stamp_at};
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::types::Time;
 use objstore::ObjectStore;
@@ -47,6 +50,8 @@ pub(super) struct Site<'a> {
     /// Path of the intent record.
     pub record: &'a str,
     pub faults: Faults<'a>,
+    /// Heard until the first rename.
+    pub cancel: &'a Cancel,
 }
 
 /// A failure, and whether what was done is to be taken back now.
@@ -127,9 +132,12 @@ fn attempt(site: &Site<'_>, scan: &Scan, plan: &Plan, intent: &mut Intent) -> Re
         base: site.base,
         store: site.store,
         dir: open_dir(site.base, &intent.staging)?,
+        cancel: site.cancel,
     };
     intent.steps = stage(site, scan, plan, &staging)?;
     sync_dir(site, &staging.dir, &intent.staging)?;
+    site.tick()?;
+    site.cancel.decide()?;
     intent.before.clone_from(&plan.before);
     intent.phase = Phase::Moving;
     site.tick()?;
@@ -165,6 +173,7 @@ fn stage(
     };
     for path in &plan.mkdirs {
         site.tick()?;
+        site.cancel.check()?;
         let slot = next();
         steps.push(Step::Place {
             path: path.clone(),
@@ -175,6 +184,7 @@ fn stage(
     let mut groups: HashMap<u64, u32> = HashMap::new();
     for put in &plan.puts {
         site.tick()?;
+        site.cancel.check()?;
         let slot = next();
         let group = put.entry.meta.link_group;
         let new = match groups.get(&group) {

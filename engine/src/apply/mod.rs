@@ -20,6 +20,7 @@ mod stage;
 
 use crate::base::Base;
 use crate::branch::Branch;
+use crate::cancel::Cancel;
 use crate::clock;
 use crate::control::{Change, MergeReport, MergeRequest, Progress};
 use crate::error::{Error, Result};
@@ -113,6 +114,7 @@ pub(crate) fn finish_interrupted(
         storage,
         record: &record_path(workspace),
         faults: &|| Fault::Go,
+        cancel: &Cancel::new(),
     })
 }
 
@@ -128,7 +130,18 @@ pub(crate) fn forget_interrupted(
 impl Workspace {
     /// Writes a branch's changes to the base: all of them, or on error none. Durable after `Ok`.
     pub fn apply(&self, req: &ApplyRequest, progress: Progress<'_>) -> Result<ApplyReport> {
-        self.apply_with(req, progress, &|| Fault::Go)
+        self.apply_unless(req, progress, &Cancel::new())
+    }
+
+    /// As [`Workspace::apply`]. Cancelled before the first file of the base is replaced it leaves nothing;
+    /// afterwards it cannot be cancelled.
+    pub fn apply_unless(
+        &self,
+        req: &ApplyRequest,
+        progress: Progress<'_>,
+        cancel: &Cancel,
+    ) -> Result<ApplyReport> {
+        self.apply_with(req, progress, &|| Fault::Go, cancel)
     }
 
     /// As [`Workspace::apply`], with failures where a test wants them.
@@ -137,6 +150,7 @@ impl Workspace {
         req: &ApplyRequest,
         progress: Progress<'_>,
         faults: Faults<'_>,
+        cancel: &Cancel,
     ) -> Result<ApplyReport> {
         self.check_has_base()?;
         self.check_base_place()?;
@@ -153,9 +167,11 @@ impl Workspace {
             storage: &*branch.storage,
             record: &record,
             faults,
+            cancel,
         };
         recover(&site)?;
-        let (now, ready, mut report) = self.merged_with_base(req, &branch, progress)?;
+        let merged = self.merged_with_base(req, &branch, progress, cancel);
+        let (now, ready, mut report) = merged?;
         let Some(ready) = ready else {
             return Ok(report);
         };
@@ -188,11 +204,13 @@ impl Workspace {
         Ok(report)
     }
 
-    /// Writes what [`Workspace::apply`] would change as a patch; gives what a patch cannot express, too.
+    /// Writes what [`Workspace::apply`] would change as a patch, until that is cancelled; gives what a patch
+    /// cannot express, too.
     pub fn apply_patch(
         &self,
         req: &ApplyRequest,
         progress: Progress<'_>,
+        cancel: &Cancel,
         out: crate::patch::Sink<'_>,
     ) -> Result<(ApplyReport, Vec<Vec<u8>>)> {
         self.check_has_base()?;
@@ -204,14 +222,18 @@ impl Workspace {
         let _pin = branch.places.store.pin();
         let (base, store) = (&branch.places.base, &branch.places.store);
         finish_interrupted(self.name(), base, store, &*branch.storage)?;
-        let (now, ready, mut report) = self.merged_with_base(req, &branch, progress)?;
+        let merged = self.merged_with_base(req, &branch, progress, cancel);
+        let (now, ready, mut report) = merged?;
         let Some(ready) = ready else {
             return Ok((report, Vec::new()));
         };
         let old = branch.view_of_tree(&branch.load_root(&now.scan.root)?)?;
         let new = branch.view_of_tree(&branch.load_root(&ready.root)?)?;
         report.changes = old.changes(&new, &[])?;
-        let left_out = crate::patch::write(&old, &new, &report.changes, out)?;
+        let left_out = crate::patch::write(&old, &new, &report.changes, &mut |bytes| {
+            cancel.check()?;
+            out(bytes)
+        })?;
         Ok((report, left_out))
     }
 
@@ -221,9 +243,12 @@ impl Workspace {
         req: &ApplyRequest,
         branch: &Branch,
         progress: Progress<'_>,
+        cancel: &Cancel,
     ) -> Result<(BaseNow, Option<Ready>, ApplyReport)> {
-        let (_, theirs) = branch.frozen(self.author(), progress)?;
-        let now = self.base_now(branch, progress)?;
+        cancel.check()?;
+        let state = branch.frozen_state(self.author())?;
+        let theirs = branch.wait_for_id_unless(state, progress, cancel)?;
+        let now = self.base_now(branch, progress, cancel)?;
         let store = &*branch.places.store;
         let options = self.apply_options(&req.branch);
         let mut result = merge_commits(store, store, &now.commit, &theirs, &options)?;
@@ -256,7 +281,7 @@ impl Workspace {
         let base = &branch.places.base;
         let store = &*branch.places.store;
         finish_interrupted(self.name(), base, store, &*branch.storage)?;
-        let now = self.base_now(&branch, progress)?;
+        let now = self.base_now(&branch, progress, &Cancel::new())?;
         store.sync()?;
         self.set_base_line(now.commit)?;
         let (_, ours) = branch.frozen(self.author(), progress)?;
@@ -295,12 +320,19 @@ impl Workspace {
     }
 
     /// The base as it is now, and its commit: the newest of its line, or a new one after that.
-    fn base_now(&self, branch: &Branch, progress: Progress<'_>) -> Result<BaseNow> {
+    fn base_now(
+        &self,
+        branch: &Branch,
+        progress: Progress<'_>,
+        cancel: &Cancel,
+    ) -> Result<BaseNow> {
         let last = match self.base_line()? {
             Some(id) => id,
-            None => self.main.wait_for_id(START_STATE, progress)?,
+            None => self
+                .main
+                .wait_for_id_unless(START_STATE, progress, cancel)?,
         };
-        let scan = branch.scan_base()?;
+        let scan = branch.scan_base(cancel)?;
         let known: Commit = branch.places.store.get_object(&last)?;
         let same = known.root == scan.root.tree && known.root_meta == scan.root.meta;
         let commit = match same {

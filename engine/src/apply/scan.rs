@@ -2,6 +2,7 @@
 
 use crate::base::{BaseDir, BaseEntry, BaseFile, Stamp};
 use crate::branch::Branch;
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::merge::Root;
 use crate::store_tree::{UNREADABLE, meta_of};
@@ -26,13 +27,24 @@ pub(crate) struct Scan {
     pub links: HashMap<u64, Vec<u8>>,
 }
 
+/// Where an entry is, and what is known of it.
+struct Looked<'a> {
+    path: &'a [u8],
+    dir: &'a Arc<BaseDir>,
+    /// Of a directory: what is below it.
+    tree: Option<TreeId>,
+    /// Names that its inode has in the base, where that may have several.
+    several: Option<u32>,
+    cancel: &'a Cancel,
+}
+
 /// Directories with their entries, parents before children.
 type Listing = BTreeMap<Vec<u8>, (Arc<BaseDir>, Vec<BaseEntry>)>;
 
 impl Branch {
     /// Reads all of the base. Files whose version was imported before are not read again.
-    pub(crate) fn scan_base(&self) -> Result<Scan> {
-        let listing = self.list_base()?;
+    pub(crate) fn scan_base(&self, cancel: &Cancel) -> Result<Scan> {
+        let listing = self.list_base(cancel)?;
         let mut names: HashMap<(u64, u64), u32> = HashMap::new();
         for entry in listing.values().flat_map(|(_, entries)| entries) {
             if entry.nlink > 1 && Kind::of_mode(entry.mode) != Some(Kind::Dir) {
@@ -55,7 +67,15 @@ impl Branch {
                 let below = join(path, &entry.name);
                 let tree = dirs.remove(&below).flatten();
                 let several = names.get(&(entry.stamp.dev, entry.stamp.ino)).copied();
-                let found = self.scan_entry(&below, dir, entry, tree, several, &mut scan)?;
+                cancel.check()?;
+                let looked = Looked {
+                    path: &below,
+                    dir,
+                    tree,
+                    several,
+                    cancel,
+                };
+                let found = self.scan_entry(looked, entry, &mut scan)?;
                 edits.extend(found.map(Edit::Put));
             }
             let tree = edit_tree(&self.places.store, None, edits)?;
@@ -70,10 +90,11 @@ impl Branch {
         inode_of(entry, None, &BaseDir::root(), Nid::ROOT, 1)
     }
 
-    fn list_base(&self) -> Result<Listing> {
+    fn list_base(&self, cancel: &Cancel) -> Result<Listing> {
         let mut found = Listing::new();
         let mut work = vec![(Vec::new(), BaseDir::root())];
         while let Some((path, dir)) = work.pop() {
+            cancel.check()?;
             let entries = match self.places.base.read_dir(&dir) {
                 Err(Error::Access) => Vec::new(),
                 other => other?,
@@ -92,19 +113,16 @@ impl Branch {
     /// An entry of the tree; `None` for what vanished meanwhile.
     fn scan_entry(
         &self,
-        path: &[u8],
-        dir: &Arc<BaseDir>,
+        at: Looked<'_>,
         entry: &BaseEntry,
-        tree: Option<TreeId>,
-        several: Option<u32>,
         scan: &mut Scan,
     ) -> Result<Option<TreeEntry>> {
         let mut entry = entry.clone();
         let mut meta = meta_of(&self.base_inode(&entry));
         let body = match Kind::of_mode(entry.mode) {
-            Some(Kind::Dir) => Body::Dir(tree),
+            Some(Kind::Dir) => Body::Dir(at.tree),
             Some(Kind::Symlink) => Body::Symlink(entry.target.clone()),
-            Some(Kind::File) => match self.scan_file(dir, &mut entry)? {
+            Some(Kind::File) => match self.scan_file(at.dir, &mut entry, at.cancel)? {
                 Some(content) => {
                     meta = meta_of(&self.base_inode(&entry));
                     Body::File(content)
@@ -120,10 +138,10 @@ impl Branch {
             _ => Body::None,
         };
         if !matches!(body, Body::Dir(_)) {
-            scan.stamps.insert(path.to_vec(), entry.stamp);
-            if several.is_some_and(|names| names > 1) {
+            scan.stamps.insert(at.path.to_vec(), entry.stamp);
+            if at.several.is_some_and(|names| names > 1) {
                 meta.link_group = entry.stamp.ino;
-                scan.links.insert(entry.stamp.ino, path.to_vec());
+                scan.links.insert(entry.stamp.ino, at.path.to_vec());
             }
         }
         Ok(Some(TreeEntry {
@@ -134,10 +152,18 @@ impl Branch {
     }
 
     /// The content of a file; `None` where it may not be read.
-    fn scan_file(&self, dir: &Arc<BaseDir>, entry: &mut BaseEntry) -> Result<Option<FileContent>> {
+    fn scan_file(
+        &self,
+        dir: &Arc<BaseDir>,
+        entry: &mut BaseEntry,
+        cancel: &Cancel,
+    ) -> Result<Option<FileContent>> {
         for _ in 0..TRIES {
             let file = BaseFile::new(dir.clone(), &entry.name, entry.stamp, entry.alloc);
-            match self.importer.import(&self.places, &file) {
+            match self
+                .importer
+                .import_unless(&self.places, &file, Some(cancel))
+            {
                 Ok(content) => return Ok(Some(content)),
                 Err(Error::Access | Error::BaseUnreadable { .. }) => return Ok(None),
                 Err(Error::BaseChanged(_)) => match self.places.base.current(&file)? {

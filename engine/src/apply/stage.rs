@@ -3,6 +3,7 @@
 use super::intent::Ident;
 use super::place::failed;
 use crate::base::{Base, stamp_at};
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::store_tree::UNREADABLE;
 use crate::types::{Time, mode};
@@ -24,6 +25,7 @@ pub(super) struct Staging<'a> {
     pub base: &'a Base,
     pub store: &'a ObjectStore,
     pub dir: OwnedFd,
+    pub cancel: &'a Cancel,
 }
 
 /// Name of a slot.
@@ -102,6 +104,7 @@ impl Staging<'_> {
         for range in data_ranges(self.store, content)? {
             let mut pos = range.start;
             while pos < range.end {
+                self.cancel.check()?;
                 let len = (range.end - pos).min(buf.len() as u64) as usize;
                 read_content(self.store, content, pos, &mut buf[..len]).map_err(Error::Store)?;
                 write_all(file, &buf[..len], pos).map_err(at)?;

@@ -3,6 +3,7 @@
 use super::diff::files_changed;
 use super::{CheckpointRequest, Checkpointed, Progress, differs};
 use crate::branch::{Branch, Inner, Paused};
+use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::{Event, OpKind, StateInfo};
@@ -165,7 +166,29 @@ impl Branch {
 
     /// Waits until a state is a commit; stores it in this thread where nothing else does.
     pub fn wait_for_id(&self, state: u64, progress: Progress<'_>) -> Result<CommitId> {
+        self.wait_for(state, progress, None)
+    }
+
+    /// As [`Branch::wait_for_id`] until that is cancelled.
+    pub fn wait_for_id_unless(
+        &self,
+        state: u64,
+        progress: Progress<'_>,
+        cancel: &Cancel,
+    ) -> Result<CommitId> {
+        self.wait_for(state, progress, Some(cancel))
+    }
+
+    fn wait_for(
+        &self,
+        state: u64,
+        progress: Progress<'_>,
+        cancel: Option<&Cancel>,
+    ) -> Result<CommitId> {
         loop {
+            if let Some(cancel) = cancel {
+                cancel.check()?;
+            }
             let durable = |inner: &Inner| {
                 inner
                     .history
@@ -175,7 +198,11 @@ impl Branch {
             if let Some(id) = durable(&self.lock())? {
                 return Ok(id);
             }
-            if self.try_store_pending()? {
+            // Whoever imports the base is at it for long, and hears of nothing else.
+            let may_store = cancel.is_none() || self.lock().reference.is_some();
+            if !may_store {
+                self.wake.wake();
+            } else if self.try_store_pending()? {
                 continue;
             }
             let paused = self.paused.lock().clone();

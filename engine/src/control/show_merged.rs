@@ -55,9 +55,14 @@ pub(super) struct Late {
 impl Branch {
     /// What the live tree is now as a commit: its state and id.
     pub(crate) fn frozen(&self, author: &str, progress: Progress<'_>) -> Result<(u64, CommitId)> {
-        self.cache().flush_dirty();
-        let state = self.freeze_for_merge(author)?.1;
+        let state = self.frozen_state(author)?;
         Ok((state, self.wait_for_id(state, progress)?))
+    }
+
+    /// What the live tree is now as a state.
+    pub(crate) fn frozen_state(&self, author: &str) -> Result<u64> {
+        self.cache().flush_dirty();
+        Ok(self.freeze_for_merge(author)?.1)
     }
 
     /// As [`Branch::frozen`], with the tree. What the kernel has of changes is not asked for.

@@ -6,7 +6,7 @@
 use super::Workspace;
 use crate::branch::{Branch, drop_orphans};
 use crate::control::Progress;
-use crate::error::{Error, Result, errno};
+use crate::error::{Result, errno};
 use crate::record::OpKind;
 use objstore::CommitId;
 use std::sync::Arc;
@@ -95,9 +95,11 @@ impl Branch {
         };
         let commit = match self.wait_for_id(state, progress) {
             Ok(commit) => commit,
-            Err(Error::Closing | Error::ImportPaused(_) | Error::BaseMissing { .. })
-                if self.is_importing() =>
-            {
+            Err(e) if self.is_importing() => {
+                tracing::warn!(
+                    "{}: what was shown last has no commit yet: {e}",
+                    self.name()
+                );
                 return Ok(Closed {
                     commit: None,
                     new_commit: state != head,

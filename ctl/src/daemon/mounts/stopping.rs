@@ -23,6 +23,7 @@ impl Mounts {
     /// Stops a workspace: unmounts it, keeps its last state, closes it.
     pub fn stop(&self, ask: &Stop, progress: Progress<'_>) -> Result<StopAnswer, Fault> {
         let name = &ask.workspace;
+        self.jobs.cancel_imports(name);
         let config = self.config(name)?;
         let slot = self.slot(name);
         let _lifecycle = slot.lifecycle.lock();

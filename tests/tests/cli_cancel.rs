@@ -1,0 +1,193 @@
+//! An interrupted apply, export or import ends the work, not only the command: nothing is left, or all is
+//! done and said to be.
+
+#![allow(clippy::unwrap_used)]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use tests::env::{Env, Told};
+use tests::rng::Rng;
+use tests::{tree, wait};
+
+/// What takes long enough to be interrupted.
+const BYTES: usize = 96 << 20;
+/// Times that an interrupt may come when all is done already.
+const TRIES: usize = 12;
+
+fn noise(seed: u64) -> Vec<u8> {
+    Rng::new(seed).bytes(BYTES)
+}
+
+fn begin(env: &Env, args: &[&str]) -> Child {
+    env.command(&env.path("."), args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn told(env: &Env, args: &[&str]) -> Told {
+    env.told(env.command(&env.path("."), args))
+}
+
+/// True once the command listens to interrupts (it has SIGINT blocked then), or has ended.
+fn listens(child: &mut Child) -> bool {
+    if child.try_wait().unwrap().is_some() {
+        return true;
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.map(|bits| u64::from_str_radix(bits.trim(), 16).unwrap_or(0));
+    blocked.is_some_and(|bits| bits & 0b10 != 0)
+}
+
+fn send(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    // It may have ended already.
+    let _ = kill_process(pid, signal);
+}
+
+/// Interrupts a command once it listens and `is_at_work`; true where that was in time. Then it says so.
+fn interrupted(env: &Env, args: &[&str], is_at_work: impl Fn() -> bool) -> bool {
+    let mut child = begin(env, args);
+    wait::until("the command works", || {
+        listens(&mut child) && (is_at_work() || child.try_wait().unwrap().is_some())
+    });
+    send(&child, Signal::INT);
+    let told = env.finish(child, "an interrupted command");
+    match told.status {
+        130 => {
+            assert!(
+                told.err.contains("cancelled; nothing was changed"),
+                "{told:?}"
+            );
+            assert_eq!(told.out, "", "{told:?}");
+            true
+        }
+        // All was done, or was past the point from which on it cannot be cancelled.
+        0 => false,
+        _ => panic!("{told:?}"),
+    }
+}
+
+/// Repeats what may come too late until it is in time.
+fn in_time(mut once: impl FnMut() -> bool) {
+    assert!((0..TRIES).any(|_| once()), "nothing was cancelled");
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+    let mut names: Vec<String> = entries
+        .map(name)
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn has(directory: &Path, part: &str) -> bool {
+    names(directory).iter().any(|name| name.contains(part))
+}
+
+#[test]
+fn an_interrupted_export_or_import_leaves_nothing() {
+    let Some(env) = Env::new() else { return };
+    fs::write(env.project().join("noise"), noise(1)).unwrap();
+    env.start();
+    env.imported();
+    let out = env.path("out");
+    fs::create_dir(&out).unwrap();
+    let export = ["export", "project", "out/x.db"];
+    in_time(|| {
+        let cancelled = interrupted(&env, &export, || has(&out, ".partial"));
+        if cancelled {
+            assert_eq!(names(&out), Vec::<String>::new());
+        } else {
+            assert_eq!(names(&out), ["x.db"]);
+            fs::remove_file(out.join("x.db")).unwrap();
+        }
+        cancelled
+    });
+    // A command that is killed does not leave it to be made either.
+    let mut child = begin(&env, &export);
+    wait::until("the export works", || {
+        has(&out, ".partial") || child.try_wait().unwrap().is_some()
+    });
+    send(&child, Signal::KILL);
+    child.wait().unwrap();
+    wait::until("the export has ended", || !has(&out, ".partial"));
+    let _ = fs::remove_file(out.join("x.db"));
+    told(&env, &export).ok();
+    let import = ["import", "out/x.db", "--workspace", "copy"];
+    in_time(|| {
+        let cancelled = interrupted(&env, &import, || true);
+        let is_there = told(&env, &["workspace", "list"]).ok().contains("copy");
+        assert_eq!(is_there, !cancelled);
+        if is_there {
+            told(&env, &["workspace", "delete", "copy", "--yes"]).ok();
+        }
+        cancelled
+    });
+    told(&env, &import).ok();
+}
+
+#[test]
+fn an_interrupted_apply_leaves_the_project_as_it_was() {
+    let Some(env) = Env::new() else { return };
+    fs::write(env.project().join("text"), "text\n").unwrap();
+    let root = env.start();
+    env.imported();
+    let project = env.project();
+    let mut seed = 10;
+    in_time(|| {
+        seed += 1;
+        fs::write(root.join("noise"), noise(seed)).unwrap();
+        fs::write(root.join("text"), format!("{seed}\n")).unwrap();
+        env.workspace(&["checkpoint", "project"]).id();
+        let before = tree::of(&project);
+        let apply = ["workspace", "apply", "project"];
+        let cancelled = interrupted(&env, &apply, || has(&project, ".agentvfs-apply-"));
+        if cancelled {
+            tree::same("cancelled", &before, &tree::of(&project));
+        }
+        cancelled
+    });
+    env.workspace(&["apply", "project"]).ok();
+    assert_eq!(
+        fs::read_to_string(project.join("text")).unwrap(),
+        format!("{seed}\n")
+    );
+    assert_eq!(names(&project), ["noise", "text"]);
+}
+
+#[test]
+fn stop_cancels_what_is_imported_into_the_workspace() {
+    let Some(env) = Env::new() else { return };
+    fs::write(env.project().join("noise"), noise(2)).unwrap();
+    env.start();
+    env.imported();
+    told(&env, &["export", "project", "x.db"]).ok();
+    in_time(|| {
+        let import = ["import", "x.db", "-w", "project", "--branch", "b"];
+        let mut child = begin(&env, &import);
+        wait::until("the command works", || listens(&mut child));
+        env.workspace(&["stop", "project"]).ok();
+        let done = env.finish(child, "an import");
+        env.workspace(&["start", "project"]).ok();
+        let branches = told(&env, &["branch", "list", "-w", "project"]).ok();
+        assert_eq!(
+            branches.contains("\nb\t"),
+            done.status == 0,
+            "{done:?} {branches}"
+        );
+        if done.status != 0 {
+            done.fails(1, "cancelled");
+            return true;
+        }
+        told(&env, &["branch", "delete", "b", "-w", "project"]).ok();
+        false
+    });
+}
