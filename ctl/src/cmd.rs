@@ -4,6 +4,7 @@
 
 mod apply;
 mod branch;
+mod cancellable;
 mod checkpoint;
 mod completions;
 mod config;
@@ -41,24 +42,20 @@ pub use timeline::object as timeline_object;
 
 use crate::cli::{Cli, Command, Global, Verb};
 use crate::client::{Client, ClientError, Heard};
-use crate::exit::{Failure, INTERRUPTED, NO_DAEMON};
+use crate::exit::{Failure, NO_DAEMON};
 use crate::home::{Home, process_env};
 use crate::infer::{Purpose, Surroundings, branch_meant};
 use crate::launch::{connect_or_start, failed};
 use crate::output::{Bar, Facts, warn};
 use crate::patharg::{PathError, Places, inside};
 use crate::protocol::{
-    Bytes, CANCELLED, Call, Fault, HandOverAnswer, Info, ListAnswer, MountChoice, Nothing, Start,
-    StartAnswer,
+    Bytes, Call, Fault, HandOverAnswer, Info, ListAnswer, MountChoice, Nothing, Start, StartAnswer,
 };
 use crate::seen::{self, Look};
-use crate::sys::{Interrupted, on_interrupt};
 use serde::de::DeserializeOwned;
 use std::cell::OnceCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use fsck::of_report;
 
@@ -328,57 +325,6 @@ impl Context {
             .call_with(call, &mut |done, total| bar.set(done, total));
         drop(bar);
         answer.map_err(|e| failed(what, e))
-    }
-
-    /// The same for what can be cancelled: an interrupt has the daemon cancel it. Where that comes too late
-    /// it is said, and the answer waited for. `take` gets what comes in parts before the answer.
-    pub fn ask_cancellable<R: DeserializeOwned>(
-        &mut self,
-        what: &str,
-        call: &Call,
-        doing: &'static str,
-        take: &mut dyn FnMut(&[u8]),
-    ) -> Result<R, Failure> {
-        let unheard = |e: std::io::Error| {
-            Failure::new(what, format!("interrupts cannot be listened to: {e}"))
-        };
-        let canceller = self.client()?.canceller().map_err(unheard)?;
-        let (over, interrupted) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let (ended, seen): (_, Arc<AtomicBool>) = (over.clone(), Arc::clone(&interrupted));
-        on_interrupt(move || match ended.load(Ordering::Acquire) {
-            true => Interrupted::End,
-            false => {
-                seen.store(true, Ordering::Release);
-                // Where the daemon is gone the answer says so.
-                let _ = canceller.cancel();
-                Interrupted::GoOn
-            }
-        })
-        .map_err(unheard)?;
-        let mut bar = Bar::new(doing);
-        let mut told = false;
-        let answer = self.client()?.call_hearing(call, &mut |heard| match heard {
-            Heard::Progress(done, total) => bar.set(done, total),
-            Heard::Data(bytes) => take(&bytes),
-            Heard::TooLate if !told => {
-                told = true;
-                warn("it is too late to cancel it; it goes on until it is done");
-            }
-            Heard::TooLate => {}
-        });
-        drop(bar);
-        over.store(true, Ordering::Release);
-        answer.map_err(|error| {
-            let cancelled = matches!(&error, ClientError::Fault(fault) if fault.kind == CANCELLED);
-            let failure = failed(what, error);
-            match cancelled && interrupted.load(Ordering::Acquire) {
-                true => Failure {
-                    exit: INTERRUPTED,
-                    ..failure
-                },
-                false => failure,
-            }
-        })
     }
 
     /// Asks for something whose result comes in parts before the answer.

@@ -5,6 +5,7 @@
 //! them. Invariant: the engine is told that a workspace runs before it is mounted and that it does
 //! not only after it is unmounted, so a mount left by a dead daemon is always known.
 
+mod based;
 mod handover;
 mod reading;
 mod running;
@@ -13,7 +14,6 @@ mod stopping;
 pub use running::of_import;
 pub use stopping::Progress;
 
-use super::dispatch::base_trouble;
 use super::jobs::Jobs;
 use super::lifecycle::Gate;
 use super::record::{Record, Records};
@@ -21,7 +21,7 @@ use super::sessions::Sessions;
 use super::{faults, mountpoint, project, sharing};
 use crate::home::Home;
 use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State};
-use engine::{BaseFound, Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
+use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
 use fuse_front::MountError;
 use mountpoint::MountPoints;
 use parking_lot::Mutex;
@@ -314,86 +314,6 @@ impl Mounts {
         match self.engine.delete(name) {
             Ok(()) => self.records.remove(name),
             Err(error) => tracing::error!(workspace = name, "cannot take it away again: {error}"),
-        }
-    }
-
-    /// Another directory in the place of the project is refused: what was applied to that is not in it.
-    fn check_not_replaced(&self, config: &WorkspaceConfig) -> Result<(), Fault> {
-        let name = &config.name;
-        let found = self.engine.find_base(config);
-        match found.map_err(|e| faults::of_engine(&e, name))? {
-            BaseFound::Replaced => {
-                let base = config.base.display();
-                let why = format!(
-                    "{base} is another directory now than the project that {name} was started from"
-                );
-                Err(Fault::failed("base-moved", why).hint(format!(
-                    "move the project back to {base}; or agentvfs workspace start {name} --from {base} takes what is there now"
-                )))
-            }
-            BaseFound::There | BaseFound::Gone | BaseFound::Closed(_) => Ok(()),
-        }
-    }
-
-    /// Closes a workspace that was opened to be looked into while its project was gone. The lifecycle lock
-    /// must be held.
-    fn close_blind(&self, name: &str, slot: &Slot) {
-        let opened = self.engine.opened(name);
-        if opened.is_some_and(|workspace| workspace.base_missing().is_some()) {
-            self.close_read(name, slot);
-        }
-    }
-
-    /// What is to be said of a project that is not there.
-    fn base_warning(&self, name: &str, slot: &Slot) -> Option<String> {
-        let workspace = slot.live()?;
-        workspace.base_missing()?;
-        let status = workspace.status(engine::MAIN).ok()?;
-        let trouble = base_trouble(workspace.base(), &status)?;
-        Some(format!(
-            "{trouble}; agentvfs workspace start {name} --from DIR gives it another directory, once it is stopped"
-        ))
-    }
-
-    fn config_for(&self, ask: &Start, slot: &Slot) -> Result<WorkspaceConfig, Fault> {
-        let name = &ask.workspace;
-        let fault = |e: engine::Error| faults::of_engine(&e, name);
-        let Some(base) = &ask.base else {
-            return self.config(name);
-        };
-        match self.engine.get(name) {
-            Ok(config) if slot.live().is_none() && self.is_left(ask, &config)? => {
-                self.check_base(base.path())?;
-                self.close_read(name, slot);
-                self.engine.bind(name, base.path()).map_err(fault)
-            }
-            Ok(config) if config.base == base.path() => Ok(config),
-            Ok(config) => Err(fault(engine::Error::WorkspaceExists {
-                name: name.clone(),
-                base: config.base,
-            })),
-            Err(engine::Error::NoSuchWorkspace(_)) => {
-                self.check_base(base.path())?;
-                self.engine.create(name, base.path(), None).map_err(fault)
-            }
-            Err(error) => Err(fault(error)),
-        }
-    }
-
-    /// Whether a workspace that was named is to get another directory, because its own is gone.
-    fn is_left(&self, ask: &Start, config: &WorkspaceConfig) -> Result<bool, Fault> {
-        if !ask.named {
-            return Ok(false);
-        }
-        let same = ask
-            .base
-            .as_ref()
-            .is_some_and(|base| config.base == base.path());
-        let found = self.engine.find_base(config);
-        match found.map_err(|e| faults::of_engine(&e, &config.name))? {
-            BaseFound::Replaced => Ok(true),
-            BaseFound::Gone => Ok(!same),
-            BaseFound::There | BaseFound::Closed(_) => Ok(false),
         }
     }
 
