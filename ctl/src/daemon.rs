@@ -58,9 +58,14 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 pub fn run(home: Home) -> u8 {
     sys::close_from(3);
     detach();
+    // Before any other thread runs: one that has signals unblocked would end the process at once.
+    let signals = sys::block_signals();
     let log = log::start(&home);
     give_memory_back();
-    let status = match open(&home) {
+    let opened = signals
+        .map_err(|e| Fault::failed("signals", format!("cannot block signals: {e}")))
+        .and_then(|_| open(&home));
+    let status = match opened {
         Ok((engine, socket)) => {
             report(&Startup::Ready);
             serve(home, engine, socket);
@@ -108,8 +113,6 @@ fn open(home: &Home) -> Result<(Arc<Engine>, Socket), Fault> {
     home.prepare()
         .map_err(|e| Fault::failed("home", e.to_string()))?;
     engine::open_dead_bases_with(fuse_front::open_beneath_dead);
-    sys::block_signals()
-        .map_err(|e| Fault::failed("signals", format!("cannot block signals: {e}")))?;
     let engine = open_engine(home).map_err(|e| faults::at_open(&e))?;
     let socket = Socket::listen(home).map_err(|e| {
         Fault::failed(
