@@ -22,7 +22,7 @@ pub fn listening<R>(
     work: impl FnOnce() -> R,
 ) -> io::Result<R> {
     let over = eventfd(0, EventfdFlags::CLOEXEC)?;
-    let result = thread::scope(|scope| {
+    thread::scope(|scope| {
         let listener = Listener {
             peer,
             id,
@@ -44,8 +44,7 @@ pub fn listening<R>(
             Err(_) => tracing::error!("who listened to a client has panicked"),
         }
         Ok(result)
-    });
-    result
+    })
 }
 
 struct Listener<'a> {
