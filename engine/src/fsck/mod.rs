@@ -222,19 +222,22 @@ impl Check<'_> {
             }
             return;
         }
-        let Some(workspace) = name.strip_prefix("workspaces/") else {
-            self.find(format!("ref {name}"), why, vec![]);
-            return self.step(RepairStep::DropRef {
-                name: name.to_owned(),
-            });
-        };
-        let whole = Affected {
+        let whole = |workspace: &str| Affected {
             workspace: workspace.to_owned(),
             branch: String::new(),
             commit: None,
             labels: vec![],
             path: vec![],
         };
+        let Some(workspace) = name.strip_prefix("workspaces/") else {
+            // Without its origin a workspace is known by its base's path alone, so that may go.
+            let affects = name.strip_prefix("origin/").map(whole);
+            self.find(format!("ref {name}"), why, affects.into_iter().collect());
+            return self.step(RepairStep::DropRef {
+                name: name.to_owned(),
+            });
+        };
+        let whole = whole(workspace);
         self.find(format!("ref {name}"), why, vec![whole]);
         if let Some(base) = self.engine.base_by_history(workspace) {
             self.step(RepairStep::WorkspaceRecord {
