@@ -276,7 +276,7 @@ fn branches_are_merged_key_by_key() {
     assert_eq!(w.kv_at(MAIN, &at(&commit)).unwrap().len(), 6);
     // The merge is the head, and can be undone.
     assert!(!checkpoint(w, MAIN, "merged").new_commit);
-    w.undo(MAIN).unwrap();
+    w.undo_over_later(MAIN).unwrap();
     assert_eq!(get(w, MAIN, "theirs"), None);
     w.redo(MAIN).unwrap();
     assert_eq!(all(w, MAIN), merged);

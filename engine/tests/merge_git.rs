@@ -176,7 +176,7 @@ fn merges_of_histories_are_those_of_git() {
     );
     assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
     assert!(counts.merged * 2 > count && counts.conflicts > count);
-    assert!((counts.git_loses + counts.git_dies) * 50 < counts.conflicts);
+    assert!((counts.git_loses + counts.git_dies) * 20 < counts.conflicts);
 }
 
 fn compare(seed: u64, world: &World, counts: &mut Counts) -> Vec<String> {

@@ -13,6 +13,7 @@ pub mod control;
 pub mod damaged;
 pub mod files;
 pub mod history;
+pub mod kernel;
 pub mod keys;
 pub mod learn;
 pub mod model;

@@ -2,8 +2,8 @@
 
 use super::branching::Besides;
 use super::check::{adopt, compare};
-use super::control::{Told, install, now};
 use super::history::History;
+use super::kernel::{Told, install, now};
 use super::model::{ROOT, Tree};
 use super::op::Op;
 use super::world::World;
