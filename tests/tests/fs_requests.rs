@@ -249,9 +249,11 @@ fn answered(env: &Env) -> Count {
     counts.filter(|(kind, _)| kind != "forget").collect()
 }
 
+/// What was answered between two looks; each look sends one STATFS itself, to see that the mount answers.
 fn since(before: &Count, after: &Count) -> Count {
     let difference = |(kind, count): (&String, &u64)| {
-        let count = count - before.get(kind).unwrap_or(&0);
+        let looks = u64::from(kind == "statfs");
+        let count = (count - before.get(kind).unwrap_or(&0)).saturating_sub(looks);
         (count > 0).then(|| (kind.clone(), count))
     };
     after.iter().filter_map(difference).collect()
@@ -319,7 +321,10 @@ fn no_call_sends_more_requests_than_the_table_says() {
     env.imported();
     let before = answered(&env);
     let idle = since(&before, &answered(&env));
-    assert!(idle.is_empty(), "asking costs requests itself: {idle:?}");
+    assert!(
+        idle.is_empty(),
+        "asking costs more requests itself: {idle:?}"
+    );
     let table = table();
     let mut wrong = Vec::new();
     for call in DATA.iter().chain(NAMES) {

@@ -87,6 +87,8 @@ fn nothing_that_programs_do_while_branches_are_merged_is_lost() {
     });
     let file = File::open(dir.join("pages")).unwrap();
     assert_eq!(words(&file, PAGES).unwrap(), added);
+    // Who holds it open would keep the workspace from stopping.
+    drop(file);
     for n in last.saturating_sub(19)..=last {
         let text = fs::read_to_string(dir.join(format!("own{n}"))).unwrap();
         assert_eq!(text, n.to_string());
