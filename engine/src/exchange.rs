@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::names::{check_branch_name, check_workspace_name};
 use crate::record::OpKind;
 use crate::timeline::ImportedCall;
+use crate::types::SLOT_SHIFT;
 use crate::workspace::Workspace;
 use objstore::{CommitId, HexPrefix, ObjectStore};
 use std::collections::BTreeSet;
@@ -283,10 +284,40 @@ impl Origin {
     /// Numbers that are given later differ from those of hard-link groups.
     pub(crate) fn keep_off_groups(&mut self) {
         let inner = self.inner_mut();
-        let mut group = 0;
-        inner
-            .live
-            .for_each(&mut |_, i| group = group.max(i.group()));
-        inner.counters.ino = inner.counters.ino.max(group.saturating_add(1));
+        let mut groups = Vec::new();
+        inner.live.for_each(&mut |_, i| {
+            if i.group() != 0 {
+                groups.push(i.group());
+            }
+        });
+        inner.counters.ino = widest_gap(groups, inner.counters.ino);
+    }
+}
+
+/// The first number of the widest range, of those that counting from `from` on can give, that holds none
+/// of `groups`. Merges and bases may have groups beyond what counting ever reaches.
+fn widest_gap(mut groups: Vec<u64>, from: u64) -> u64 {
+    const END: u64 = 1 << SLOT_SHIFT;
+    groups.retain(|group| (from..END).contains(group));
+    groups.sort_unstable();
+    let starts = std::iter::once(from).chain(groups.iter().map(|group| group + 1));
+    let ends = groups.iter().copied().chain(std::iter::once(END));
+    let gaps = starts.zip(ends);
+    // Of ranges of one width the last.
+    let widest = gaps.max_by_key(|(start, end)| end.saturating_sub(*start));
+    widest.map_or(from, |(start, _)| start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_on_where_groups_leave_most_room() {
+        const END: u64 = 1 << SLOT_SHIFT;
+        assert_eq!(widest_gap(vec![], 7), 7);
+        assert_eq!(widest_gap(vec![3, 9, 9], 7), 10);
+        assert_eq!(widest_gap(vec![1 << 62 | 5, u64::MAX, END], 7), 7);
+        assert_eq!(widest_gap(vec![END - 1, 8], 7), 9);
     }
 }
