@@ -116,7 +116,9 @@ fn a_branch_goes_on_with_the_timeline_it_was_made_of() {
     let (engine, w) = open(&killed, dir.path());
     w.settle().unwrap();
     assert_eq!(w.call(MAIN, runs).unwrap().status, CallStatus::Success);
-    assert_eq!(w.call("side", runs).unwrap().status, CallStatus::Pending);
+    let there = w.call("side", runs).unwrap();
+    assert_eq!(there.status, CallStatus::Error, "nobody can end it there");
+    assert!(there.error.unwrap().starts_with("unknown: "));
     let ours = |n| w.call(MAIN, n).unwrap().after.unwrap().commit;
     assert_eq!(w.call("side", 1).unwrap().after.unwrap().commit, ours(1));
     for branch in [MAIN, "side"] {

@@ -14,6 +14,7 @@ use super::state_file::{StateHead, StateMore};
 use super::{Branch, Inner};
 use crate::base::BaseDir;
 use crate::branches::SharedParts;
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::history::{History, HistoryRecord, State};
 use crate::journal::Journal;
@@ -251,7 +252,9 @@ fn origin(inner: &Inner, head: u64, mut tree: Tree) -> Origin {
     drop_new_orphans(&mut tree, inner);
     let history = inner.history.ancestry(head, inner.timeline.unnamed());
     let mut new = new_inner(tree, inner.counters, history);
-    new.timeline = inner.timeline.inherited();
+    new.timeline = inner
+        .timeline
+        .inherited(inner.state_ref(head), clock::now());
     new.scan_done = inner.scan_done;
     if !inner.scan_done {
         new.base_inodes = inner.base_inodes.clone();

@@ -40,6 +40,9 @@ pub use verify::{TimelineFault, Verified};
 /// recorded later.
 const RECENT_MAX: usize = 64;
 
+/// What a new branch says of a call that runs in the branch of which it is made.
+const STILL_RAN: &str = "unknown: it still ran when this branch was made";
+
 /// A call that runs.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub(crate) struct Running {
@@ -293,12 +296,21 @@ impl Timeline {
         Ok(())
     }
 
-    /// What a branch that is made of this one begins with: the same entries; what runs, runs here.
-    pub(crate) fn inherited(&self) -> Timeline {
-        Timeline {
-            running: BTreeMap::new(),
-            ..self.clone()
+    /// What a branch that is made of this one, of its state `head`, begins with: the same entries. Calls that
+    /// run, run here: nobody will end them there, so there it is not known how they ended.
+    pub(crate) fn inherited(&self, head: StateRef, now: Time) -> Timeline {
+        let mut new = self.clone();
+        for (call, running) in &self.running {
+            let ended = What::Ended {
+                call: *call,
+                outcome: CallOutcome::Error(STILL_RAN.to_owned()),
+                after: head,
+                overlaps: running.overlaps.iter().copied().collect(),
+                switches: running.switches.iter().copied().collect(),
+            };
+            new.push(now, ended);
         }
+        new
     }
 
     /// States to which it refers without their commits, or as before and after calls.
