@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::history::shown;
 use crate::inodes::integer;
 use crate::keys::text;
+use crate::skipped::{Skipped, Skipping};
 use crate::source::Source;
 use crate::write::Writer;
 use engine::{CallOutcome, ImportedCall, StateRef, Time, TimelineItem, Workspace};
@@ -21,6 +22,11 @@ use serde::de::IgnoredAny;
 /// Calls that are taken over at a time, and the bytes of their texts.
 const BATCH_CALLS: usize = 500;
 const BATCH_BYTES: usize = 4 << 20;
+
+/// What is said of a call that had not ended when its database was made.
+const STILL_RAN: &str = "unknown: it still ran when this was exported";
+/// Seconds of times up to the year 9999: what is beyond in a database of AgentFS are milliseconds.
+const SECONDS: std::ops::Range<i64> = -62_135_596_800..253_402_300_800;
 
 /// Tables and views of calls beside the history.
 pub(crate) const HISTORY: &str = "
@@ -173,11 +179,16 @@ pub(crate) struct Calls<'a> {
     sql: Option<String>,
     own: bool,
     wanted: Wanted,
+    skipping: Skipping<'a>,
 }
 
 impl<'a> Calls<'a> {
     /// Those that are wanted; none where there is no such table.
-    pub fn of(source: &'a Source, db: &'a Connection, shape: &Shape, wanted: Wanted) -> Calls<'a> {
+    pub fn of(
+        (source, db, shape): (&'a Source, &'a Connection, &Shape),
+        wanted: Wanted,
+        skipping: Skipping<'a>,
+    ) -> Calls<'a> {
         let column = |name, otherwise| shape.column("tool_calls", name, otherwise);
         let sql = shape.has("tool_calls").then(|| {
             format!(
@@ -196,14 +207,31 @@ impl<'a> Calls<'a> {
             sql,
             own: shape.has("agentvfs_tool_call"),
             wanted,
+            skipping,
         }
+    }
+
+    /// What was left out.
+    pub fn into_skipped(self) -> Skipped {
+        self.skipping.skipped
     }
 
     /// The next ones; none at the end.
     pub fn next(&mut self) -> Result<Vec<ImportedCall>> {
-        let Some(sql) = &self.sql else {
+        let Some(sql) = self.sql.clone() else {
             return Ok(Vec::new());
         };
+        loop {
+            let (rows, calls) = self.batch(&sql)?;
+            // Of a batch all may have been left out.
+            if rows == 0 || !calls.is_empty() {
+                return Ok(calls);
+            }
+        }
+    }
+
+    /// The next rows: how many were read, and what they say.
+    fn batch(&mut self, sql: &str) -> Result<(usize, Vec<ImportedCall>)> {
         let mut select = self
             .db
             .prepare_cached(sql)
@@ -211,21 +239,33 @@ impl<'a> Calls<'a> {
         let mut rows = select
             .query([self.wanted.after])
             .map_err(|e| self.source.sql(e))?;
-        let (mut calls, mut bytes) = (Vec::new(), 0);
+        let (mut read, mut calls, mut bytes) = (0, Vec::new(), 0);
         while let Some(row) = rows.next().map_err(|e| self.source.sql(e))? {
-            let (id, mut call) = call(row).map_err(|why| self.source.refused(why))?;
+            let id = integer(row, 0, "the id of a call").map_err(|why| self.source.refused(why))?;
+            self.wanted.after = id;
+            read += 1;
+            let mut call = match call(row, id, self.own) {
+                Ok(call) => call,
+                Err(why) => {
+                    self.skipping.invalid(why)?;
+                    continue;
+                }
+            };
             if self.own {
                 self.more(id, &mut call)?;
+            }
+            if call.outcome.is_none() {
+                // Whoever would end it knows nothing of this copy.
+                call.outcome = Some(CallOutcome::Error(STILL_RAN.to_owned()));
             }
             call.id = call.id.filter(|_| self.wanted.ids);
             bytes += call_bytes(&call);
             calls.push(call);
-            self.wanted.after = id;
             if bytes >= BATCH_BYTES {
                 break;
             }
         }
-        Ok(calls)
+        Ok((read, calls))
     }
 
     /// What AgentFS's table does not have.
@@ -268,9 +308,8 @@ fn call_bytes(call: &ImportedCall) -> usize {
     outcome + call.parameters.as_ref().map_or(0, String::len) + 256
 }
 
-/// A row of `tool_calls`: its id and what it says.
-fn call(row: &Row<'_>) -> Result<(i64, ImportedCall), String> {
-    let id = integer(row, 0, "the id of a call")?;
+/// What the row of `tool_calls` with this id says; of an export of agentvfs any time is taken.
+fn call(row: &Row<'_>, id: i64, own: bool) -> Result<ImportedCall, String> {
     let what = |name: &str| format!("{name} of call {id}");
     let name = text(row, 1, &what("the name"))?;
     let optional = |column, name: &str| -> Result<Option<String>, String> {
@@ -282,7 +321,16 @@ fn call(row: &Row<'_>) -> Result<(i64, ImportedCall), String> {
     };
     let (parameters, result) = (optional(2, "the parameters")?, optional(3, "the result")?);
     let (error, status) = (optional(4, "the error")?, optional(5, "the status")?);
-    let time = |column| integer(row, column, &what("a time")).map(|sec| Time { sec, nsec: 0 });
+    let time = |column| {
+        let sec = integer(row, column, &what("a time"))?;
+        match own || SECONDS.contains(&sec) {
+            true => Ok(Time { sec, nsec: 0 }),
+            false => Err(format!(
+                "{} is {sec}, and no time in seconds",
+                what("a time")
+            )),
+        }
+    };
     let completed = match row.get_ref(7).map_err(|e| e.to_string())? {
         ValueRef::Null => None,
         _ => Some(time(7)?),
@@ -295,7 +343,7 @@ fn call(row: &Row<'_>) -> Result<(i64, ImportedCall), String> {
         (None, None, _) => completed.map(|_| CallOutcome::Success(None)),
     };
     let call = ImportedCall {
-        id: u64::try_from(id).ok(),
+        id: u64::try_from(id).ok().filter(|id| *id > 0),
         name,
         parameters: parameters.map(as_json),
         outcome,
@@ -303,10 +351,11 @@ fn call(row: &Row<'_>) -> Result<(i64, ImportedCall), String> {
         completed,
         overlaps: Vec::new(),
     };
-    match id > 0 {
-        true => Ok((id, call)),
-        false => Err(format!("a call has the id {id}")),
+    if call.id.is_none() {
+        return Err(format!("a call has the id {id}"));
     }
+    call.check().map_err(|e| format!("call {id}: {e}"))?;
+    Ok(call)
 }
 
 /// Text that is no JSON becomes a JSON text.

@@ -12,7 +12,7 @@ use crate::source::Source;
 use objstore::CommitId;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Most bytes of extended attributes of one inode.
@@ -23,8 +23,6 @@ const XATTR_NAME_BYTES_MAX: usize = 255;
 const XATTR_BYTES_MAX: usize = 65_536;
 /// Marks what could not be read in a base; its value is the length that it has there.
 const UNREADABLE: &[u8] = b"trusted.agentvfs.unreadable";
-/// Numbers of hard-link groups are below this, so that there are some left above.
-const GROUP_END: i64 = (1 << 40) - (1 << 36);
 
 /// What an export says of itself.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +76,8 @@ impl<'a> Facts<'a> {
         Ok(facts)
     }
 
-    fn info(&self, key: &str) -> Result<Option<String>> {
+    /// What an export says of itself under a key.
+    pub fn info(&self, key: &str) -> Result<Option<String>> {
         let sql = "SELECT value FROM agentvfs_info WHERE key = ?";
         let found = self.db.query_row(sql, [key], |row| row.get(0)).optional();
         found.map_err(|e| self.source.sql(e))
@@ -171,25 +170,32 @@ impl<'a> Facts<'a> {
         };
         match read().map_err(|e| self.source.sql(e))? {
             None => Ok(None),
-            Some(number) if (1..GROUP_END).contains(&number) => Ok(Some(number as u64)),
-            Some(number) => {
-                let why = format!("the link group of inode {ino} is {number}");
+            // Any number but 0: merges give some of 62 bits, and bases that of an inode, which may have 64.
+            Some(0) => {
+                let why = format!("the link group of inode {ino} is 0");
                 Err(self.source.refused(why))
             }
+            Some(number) => Ok(Some(number as u64)),
         }
     }
 
-    /// The largest number of a hard-link group.
-    pub fn last_group(&self) -> Result<u64> {
+    /// All numbers of hard-link groups.
+    pub fn all_groups(&self) -> Result<HashSet<u64>> {
+        let mut found = HashSet::new();
         if !self.groups {
-            return Ok(0);
+            return Ok(found);
         }
-        let sql = "SELECT max(number) FROM agentvfs_link_group";
-        let found: i64 = self
-            .db
-            .query_row(sql, [], |row| row.get(0))
-            .map_err(|e| self.source.sql(e))?;
-        Ok(found.clamp(0, GROUP_END) as u64)
+        let mut read = || -> rusqlite::Result<()> {
+            let sql = "SELECT number FROM agentvfs_link_group";
+            let mut select = self.db.prepare(sql)?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                found.insert(row.get::<_, i64>(0)? as u64);
+            }
+            Ok(())
+        };
+        read().map_err(|e| self.source.sql(e))?;
+        Ok(found)
     }
 
     /// Extended attributes of an inode, by name.

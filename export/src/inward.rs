@@ -11,7 +11,9 @@ use crate::keys;
 use crate::outward::or_cancelled;
 use crate::overlay::{Overlay, base_of};
 use crate::plan::{Groups, Reader};
+use crate::skipped::{Skipped, Skipping};
 use crate::source::{Source, sweep_copies};
+use crate::sums::{self, Compared};
 use engine::{Calls as ToTakeOver, Cancel, Engine, IMPORTED, ImportedCall, Progress, Time};
 use objstore::{Commit, CommitId, CommitKind, TreeId};
 use rusqlite::Connection;
@@ -28,6 +30,8 @@ pub struct ImportRequest<'a> {
     pub base: Option<&'a Path>,
     /// Take what is missing of files as holes.
     pub sparse: bool,
+    /// Leave out keys and calls that cannot be taken over.
+    pub skip_invalid: bool,
     /// What the commit is for.
     pub kind: CommitKind,
 }
@@ -43,6 +47,12 @@ pub struct Imported {
     pub names: u64,
     /// Bytes of all files.
     pub bytes: u64,
+    /// Whether it is what was exported.
+    pub compared: Compared,
+    /// Keys that were left out.
+    pub skipped_keys: Skipped,
+    /// Calls that were left out.
+    pub skipped_calls: Skipped,
 }
 
 /// Reads a database, stores it as a commit, and has `make` make something that keeps it. The commit's
@@ -81,7 +91,7 @@ fn take_in<T>(
     let wanted = match request.kind {
         // A workspace of its own has all of them as they were.
         CommitKind::Start => Wanted {
-            after: 0,
+            after: i64::MIN,
             ids: true,
         },
         // The branch has those of its workspace already.
@@ -90,11 +100,12 @@ fn take_in<T>(
             ids: false,
         },
         _ => Wanted {
-            after: 0,
+            after: i64::MIN,
             ids: false,
         },
     };
-    let mut calls = Calls::of(&source, &db, &shape, wanted);
+    let skipping = Skipping::new(&source, request.skip_invalid);
+    let mut calls = Calls::of((&source, &db, &shape), wanted, skipping);
     let mut failed = None;
     let made = make(imported.commit, &mut || {
         next_calls(&mut calls, cancel).map_err(|error| {
@@ -104,7 +115,10 @@ fn take_in<T>(
     });
     match failed {
         Some(error) => Err(error),
-        None => Ok((imported, made?)),
+        None => {
+            imported.skipped_calls = calls.into_skipped();
+            Ok((imported, made?))
+        }
     }
 }
 
@@ -151,12 +165,13 @@ fn read(
         cancel,
         plan: &plan,
         contents: &contents,
-        groups: Groups::above(facts.last_group()?),
+        groups: Groups::beside(facts.all_groups()?),
         base_groups: HashMap::new(),
     };
     let (root_meta, root) = builder.build()?;
     let now = now();
-    let kv = keys::read(source, db, shape, store, now)?;
+    let mut skipping = Skipping::new(source, request.skip_invalid);
+    let kv = keys::read((source, db, shape), store, now, &mut skipping)?;
     let origin = facts.origin.clone();
     let commit = Commit {
         root_meta,
@@ -180,6 +195,9 @@ fn read(
         root,
         names: plan.names,
         bytes: plan.bytes,
+        compared: sums::compare(source, db, (shape, &facts), root)?,
+        skipped_keys: skipping.skipped,
+        skipped_calls: Skipped::default(),
     };
     Ok((imported, commit, facts.origin.last_call))
 }

@@ -6,6 +6,7 @@
 use crate::check::Shape;
 use crate::error::Result;
 use crate::inodes::{article, integer};
+use crate::skipped::Skipping;
 use crate::source::Source;
 use crate::write::Writer;
 use engine::kv::{check_key, checked_value, decode_map, encode_map};
@@ -55,13 +56,12 @@ fn row(writer: &Writer, key: &str, entry: &KvEntry) -> Result<()> {
 
 /// Reads the rows of a database into the store; nothing where there are none.
 pub(crate) fn read(
-    source: &Source,
-    db: &Connection,
-    shape: &Shape,
+    (source, db, shape): (&Source, &Connection, &Shape),
     store: &ObjectStore,
     now: Time,
+    skipping: &mut Skipping<'_>,
 ) -> Result<Option<FileContent>> {
-    let map = rows(source, db, shape, now)?;
+    let map = rows((source, db, shape), now, skipping)?;
     if map.is_empty() {
         return Ok(None);
     }
@@ -72,7 +72,11 @@ pub(crate) fn read(
     Ok(Some(stored))
 }
 
-fn rows(source: &Source, db: &Connection, shape: &Shape, now: Time) -> Result<KvMap> {
+fn rows(
+    (source, db, shape): (&Source, &Connection, &Shape),
+    now: Time,
+    skipping: &mut Skipping<'_>,
+) -> Result<KvMap> {
     let mut map = KvMap::default();
     if !shape.has("kv_store") {
         return Ok(map);
@@ -86,7 +90,13 @@ fn rows(source: &Source, db: &Connection, shape: &Shape, now: Time) -> Result<Kv
     let mut select = db.prepare(&sql).map_err(|e| source.sql(e))?;
     let mut rows = select.query([]).map_err(|e| source.sql(e))?;
     while let Some(row) = rows.next().map_err(|e| source.sql(e))? {
-        let (key, mut entry) = entry(row, now).map_err(|why| source.refused(why))?;
+        let (key, mut entry) = match entry(row, now) {
+            Ok(found) => found,
+            Err(why) => {
+                skipping.invalid(why)?;
+                continue;
+            }
+        };
         if shape.has("agentvfs_kv_time") {
             fractions(source, db, &key, &mut entry)?;
         }
@@ -106,7 +116,9 @@ fn entry(row: &Row<'_>, now: Time) -> Result<(String, KvEntry), String> {
     let value = checked_value(&text(row, 1, &what)?).map_err(|e| format!("{what}: {e}"))?;
     let time = |column| match row.get_ref(column) {
         Ok(ValueRef::Null) => Ok(now),
-        _ => integer(row, column, "a time of a key").map(|sec| Time { sec, nsec: 0 }),
+        _ => {
+            integer(row, column, &format!("a time of key {key:?}")).map(|sec| Time { sec, nsec: 0 })
+        }
     };
     let (created, updated) = (time(2)?, time(3)?);
     Ok((

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::history;
 use crate::keys;
 use crate::schema::{FORMAT, ROOT_INO};
+use crate::sums;
 use crate::survey::Survey;
 use crate::target::Target;
 use crate::walk::{Batch, walk};
@@ -111,6 +112,7 @@ fn write(
         commits = history::write(&writer, (store, workspace, branch), id, progress, cancel)?;
     }
     describe(&writer, workspace, request, id, &commit)?;
+    sums::write(&writer)?;
     let mut report = ExportReport {
         commit: id,
         root: commit.root,

@@ -288,17 +288,19 @@ pub(crate) struct Groups {
     next: u64,
     given: HashMap<i64, u64>,
     used: HashSet<u64>,
+    recorded: HashSet<u64>,
 }
 
 impl Groups {
-    /// Numbers above `last`.
-    pub fn above(last: u64) -> Groups {
+    /// Numbers that are not among those that are recorded.
+    pub fn beside(recorded: HashSet<u64>) -> Groups {
         // Below are the numbers of files of a base.
         const FIRST: u64 = 1 << 39;
         Groups {
-            next: last.max(FIRST) + 1,
+            next: FIRST,
             given: HashMap::new(),
             used: HashSet::new(),
+            recorded,
         }
     }
 
@@ -317,7 +319,11 @@ impl Groups {
 
     /// A number that none has.
     pub fn fresh(&mut self) -> u64 {
-        self.next += 1;
-        self.next - 1
+        loop {
+            self.next += 1;
+            if !self.recorded.contains(&self.next) {
+                return self.next;
+            }
+        }
     }
 }

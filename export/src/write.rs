@@ -77,6 +77,11 @@ impl Writer {
         run().map_err(failed(&self.path))
     }
 
+    /// Reads what was written.
+    pub fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        read(&self.db).map_err(failed(&self.path))
+    }
+
     /// A fact about the export as a whole.
     pub fn info(&self, key: &str, value: &str) -> Result<()> {
         let sql = "INSERT INTO agentvfs_info VALUES (?, ?)";

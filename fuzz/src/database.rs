@@ -46,6 +46,7 @@ fn imported(engine: &Engine, file: &Path, name: &str) -> Option<Option<TreeId>> 
         file,
         base: None,
         sparse: false,
+        skip_invalid: false,
         kind: CommitKind::Start,
     };
     let make = |id, calls: engine::Calls<'_>| {

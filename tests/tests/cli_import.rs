@@ -313,7 +313,7 @@ fn own_tables_that_no_longer_fit_are_not_believed() {
         "UPDATE fs_data SET data = cast(zeroblob(65535) || x'07' AS BLOB) WHERE chunk_index = 3;",
     )
     .unwrap();
-    let bad = "UPDATE agentvfs_link_group SET number = -1";
+    let bad = "UPDATE agentvfs_link_group SET number = 0";
     db.execute_batch("INSERT INTO agentvfs_link_group SELECT ino, 77 FROM fs_dentry")
         .unwrap();
     drop(db);

@@ -32,4 +32,7 @@ pub struct ImportArgs {
     /// Take pieces of files that are missing as holes, as AgentFS's own mount leaves them
     #[arg(long)]
     pub sparse: bool,
+    /// Leave out keys and calls that AgentFS takes and agentvfs does not, and say which
+    #[arg(long)]
+    pub skip_invalid: bool,
 }

@@ -3,8 +3,9 @@
 use super::{Context, check_name};
 use crate::cli::ImportArgs;
 use crate::exit::Failure;
-use crate::output::{Facts, count, human_bytes, talk};
+use crate::output::{Facts, count, human_bytes, talk, warn};
 use crate::protocol::{Bytes, Call, ImportAnswer, ImportFile};
+use serde_json::json;
 use std::time::Instant;
 
 /// Makes a workspace, or a branch, of a database and prints its name and commit.
@@ -27,19 +28,14 @@ pub fn run(args: &ImportArgs, context: &mut Context) -> Result<u8, Failure> {
         file: Bytes::from(file.as_path()),
         base: base.as_deref().map(Bytes::from),
         sparse: args.sparse,
+        skip_invalid: args.skip_invalid,
         progress: true,
     });
     let since = Instant::now();
     let what = format!("cannot import {}", args.file.display());
     let answer: ImportAnswer = context.ask_cancellable(&what, &call, "importing", &mut |_| {})?;
-    let mut facts = Facts::default();
-    facts.add("name", workspace.as_bytes());
-    facts.add("branch", answer.branch.as_bytes());
-    facts.add("commit", answer.commit.as_bytes());
-    facts.json("tree", answer.tree);
-    facts.json("names", answer.names);
-    facts.json("bytes", answer.bytes);
-    facts.print(context.json())?;
+    tell(&workspace, &answer, context)?;
+    warn_of(&answer);
     talk(&format!(
         "{} with {} in {:.1?}; agentvfs workspace start {workspace} shows it",
         count(answer.names, "name"),
@@ -47,4 +43,52 @@ pub fn run(args: &ImportArgs, context: &mut Context) -> Result<u8, Failure> {
         since.elapsed()
     ));
     Ok(0)
+}
+
+fn tell(workspace: &str, answer: &ImportAnswer, context: &Context) -> Result<(), Failure> {
+    let skipped = &answer.skipped;
+    let mut facts = Facts::default();
+    facts.add("name", workspace.as_bytes());
+    facts.add("branch", answer.branch.as_bytes());
+    facts.add("commit", answer.commit.as_bytes());
+    facts.add("content", answer.content.as_bytes());
+    facts.json("tree", answer.tree.clone());
+    facts.json("names", answer.names);
+    facts.json("bytes", answer.bytes);
+    facts.json("changed", answer.changed.clone());
+    facts.json("unchecked", answer.unchecked.clone());
+    facts.json(
+        "skipped",
+        json!({
+            "keys_count": skipped.keys_count,
+            "keys": skipped.keys,
+            "calls_count": skipped.calls_count,
+            "calls": skipped.calls,
+        }),
+    );
+    facts.print(context.json())
+}
+
+/// Says what is not as it was exported, and what was left out.
+fn warn_of(answer: &ImportAnswer) {
+    if !answer.changed.is_empty() {
+        warn(&format!(
+            "not as exported, but changed since or damaged: {}",
+            answer.changed.join(", ")
+        ));
+    }
+    let skipped = &answer.skipped;
+    for (number, noun, named) in [
+        (skipped.keys_count, "key", &skipped.keys),
+        (skipped.calls_count, "call", &skipped.calls),
+    ] {
+        if number > 0 {
+            let more = match number as usize > named.len() {
+                true => "; and more",
+                false => "",
+            };
+            let named = named.join("; ");
+            warn(&format!("left out {}: {named}{more}", count(number, noun)));
+        }
+    }
 }

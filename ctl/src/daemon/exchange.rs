@@ -3,7 +3,9 @@
 use super::dispatch::Watch;
 use super::faults;
 use super::mounts::Mounts;
-use crate::protocol::{Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile, code};
+use crate::protocol::{
+    Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile, SkippedParts, code,
+};
 use crate::quote::shown;
 use ::export::{Error, ExportRequest, ImportRequest, Imported};
 use engine::{Calls, MAIN, Workspace};
@@ -58,6 +60,7 @@ pub fn import(mounts: &Mounts, ask: &ImportFile, watch: &Watch<'_>) -> Result<Im
         file: ask.file.path(),
         base: ask.base.as_ref().map(Bytes::path),
         sparse: ask.sparse,
+        skip_invalid: ask.skip_invalid,
         kind: match ask.branch {
             Some(_) => CommitKind::Asked,
             None => CommitKind::Start,
@@ -95,12 +98,23 @@ pub fn import(mounts: &Mounts, ask: &ImportFile, watch: &Watch<'_>) -> Result<Im
 }
 
 fn answer(imported: &Imported, branch: &str) -> ImportAnswer {
+    let words = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect();
+    let (keys, calls) = (&imported.skipped_keys, &imported.skipped_calls);
     ImportAnswer {
         branch: branch.to_owned(),
         commit: imported.commit.to_string(),
         tree: imported.root.map(|id| id.to_string()),
         names: imported.names,
         bytes: imported.bytes,
+        content: imported.compared.word().to_owned(),
+        changed: words(&imported.compared.changed),
+        unchecked: words(&imported.compared.unchecked),
+        skipped: SkippedParts {
+            keys_count: keys.count,
+            keys: keys.named.clone(),
+            calls_count: calls.count,
+            calls: calls.named.clone(),
+        },
     }
 }
 

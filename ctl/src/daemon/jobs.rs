@@ -97,6 +97,7 @@ mod tests {
             file: Bytes::from(Path::new("/x.db")),
             base: None,
             sparse: false,
+            skip_invalid: false,
             progress: false,
         })
     }

@@ -70,6 +70,9 @@ wire! {
         /// Take what is missing of files as holes.
         #[serde(default)]
         pub sparse: bool,
+        /// Leave out keys and calls that cannot be taken over.
+        #[serde(default)]
+        pub skip_invalid: bool,
         /// Send progress notifications.
         #[serde(default)]
         pub progress: bool,
@@ -87,5 +90,25 @@ wire! {
         pub names: u64,
         /// Bytes of all files.
         pub bytes: u64,
+        /// `as-exported`, `changed`, or `unknown` where the database does not say how all of it was.
+        pub content: String,
+        /// Parts that are not as they were exported: `files`, `root`, `keys`, `calls`, `origin`.
+        pub changed: Vec<String>,
+        /// Parts of which the database does not say how they were exported.
+        pub unchecked: Vec<String>,
+        /// What was left out.
+        pub skipped: SkippedParts,
+    }
+
+    /// What an import left out.
+    pub struct SkippedParts {
+        /// How many keys.
+        pub keys_count: u64,
+        /// The first of them, and why.
+        pub keys: Vec<String>,
+        /// How many calls.
+        pub calls_count: u64,
+        /// The first of them, and why.
+        pub calls: Vec<String>,
     }
 }

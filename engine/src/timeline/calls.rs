@@ -62,6 +62,15 @@ pub struct ImportedCall {
     pub overlaps: Vec<u64>,
 }
 
+impl ImportedCall {
+    /// Whether its name and texts are such as a call has. [`Error::BadName`], [`Error::CallText`].
+    pub fn check(&self) -> Result<()> {
+        check_name(&self.name)?;
+        check_text(self.parameters.as_deref())?;
+        self.outcome.as_ref().map_or(Ok(()), check_outcome)
+    }
+}
+
 impl Workspace {
     /// Notes that a call begins; gives its id. Durable, unless it says that it need not be.
     pub fn call_start(&self, branch: &str, call: CallStart) -> Result<u64> {
@@ -177,9 +186,7 @@ impl Branch {
         let mut ids = Vec::with_capacity(calls.len());
         let mut next = self.lock().timeline.next_call;
         for call in &calls {
-            check_name(&call.name)?;
-            check_text(call.parameters.as_deref())?;
-            call.outcome.as_ref().map_or(Ok(()), check_outcome)?;
+            call.check()?;
             let id = call.id.unwrap_or(next);
             if id < next || id == u64::MAX {
                 return Err(Error::CallIdTaken(id));
