@@ -502,7 +502,7 @@ impl History {
     pub fn before(&self, time: Time) -> Result<u64> {
         let heads = self.heads();
         let shown = |s: &&State| s.info.kind != OpKind::Foreign || heads.contains(&s.info.number);
-        let mut states = self.states.values().rev().filter(shown);
+        let mut states = self.newest_first().filter(shown);
         let found = states.find(|s| s.info.time < time);
         found
             .map(|s| s.info.number)

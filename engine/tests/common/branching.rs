@@ -5,6 +5,7 @@
 //! becomes the commit, inodes keep their identity, the kernel is told, undo goes back.
 
 use super::by_path;
+use super::history::shift;
 use super::learn;
 use super::model::{Body, Node, Tree, When, split};
 use super::op::Op;
@@ -40,6 +41,8 @@ struct Before {
     tree: Tree,
     head: usize,
     shown: usize,
+    /// Number of states.
+    known: usize,
 }
 
 impl Runner {
@@ -49,36 +52,47 @@ impl Runner {
             tree: self.live.clone().without_orphans(),
             head: self.history.head,
             shown: self.history.shown,
+            known: self.history.commits.len(),
         }
     }
 
     /// Learns the states that came into the history; gives those that stand for what was live before.
-    fn resync(&mut self, before: &Before, kind: &str) -> Result<Option<usize>, String> {
+    fn resync(&mut self, before: &mut Before, kind: &str) -> Result<Option<usize>, String> {
         let w = self.world.w();
         w.settle().map_err(|e| format!("settle: {e}"))?;
         self.unsettled = false;
         let log = w.log(MAIN, true).map_err(|e| format!("log: {e}"))?;
-        let (old, mut own) = (self.history.commits.len(), None);
-        ensure!(log.len() >= old, "the log lost states");
-        let known = self.history.commits.iter_mut().zip(log.iter().rev());
-        known.for_each(|(c, e)| c.id = c.id.or(e.commit));
-        for e in log.iter().rev().skip(old) {
+        let mut own = None;
+        for (i, e) in log.iter().rev().enumerate() {
             let id = e.commit.ok_or("a state got no id")?;
-            let tree = learn::commit(w, &id)?;
-            let n = self.history.learn(e, tree);
-            if e.kind == kind {
-                let differs = self.history.commits[n].tree.difference(&before.tree);
-                ensure!(
-                    differs.is_none(),
-                    "a {kind} is not what was there: {differs:?}"
-                );
-                own = Some(n);
+            if self.history.is_new_of_others(e) {
+                // Those of other branches are listed by their time, so also before known ones.
+                self.history.insert(i, e, learn::commit(w, &id)?);
+                let moved = [&mut before.head, &mut before.shown, &mut before.known];
+                shift(i, moved.into_iter().chain(&mut own));
+            } else if i < before.known {
+                let known = &mut self.history.commits[i];
+                known.id = known.id.or(e.commit);
+            } else {
+                let n = self.history.insert(i, e, learn::commit(w, &id)?);
+                if e.kind == kind {
+                    let differs = self.history.commits[n].tree.difference(&before.tree);
+                    ensure!(
+                        differs.is_none(),
+                        "a {kind} is not what was there: {differs:?}"
+                    );
+                    own = Some(n);
+                }
             }
         }
         if let Some(n) = own {
             self.history.shown = n;
         }
         self.history.head = log.iter().rev().position(|e| e.is_head).ok_or("no head")?;
+        if self.history.head != before.head {
+            // What a merge goes forward to counts as asked for, whatever it was before.
+            self.history.commits[self.history.head].automatic = false;
+        }
         self.history.compare(&log)?;
         Ok(own)
     }
@@ -115,10 +129,10 @@ impl Runner {
             let gone = w.delete_branch(name, &|_, _| ());
             return gone.map(drop).map_err(|e| format!("deleting: {e}"));
         }
-        let before = self.before();
+        let mut before = self.before();
         let made = self.world.w().create_branch(name, MAIN, None);
         made.map_err(|e| format!("branching: {e}"))?;
-        self.resync(&before, "before-branch")?;
+        self.resync(&mut before, "before-branch")?;
         self.besides.branches.insert(name.to_owned(), before.tree);
         self.check_branches()
     }
@@ -207,7 +221,7 @@ impl Runner {
         let Some(from) = self.some_branch(which) else {
             return Ok(());
         };
-        let before = self.before();
+        let mut before = self.before();
         let req = MergeRequest {
             from: from.clone(),
             into: MAIN.into(),
@@ -217,7 +231,7 @@ impl Runner {
         };
         let done = self.world.w().merge_branch(&req, &|_, _| ());
         let done = done.map_err(|e| format!("merge: {e}"))?;
-        let own = self.resync(&before, "before-merge")?;
+        let own = self.resync(&mut before, "before-merge")?;
         let nothing = done.outcome == Outcome::UpToDate
             || (done.outcome == Outcome::Conflicts && !keep_conflicts)
             || dry_run;
@@ -237,7 +251,7 @@ impl Runner {
         let (target, want) = self.history.target(how, which);
         let Some(want) = want else { return Ok(()) };
         let source = self.history.commits[want].tree.clone();
-        let before = self.before();
+        let mut before = self.before();
         let mut paths: BTreeSet<Vec<u8>> = before.tree.paths().into_keys().collect();
         paths.extend(source.paths().into_keys());
         paths.remove(&Vec::new());
@@ -257,7 +271,7 @@ impl Runner {
             Err(e) => Err(format!("restore of {path:?}: {e}")),
             Ok(_) => {
                 let shown = String::from_utf8_lossy(&path).into_owned();
-                self.restored(&before, "before-rollback")?;
+                self.restored(&mut before, "before-rollback")?;
                 taken_back(&before.tree, &source, &self.live, &path)
                     .map_err(|e| format!("restore of {shown:?}: {e}"))
             }
@@ -265,10 +279,9 @@ impl Runner {
     }
 
     /// What was shown instead, where something was.
-    fn restored(&mut self, before: &Before, kind: &str) -> Result<bool, String> {
-        let known = self.history.commits.len();
+    fn restored(&mut self, before: &mut Before, kind: &str) -> Result<bool, String> {
         let own = self.resync(before, kind)?;
-        let new = known..self.history.commits.len();
+        let new = before.known..self.history.commits.len();
         let is = |n: &usize| self.history.commits[*n].kind == "restored";
         let Some(shown) = new.rev().find(is) else {
             return Ok(false);
@@ -289,7 +302,7 @@ impl Runner {
             Resolution::Base,
             Resolution::Working,
         ][how as usize % 4];
-        let before = self.before();
+        let mut before = self.before();
         match self.world.w().resolve_conflict(MAIN, &conflict.path, how) {
             Err(Error::InTheWay(_)) => return Ok(()),
             Err(e) => return Err(format!("resolving by {how:?}: {e}")),
@@ -298,14 +311,14 @@ impl Runner {
                 ensure!(left == self.besides.conflicts.len(), "{left} are left");
             }
         }
-        let changed = self.restored(&before, "before-rollback")?;
+        let changed = self.restored(&mut before, "before-rollback")?;
         ensure!(!changed || how != Resolution::Working, "the path changed");
         self.check_branches()
     }
 
     /// A call begins, or ends.
     pub fn call(&mut self) -> Result<(), String> {
-        let (before, w) = (self.before(), self.world.w());
+        let (mut before, w) = (self.before(), self.world.w());
         match self.besides.running.take() {
             None => {
                 let call = CallStart {
@@ -323,7 +336,7 @@ impl Runner {
                 self.besides.calls.push((id, found, before.tree.clone()));
             }
         }
-        self.resync(&before, "tool-call").map(drop)
+        self.resync(&mut before, "tool-call").map(drop)
     }
 
     /// Takes back what a call did.
@@ -333,14 +346,14 @@ impl Runner {
         let Some((id, found, left)) = call else {
             return Ok(());
         };
-        let before = self.before();
+        let mut before = self.before();
         match self.world.w().undo_call(MAIN, id, false) {
             Err(Error::CallUnknown { .. }) => {
-                self.resync(&before, "tool-call")?;
+                self.resync(&mut before, "tool-call")?;
             }
             Err(e) => return Err(format!("undo of call {id}: {e}")),
             Ok(done) => {
-                let shown = self.before_of_undo(&before)?;
+                let shown = self.before_of_undo(&mut before)?;
                 ensure!(done.conflicts.is_empty() || !shown, "undone with conflicts");
                 if before.tree.difference(&left).is_none() {
                     let differs = in_content(&self.live, &found);
@@ -357,11 +370,14 @@ impl Runner {
     }
 
     /// A state of what is live may have been made first, as for a call.
-    fn before_of_undo(&mut self, before: &Before) -> Result<bool, String> {
-        let known = self.history.commits.len();
+    fn before_of_undo(&mut self, before: &mut Before) -> Result<bool, String> {
         let own = self.resync(before, "tool-call")?;
         let all = &self.history.commits;
-        let of = |kind: &str| (known..all.len()).rev().find(|n| all[*n].kind == kind);
+        let of = |kind: &str| {
+            (before.known..all.len())
+                .rev()
+                .find(|n| all[*n].kind == kind)
+        };
         let (replaced, shown) = (of("before-rollback"), of("restored"));
         let Some(shown) = shown else { return Ok(false) };
         self.switch_to(before, replaced.or(own), shown, None)?;

@@ -55,20 +55,38 @@ impl History {
         self.shown
     }
 
-    /// Takes over an entry of the log that is new, with its tree.
-    pub fn learn(&mut self, e: &LogEntry, tree: Tree) -> usize {
-        let of = |id: &CommitId| self.commits.iter().rposition(|c| c.id.as_ref() == Some(id));
-        self.commits.push(Commit {
-            tree,
-            parent: e.parents.first().and_then(of),
-            kind: e.kind,
-            automatic: e.automatic,
-            id: e.commit,
-            time: Some(e.time),
-            message: e.message.clone(),
-            meta: e.meta.iter().cloned().collect(),
-        });
-        self.commits.len() - 1
+    /// True for a commit of another branch that is not known yet.
+    pub fn is_new_of_others(&self, e: &LogEntry) -> bool {
+        e.kind == "other-branch" && self.of(e.commit.as_ref()).is_none()
+    }
+
+    fn of(&self, id: Option<&CommitId>) -> Option<usize> {
+        self.commits.iter().rposition(|c| c.id.as_ref() == id)
+    }
+
+    /// Takes over an entry of the log that is new, with its tree; those at `at` and later move up.
+    pub fn insert(&mut self, at: usize, e: &LogEntry, tree: Tree) -> usize {
+        let parents = self.commits.iter_mut().filter_map(|c| c.parent.as_mut());
+        let turns = self.undo.iter_mut().chain(&mut self.redo);
+        let labels = self.labels.iter_mut().map(|(_, n)| n);
+        let places = parents.chain(turns.flat_map(|(a, b)| [a, b])).chain(labels);
+        shift(at, places.chain([&mut self.head, &mut self.shown]));
+        let parent = e.parents.first().and_then(|id| self.of(Some(id)));
+        let parent = parent.map(|n| n + usize::from(n >= at));
+        self.commits.insert(
+            at,
+            Commit {
+                tree,
+                parent,
+                kind: e.kind,
+                automatic: e.automatic,
+                id: e.commit,
+                time: Some(e.time),
+                message: e.message.clone(),
+                meta: e.meta.iter().cloned().collect(),
+            },
+        );
+        at
     }
 
     /// Lets a label name a commit; returns the one that it named before.
@@ -114,7 +132,8 @@ impl History {
                 let t = self.commits[times[pick % times.len()]]
                     .time
                     .unwrap_or_default();
-                let older = self.with(|c| c.time.is_some_and(|x| x < t));
+                let mut older = self.with(|c| c.time.is_some_and(|x| x < t));
+                older.retain(|n| self.commits[*n].kind != "other-branch" || self.was_head(*n));
                 (Target::Before(t), older.last().copied())
             }
             _ => {
@@ -128,6 +147,14 @@ impl History {
     fn with(&self, wanted: impl Fn(&Commit) -> bool) -> Vec<usize> {
         let all = self.commits.iter().enumerate();
         all.filter(|(_, c)| wanted(c)).map(|(i, _)| i).collect()
+    }
+
+    /// True for a state that is, or was, the head.
+    fn was_head(&self, n: usize) -> bool {
+        let own = self.commits.iter().filter(|c| c.kind != "other-branch");
+        let turns = self.undo.iter().chain(&self.redo).map(|(_, head)| *head);
+        let mut heads = own.filter_map(|c| c.parent).chain(turns);
+        self.head == n || heads.any(|head| head == n)
     }
 
     fn ancestor(&self, n: u32) -> Option<usize> {
@@ -178,4 +205,9 @@ impl History {
         c.id = c.id.or(e.commit);
         Ok(())
     }
+}
+
+/// Places of states once one is put in at `at`.
+pub fn shift<'a>(at: usize, places: impl Iterator<Item = &'a mut usize>) {
+    places.filter(|n| **n >= at).for_each(|n| *n += 1);
 }
