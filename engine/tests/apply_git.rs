@@ -250,7 +250,7 @@ impl History {
             return None;
         }
         let mut tree = Tree::default();
-        for (path, (mode, bytes)) in git::files(dir.path(), &merged.tree) {
+        for (path, (mode, bytes)) in git::files(dir.path(), &merged.tree)? {
             let leaf = match &mode[..] {
                 "120000" => Leaf::link(bytes),
                 mode => file(bytes, u32::from_str_radix(mode, 8).unwrap()),

@@ -221,8 +221,11 @@ fn merge_of<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> TreeMerge {
     }
 }
 
-/// The files of a stored tree: mode and bytes by path.
-pub fn files(dir: &Path, tree: &str) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
+/// Id that git gives to no object; where it merges a file into a place below another one, it may leave this.
+const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
+
+/// The files of a stored tree: mode and bytes by path; `None` where the tree names a file that git lost.
+pub fn files(dir: &Path, tree: &str) -> Option<BTreeMap<Vec<u8>, (String, Vec<u8>)>> {
     let listing = run(dir, &["ls-tree", "-r", "-z", tree]);
     let rows: Vec<(String, String, Vec<u8>)> = listing
         .split(|byte| *byte == 0)
@@ -235,6 +238,9 @@ pub fn files(dir: &Path, tree: &str) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
             (mode.into(), id.into(), row[tab + 1..].to_vec())
         })
         .collect();
+    if rows.iter().any(|(_, id, _)| id == NO_OBJECT) {
+        return None;
+    }
     let wanted: String = rows.iter().map(|(_, id, _)| format!("{id}\n")).collect();
     let output = feed(dir, &["cat-file", "--batch"], wanted.as_bytes());
     let mut rest = &output[..];
@@ -247,5 +253,5 @@ pub fn files(dir: &Path, tree: &str) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
         found.insert(path, (mode, rest[from..from + len].to_vec()));
         rest = &rest[from + len + 1..];
     }
-    found
+    Some(found)
 }
