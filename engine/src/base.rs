@@ -258,7 +258,11 @@ impl Base {
 
     fn entry(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<BaseEntry, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
-        let s = fs::statx(dir, name, flags, STATX)?;
+        let s = match fs::statx(dir, name, flags, STATX) {
+            // The root of a dead mount: what the kernel knows of it without asking who served it.
+            Err(Errno::NOTCONN) => fs::statx(dir, name, flags | AtFlags::STATX_DONT_SYNC, STATX)?,
+            looked_at => looked_at?,
+        };
         let mode = u32::from(s.stx_mode);
         let kind = Kind::of_mode(mode).ok_or(Errno::INVAL)?;
         let target = match kind {

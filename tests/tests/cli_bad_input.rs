@@ -89,10 +89,12 @@ fn partly_unreadable_base_is_shown_as_far_as_it_goes() {
     fs::create_dir(env.path("other")).unwrap();
     let place = env.project().join("dead").display().to_string();
     let other_home = env.path("other-home").display().to_string();
+    // What the kernel knows of the mount's root it has not asked for where nobody else may enter.
     let other = [
         "start",
         "--from",
         "other",
+        "--allow-other=false",
         "--mount",
         &place,
         "--root",
