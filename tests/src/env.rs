@@ -69,6 +69,18 @@ impl Told {
     }
 }
 
+/// The directory for temporary files, or /tmp where others cannot pass the way to that: mounts of a project
+/// there would be closed to them.
+fn scratch() -> PathBuf {
+    let dirs = [std::env::temp_dir(), PathBuf::from("/tmp")];
+    let is_open = |dir: &Path| {
+        let mode = |dir: &Path| dir.metadata().map_or(0, |meta| meta.permissions().mode());
+        dir.ancestors().all(|dir| mode(dir) & 0o001 != 0)
+    };
+    let open = dirs.iter().find(|dir| is_open(dir));
+    open.unwrap_or(&dirs[0]).clone()
+}
+
 /// A directory with a home of agentvfs (`home`), an ordinary home (`user`), a `tmp` and a `project`.
 pub struct Env {
     root: PathBuf,
@@ -79,7 +91,7 @@ pub struct Env {
 impl Env {
     /// An environment; none, with the reason printed, where nothing can be mounted.
     pub fn new() -> Option<Env> {
-        Env::below(&std::env::temp_dir())
+        Env::below(&scratch())
     }
 
     /// The same, in memory where the machine has a place for that: for tests that measure how long
