@@ -221,11 +221,14 @@ fn merge_of<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> TreeMerge {
     }
 }
 
+/// Mode and bytes of files by path.
+pub type Files = BTreeMap<Vec<u8>, (String, Vec<u8>)>;
+
 /// Id that git gives to no object; where it merges a file into a place below another one, it may leave this.
 const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
 
 /// The files of a stored tree: mode and bytes by path; `None` where the tree names a file that git lost.
-pub fn files(dir: &Path, tree: &str) -> Option<BTreeMap<Vec<u8>, (String, Vec<u8>)>> {
+pub fn files(dir: &Path, tree: &str) -> Option<Files> {
     let listing = run(dir, &["ls-tree", "-r", "-z", tree]);
     let rows: Vec<(String, String, Vec<u8>)> = listing
         .split(|byte| *byte == 0)
