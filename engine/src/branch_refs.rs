@@ -139,6 +139,12 @@ pub(crate) fn numbers_but(refs: &RefStore, workspace: &str, branch: &str) -> Res
     Ok(numbers)
 }
 
+/// Number of the branch whose directory this is; that of `main` where it is of none.
+pub(crate) fn number_of(dir: &str) -> u32 {
+    let place = dir.rsplit('/').next().unwrap_or_default();
+    place.parse().unwrap_or(0)
+}
+
 /// Directory of the branch of a number.
 pub(crate) fn branch_dir(workspace: &str, number: u16) -> String {
     let place = match number {

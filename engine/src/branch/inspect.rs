@@ -6,7 +6,7 @@ use super::open::{first_head, new_inner};
 use super::replay::Replay;
 use super::state_file::{State, StateFile, StateMore};
 use super::tree_file::Trees;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::history::History;
 use crate::journal::{self, Journal};
 use crate::kv::stored;
@@ -68,12 +68,7 @@ fn replayed(
     let journal = Journal::inspect(storage, &journal_dir, head.next_seq, boot, &mut |r| {
         replay.take(r)
     })?;
-    replay
-        .finish(&|p, buf| Ok(journal.read(p, 0, buf)?))
-        .map_err(|e| Error::Damaged {
-            what: journal_dir,
-            why: e.to_string(),
-        })?;
+    replay.finish(&|p, buf| Ok(journal.read(p, 0, buf)?))?;
     super::drop_orphans(&mut inner.live);
     Ok(Inspected {
         inner,

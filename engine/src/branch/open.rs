@@ -196,10 +196,7 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
         base: o.base.clone(),
     };
     let read = |p, buf: &mut [u8]| Ok(places.journal.read(p, 0, buf)?);
-    replay.finish(&read).map_err(|e| Error::Damaged {
-        what: dir.clone(),
-        why: e.to_string(),
-    })?;
+    replay.finish(&read)?;
     drop_orphans(&mut inner.live);
     inner.scan_done = inner.trees_mut().iter().all(|t| t.lazy_dirs().is_empty());
     let told = (!report.clean).then(|| describe(&report));

@@ -85,11 +85,15 @@ impl Pinned {
 
     /// Runs `body` on the tree, again where a directory had to be read first or data has moved.
     pub fn with<R>(&self, mut body: impl FnMut(&Tree) -> Result<R>) -> Result<R> {
+        let mut gone = None;
         loop {
             match body(&self.tree()?) {
                 Err(Error::NeedsDir(nid)) => self.branch.load_dir(nid)?,
                 Err(Error::BaseChanged(file)) => self.branch.take_anew(&file)?,
-                Err(Error::Journal(JournalError::Dropped { .. })) => {}
+                // What still refers to a segment after a second look was lost with it.
+                Err(Error::Journal(JournalError::Dropped { segment })) if gone != Some(segment) => {
+                    gone = Some(segment);
+                }
                 other => return other,
             }
         }

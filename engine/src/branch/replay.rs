@@ -2,7 +2,7 @@
 
 use super::Inner;
 use crate::base::Stamp;
-use crate::journal::{PayloadRef, ReplayError, ReplayRecord};
+use crate::journal::{JournalError, JournalResult, PayloadRef, ReplayError, ReplayRecord};
 use crate::later::Asked;
 use crate::limits::FIRST_NEW_INO;
 use crate::record::{Counters, Event, Loaded, Mutation, Record, SwitchKind, TreePatch, decode};
@@ -77,11 +77,13 @@ impl<'a> Replay<'a> {
         self.carry_out(record, r.payload, None)
     }
 
-    /// Carries out what had to wait.
-    pub fn finish(&mut self, read: &ReadPayload<'_>) -> Result<(), ReplayError> {
+    /// Carries out what had to wait. An error names the record.
+    pub fn finish(&mut self, read: &ReadPayload<'_>) -> JournalResult<()> {
         for late in std::mem::take(&mut self.late) {
-            self.seq = late.seq;
-            self.carry_out(late.record, late.payload, Some(read))?;
+            let seq = late.seq;
+            self.seq = seq;
+            self.carry_out(late.record, late.payload, Some(read))
+                .map_err(|source| JournalError::Replay { seq, source })?;
         }
         Ok(())
     }

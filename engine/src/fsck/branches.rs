@@ -5,7 +5,7 @@ use super::{Affected, Check, RepairStep};
 use crate::branch::Inner;
 use crate::branch::inspect::inspect;
 use crate::error::{Error, Result};
-use crate::journal::{JournalResult, PayloadRef, journal_of};
+use crate::journal::{JournalError, JournalResult, PayloadRef, journal_of};
 use crate::kv::stored::WHAT;
 use crate::tree::Tree;
 use crate::tree::file::{Body, FileData, Src};
@@ -57,7 +57,12 @@ impl Check<'_> {
                 self.engine.boot,
             ) {
                 Ok(None) => {}
-                Ok(Some(one)) => found.push((branch, one)),
+                Ok(Some(one)) => {
+                    if one.journal.is_mark_cut {
+                        self.mark_is_cut(name, branch, dir);
+                    }
+                    found.push((branch, one));
+                }
                 Err(e) => self.unreadable(name, branch, dir, &e),
             }
         }
@@ -68,6 +73,14 @@ impl Check<'_> {
             };
             self.branch(name, branch, &one.inner, &read, namer);
         }
+    }
+
+    fn mark_is_cut(&mut self, workspace: &str, branch: &str, dir: &str) {
+        let what = "it was cut off; what is left of it holds";
+        let who = affected(workspace, branch);
+        self.find(format!("{dir}/journal/mark"), what, vec![who]);
+        let dir = dir.to_owned();
+        self.step(RepairStep::MarkAnew { dir });
     }
 
     fn unreadable(&mut self, workspace: &str, branch: &str, dir: &str, error: &Error) {
@@ -89,9 +102,12 @@ impl Check<'_> {
             });
         }
         if in_journal {
-            self.step(RepairStep::CutJournal {
-                dir: dir.to_owned(),
-            });
+            let (dir, before) = (dir.to_owned(), lacks_data(error));
+            // What is whole and yet cannot be carried out may be of a later version.
+            let whole = matches!(error, Error::Journal(JournalError::Replay { .. }));
+            if before.is_some() || !whole {
+                self.step(RepairStep::CutJournal { dir, before });
+            }
         } else if let Err(e) = self.plan_state(workspace, branch, dir) {
             tracing::warn!("nothing can be planned for {dir}: {e}");
         }
@@ -192,6 +208,16 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// The record that cannot be carried out since its data are damaged or gone.
+fn lacks_data(error: &Error) -> Option<u64> {
+    let Error::Journal(JournalError::Replay { seq, source }) = error else {
+        return None;
+    };
+    let cause = source.downcast_ref::<JournalError>()?;
+    let damaged = !matches!(cause, JournalError::Io { .. });
+    damaged.then_some(*seq)
 }
 
 fn affected(workspace: &str, branch: &str) -> Affected {

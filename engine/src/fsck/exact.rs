@@ -42,7 +42,7 @@ impl Check<'_> {
             }
             if !engine.journal_goes_on(&file, number) {
                 let dir = dir.to_owned();
-                self.step(RepairStep::CutJournal { dir });
+                self.step(RepairStep::CutJournal { dir, before: None });
             }
             return Ok(());
         }

@@ -12,7 +12,7 @@ use crate::branch_refs::trees_dir;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::history::State;
-use crate::journal::{Journal, JournalConfig};
+use crate::journal::{Journal, JournalConfig, Needed};
 use crate::load_tree::stored_tree;
 use crate::record::{Counters, OpKind, StateInfo};
 use crate::store_tree::Reference;
@@ -189,7 +189,7 @@ impl Engine {
             return Ok(seq);
         }
         // Set aside before; what other branches show of it is in its payloads, which stay.
-        if Journal::repair(storage, &dir, None, boot).is_ok()
+        if Journal::repair(storage, &dir, Needed::default(), file.branch, boot).is_ok()
             && let Some(seq) = next()
         {
             return Ok(seq);

@@ -6,7 +6,7 @@ use crate::branch::inspect::{first_needed_record, inspect, state_path, take_olde
 use crate::branch_refs::{self, BranchRecord};
 use crate::engine::{Engine, WorkspaceConfig};
 use crate::error::{Error, Result};
-use crate::journal::Journal;
+use crate::journal::{Journal, Needed};
 use objstore::io::Segment;
 use objstore::store_content;
 use std::ffi::OsString;
@@ -41,6 +41,13 @@ pub enum RepairStep {
     },
     /// Ends a journal before its first damaged record, and sets it aside as it was.
     CutJournal {
+        /// Directory of the branch.
+        dir: String,
+        /// A record that is whole but for data without which it cannot be carried out.
+        before: Option<u64>,
+    },
+    /// Writes the mark of a journal anew, of which a part is missing that is not needed.
+    MarkAnew {
         /// Directory of the branch.
         dir: String,
     },
@@ -108,10 +115,13 @@ impl fmt::Display for RepairStep {
                     "copy all whole records of {path} into a new pack and set it aside"
                 )
             }
-            RepairStep::CutJournal { dir } => write!(
+            RepairStep::CutJournal { dir, .. } => write!(
                 f,
                 "end the journal of {dir} before its first damaged record and set it aside as it was"
             ),
+            RepairStep::MarkAnew { dir } => {
+                write!(f, "write the mark of {dir}'s journal anew; nothing is lost")
+            }
             RepairStep::OlderKeys { dir } => write!(
                 f,
                 "open {dir} with the keys of its newest commit that has readable ones, and set its state aside as it was"
@@ -172,7 +182,12 @@ impl Engine {
                 self.set_aside(path)?;
                 Ok(self.store.rewrite_pack(path)?)
             }
-            RepairStep::CutJournal { dir } => self.cut_journal(dir),
+            RepairStep::CutJournal { dir, before } => self.cut_journal(dir, *before),
+            RepairStep::MarkAnew { dir } => {
+                let journal = format!("{dir}/journal");
+                self.set_aside(&format!("{journal}/mark"))?;
+                Ok(Journal::mend_mark(&*self.storage, &journal)?)
+            }
             RepairStep::OlderKeys { dir } => self.older_keys(dir),
             RepairStep::TakeState { dir, file } => self.take_state(dir, *file),
             RepairStep::TreeHeader { path } => self.mend_tree_header(path),
@@ -217,19 +232,21 @@ impl Engine {
         Ok(self.store.sync()?)
     }
 
-    fn cut_journal(&self, dir: &str) -> Result<()> {
+    fn cut_journal(&self, dir: &str, before: Option<u64>) -> Result<()> {
         let journal = format!("{dir}/journal");
         for name in self.storage.list(&journal).map_err(Error::io(&journal))? {
             self.set_aside(&format!("{journal}/{name}"))?;
         }
         // A state names its tree file, but that is not read for this.
         let trees = self.look_at_trees("");
-        let from_seq = first_needed_record(&*self.storage, &trees, dir)?;
+        let needed = Needed {
+            from: Some(first_needed_record(&*self.storage, &trees, dir)?),
+            before,
+        };
+        let number = branch_refs::number_of(dir);
+        let storage = &*self.storage;
         Ok(Journal::repair(
-            &*self.storage,
-            &journal,
-            Some(from_seq),
-            self.boot,
+            storage, &journal, needed, number, self.boot,
         )?)
     }
 

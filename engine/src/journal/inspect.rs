@@ -13,6 +13,8 @@ use objstore::io::Storage;
 pub struct Inspected {
     /// What recovery would find.
     pub report: RecoveryReport,
+    /// Its mark was cut off; what is left of that still holds.
+    pub is_mark_cut: bool,
     segments: Vec<Live>,
 }
 
@@ -38,6 +40,7 @@ impl Journal {
         let report = recovery.report();
         Ok(Inspected {
             report,
+            is_mark_cut: mark.is_cut(),
             segments: recovery.into_segments(),
         })
     }

@@ -18,6 +18,10 @@ pub(crate) struct MarkFile {
     file: Arc<dyn Segment>,
     last: Mark,
     durable_slot: usize,
+    /// It was cut off: the other slot cannot be written.
+    is_cut: bool,
+    /// The other slot says nothing, so there may have been a newer one.
+    is_alone: bool,
 }
 
 impl MarkFile {
@@ -35,6 +39,8 @@ impl MarkFile {
             file,
             last: mark,
             durable_slot: 0,
+            is_cut: false,
+            is_alone: true,
         })
     }
 
@@ -57,7 +63,28 @@ impl MarkFile {
             file,
             last,
             durable_slot,
+            is_cut: bytes.len() < 2 * SLOT_STRIDE,
+            is_alone: slot(&bytes, 1 - durable_slot).is_none(),
         }))
+    }
+
+    /// True where the file is shorter than it is made, which no power cut does.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// True where only one slot is valid: the mark may have said more once.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    /// The mark in a file of the full length: a new one where this one was cut off.
+    pub(crate) fn whole(self, storage: &dyn Storage, dir: &str) -> JournalResult<MarkFile> {
+        if !self.is_cut {
+            return Ok(self);
+        }
+        tracing::warn!("{} was cut off: it is written anew", self.path);
+        MarkFile::create(storage, dir, self.last)
     }
 
     /// What the mark says now.
@@ -107,8 +134,13 @@ pub(crate) fn refuse_newer(path: &str, found: u32) -> JournalResult<()> {
 /// The valid slot with the higher generation, and which of the two it is.
 pub(crate) fn newest_slot(bytes: &[u8]) -> Option<(usize, Mark)> {
     (0..2)
-        .filter_map(|slot| Some((slot, Mark::decode(bytes.get(slot * SLOT_STRIDE..)?)?)))
+        .filter_map(|number| Some((number, slot(bytes, number)?)))
         .max_by_key(|(_, mark)| mark.generation)
+}
+
+/// What a slot says, where it is valid.
+fn slot(bytes: &[u8], number: usize) -> Option<Mark> {
+    Mark::decode(bytes.get(number * SLOT_STRIDE..)?)
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod writer;
 pub use error::{JournalError, JournalResult, ReplayError};
 pub use inspect::Inspected;
 pub use recovery::{Each, RecoveryReport, ReplayRecord};
+pub use repair::Needed;
 pub use scan::check_record_bytes;
 
 use commit::Commit;
@@ -145,8 +146,7 @@ impl Journal {
         remove_unfinished(&*storage, dir)?;
         let header = SegmentHeader {
             version: VERSION,
-            // Keys of the standard hasher are random: all that is wanted is that two journals differ.
-            journal: RandomState::new().hash_one(dir),
+            journal: new_id(dir),
             segment: (cfg.number << SEGMENT_BITS) + 1,
             first_seq: 1,
         };
@@ -414,6 +414,12 @@ fn remove_unfinished(storage: &dyn Storage, dir: &str) -> JournalResult<()> {
 }
 
 /// The mark of a journal without records.
+/// A random number for a new journal. Keys of the standard hasher are random: all that is wanted is that two
+/// journals differ.
+fn new_id(dir: &str) -> u64 {
+    RandomState::new().hash_one(dir)
+}
+
 fn first_mark(header: &SegmentHeader, boot: u64) -> Mark {
     Mark {
         version: VERSION as u16,

@@ -75,6 +75,8 @@ pub(super) struct Recovery<'a> {
     next_seq: u64,
     /// The first bad record ends the journal, whatever was acknowledged.
     forgiving: bool,
+    /// The record before which the journal is to end.
+    end: Option<u64>,
     /// Records up to this one are known to have been acknowledged.
     acknowledged: u64,
     report: RecoveryReport,
@@ -100,6 +102,7 @@ impl Journal {
         if let Some(cut) = cut {
             recovery.cut(cut)?;
         }
+        mark = mark.whole(&*storage, dir)?;
         recovery.make_durable(&mut mark, cfg.boot)?;
         let report = recovery.report;
         let live = recovery.candidates.into_iter().map(|c| c.live).collect();
@@ -138,16 +141,22 @@ impl<'a> Recovery<'a> {
         cfg: &JournalConfig,
         tidy: bool,
     ) -> JournalResult<Recovery<'a>> {
-        let mark = *mark.last();
+        let (is_alone, mut mark) = (mark.is_alone(), *mark.last());
+        let candidates = find_segments(storage, dir, &mark, tidy)?;
+        if is_alone {
+            // The slot that was lost may have been the one that says which segments were dropped.
+            begin_with(&mut mark, &candidates);
+        }
         Ok(Recovery {
             storage,
             dir,
             mark,
             same_boot: cfg.boot != 0 && cfg.boot == mark.boot,
             from_seq,
-            candidates: find_segments(storage, dir, &mark, tidy)?,
+            candidates,
             next_seq: 0,
             forgiving: false,
+            end: None,
             acknowledged: mark.seq,
             report: RecoveryReport::default(),
         })
@@ -163,6 +172,7 @@ impl<'a> Recovery<'a> {
     /// missing do not count any more, and with `tidy` are removed.
     pub(super) fn forgive(&mut self, tidy: bool) -> JournalResult<()> {
         (self.forgiving, self.same_boot, self.acknowledged) = (true, false, 0);
+        begin_with(&mut self.mark, &self.candidates);
         let first = self.mark.first_segment;
         let whole = self.candidates.iter().zip(first..);
         let whole = whole.take_while(|(c, n)| c.live.number == *n && c.header.is_some());
@@ -180,6 +190,11 @@ impl<'a> Recovery<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The journal ends before a record, where one is given.
+    pub(super) fn end_before(&mut self, record: Option<u64>) {
+        self.end = record;
     }
 
     /// What was found.
@@ -261,6 +276,9 @@ impl<'a> Recovery<'a> {
                 Found::Record(record) if record.header.seq == self.next_seq => record,
                 Found::Record(_) => return self.end_at(index, at, "the record is out of order"),
             };
+            if self.end.is_some_and(|end| end <= self.next_seq) {
+                return Ok(Some(Cut { index, offset: at }));
+            }
             if !self.payload_stays(index, at, source, &record)? {
                 return Ok(Some(Cut { index, offset: at }));
             }
@@ -401,15 +419,21 @@ impl<'a> Recovery<'a> {
             .map_err(JournalError::io(&live.path))
     }
 
+    /// Number of the newest segment.
+    pub(super) fn newest(&self) -> u32 {
+        self.candidates[self.candidates.len() - 1].live.number
+    }
+
     /// The mark of a journal that was cut before what it vouched for; `None` where it vouches for no more
     /// than there is.
     pub(super) fn lower_mark(&self, mark: &Mark) -> Option<Mark> {
-        let newest = self.candidates[self.candidates.len() - 1].live.number;
+        let newest = self.newest();
         let lower = self.report.last_seq < mark.seq || newest < mark.segment;
         lower.then_some(Mark {
             clean: false,
             seq: self.report.last_seq,
             segment: newest,
+            first_segment: self.mark.first_segment,
             ..*mark
         })
     }
@@ -426,14 +450,23 @@ impl<'a> Recovery<'a> {
         self.storage
             .sync_dir(self.dir)
             .map_err(JournalError::io(self.dir))?;
-        let newest = self.candidates[self.candidates.len() - 1].live.number;
+        let newest = self.newest();
         mark.update(|mark| {
             mark.seq = self.report.last_seq;
             mark.segment = newest;
+            mark.first_segment = self.mark.first_segment;
             mark.boot = boot;
             mark.clean = false;
         })?;
         mark.sync()
+    }
+}
+
+/// Has a mark begin with the first segment that there is, where it names an older one.
+fn begin_with(mark: &mut Mark, candidates: &[Candidate]) {
+    if let Some(first) = candidates.first() {
+        mark.first_segment = first.live.number;
+        mark.segment = mark.segment.max(mark.first_segment);
     }
 }
 

@@ -5,6 +5,7 @@ use crate::branch::carry::Unsettled;
 use crate::branch::{Branch, Inner};
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::journal::JournalError;
 use crate::limits::FILE_BYTES_MAX;
 use crate::record::{Allocation, Event, Mutation};
 use crate::tree::file::FileData;
@@ -30,6 +31,7 @@ enum Whose {
 impl Branch {
     /// Reads up to `size` bytes; fewer at the end of the file.
     pub fn read(&self, nid: Nid, offset: u64, size: u32, wait: Wait) -> Result<Vec<u8>> {
+        let mut gone = None;
         loop {
             let inode = self.to_read(nid, offset, size)?;
             let file = file_of(&inode)?;
@@ -38,8 +40,11 @@ impl Branch {
             match self.places.read(file, offset, &mut buf, wait) {
                 Err(Error::BaseChanged(_)) if wait == Wait::Never => return Err(Error::WouldBlock),
                 Err(Error::BaseChanged(f)) => self.take_anew(&f)?,
-                // Folded into the store between the look and the read: look again.
-                Err(Error::Journal(crate::journal::JournalError::Dropped { .. })) => {}
+                // Folded into the store between the look and the read: look again. What still refers to
+                // that segment then was lost with it.
+                Err(Error::Journal(JournalError::Dropped { segment })) if gone != Some(segment) => {
+                    gone = Some(segment);
+                }
                 other => return other.map(|()| buf),
             }
         }

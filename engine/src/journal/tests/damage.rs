@@ -1,8 +1,8 @@
 //! One changed bit, one missing file: found, named, and never given out as data.
 
 use super::*;
-use crate::journal::JournalError;
 use crate::journal::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SLOT_STRIDE};
+use crate::journal::{JournalError, Needed};
 
 const BOOT: u64 = 7;
 
@@ -94,6 +94,66 @@ fn one_bad_slot_of_the_mark_is_no_matter_two_are_damage() {
         flip(&disk, &mark, byte, 1);
         flip(&disk, &mark, SLOT_STRIDE as u64 + byte, 1);
     }
+}
+
+#[test]
+fn mark_that_was_cut_off_holds_with_what_is_left_and_is_made_whole() {
+    let (disk, _) = journal(9, 5);
+    let mark = format!("{DIR}/mark");
+    disk.open(&mark)
+        .unwrap()
+        .truncate(SLOT_STRIDE as u64)
+        .unwrap();
+    let inspected = Journal::inspect(&*disk, DIR, 1, BOOT, &mut |_| Ok(())).unwrap();
+    assert!(inspected.is_mark_cut, "looking changes nothing");
+    let recovered = recover(&disk, 1, small(BOOT)).unwrap();
+    assert_eq!(recovered.report.last_seq, 9);
+    recovered.journal.sync(9).unwrap();
+    drop(recovered);
+    let inspected = Journal::inspect(&*disk, DIR, 1, BOOT, &mut |_| Ok(())).unwrap();
+    assert!(!inspected.is_mark_cut);
+}
+
+/// The slot that says which segments were dropped is lost; the other one still names them.
+#[test]
+fn one_bad_slot_is_no_matter_after_segments_were_dropped() {
+    for slot in [0, SLOT_STRIDE as u64] {
+        let disk = disk();
+        let journal = Journal::create(disk.clone(), DIR, small(BOOT)).unwrap();
+        append_all(&journal, 1..=30);
+        journal.sync(30).unwrap();
+        let current = journal.roll().unwrap();
+        journal.drop_before(current).unwrap();
+        drop(journal);
+        flip(&disk, &format!("{DIR}/mark"), slot + 9, 1);
+        let report = recover(&disk, 31, small(BOOT)).unwrap().report;
+        assert_eq!(report.last_seq, 30, "slot at {slot}");
+    }
+}
+
+/// Segments that are whole stay as they are; no number is given again.
+#[test]
+fn journal_without_its_needed_records_begins_anew_behind_what_it_has() {
+    let (disk, payloads) = journal(9, 9);
+    let journal = recover(&disk, 1, small(BOOT)).unwrap().journal;
+    let next = journal.roll().unwrap();
+    append_all(&journal, 10..=12);
+    journal.sync(12).unwrap();
+    drop(journal);
+    disk.open(&segment(next)).unwrap().truncate(20).unwrap();
+    is_damaged(recover(&disk, 10, small(BOOT)), 12);
+    let needed = Needed {
+        from: Some(10),
+        before: None,
+    };
+    Journal::repair(&*disk, DIR, needed, 0, BOOT).unwrap();
+    let recovered = recover(&disk, 10, small(BOOT)).unwrap();
+    assert_eq!(recovered.report.last_seq, 9);
+    assert!(recovered.journal.current_segment() > next);
+    let kept = payloads[5].unwrap();
+    let mut buf = vec![0; kept.len as usize];
+    recovered.journal.read(kept, 0, &mut buf).unwrap();
+    assert!(buf == payload_of(6), "what it had is read");
 }
 
 #[test]
