@@ -12,6 +12,7 @@ use crate::inodes::integer;
 use crate::keys::text;
 use crate::skipped::{Skipped, Skipping};
 use crate::source::Source;
+use crate::steps::Order;
 use crate::write::Writer;
 use engine::{CallOutcome, ImportedCall, StateRef, Time, TimelineItem, Workspace};
 use objstore::{Commit, CommitId, Kind, ObjectStore};
@@ -53,20 +54,24 @@ CREATE INDEX agentvfs_call_change_call ON agentvfs_call_change(call_id);
 CREATE INDEX agentvfs_call_change_path ON agentvfs_call_change(path);
 ";
 
-/// Writes the calls of a branch, with `history` what each changed too; gives the largest id.
+/// Writes the calls of a branch, where an order is to be noted what each changed too; gives the largest id.
 pub(crate) fn write(
     writer: &Writer,
     store: &ObjectStore,
     workspace: &Workspace,
     branch: &str,
-    history: bool,
+    mut order: Option<&mut Order>,
 ) -> Result<u64> {
+    let history = order.is_some();
     if history {
         writer.script(HISTORY)?;
     }
     let mut last = 0;
     let mut failed = None;
     workspace.timeline_each(branch, &mut |item| {
+        if let Some(order) = &mut order {
+            order.note(&item);
+        }
         let Some(id) = item.call.filter(|_| item.switch.is_none()) else {
             return Ok(true);
         };

@@ -31,71 +31,79 @@ pub(crate) fn changes(
     old: Option<TreeId>,
     new: Option<TreeId>,
 ) -> Result<Vec<Change>> {
-    let mut found = Found {
-        store,
-        changes: Vec::new(),
-        dirs: vec![(Vec::new(), old, new)],
-    };
-    while let Some((path, old, new)) = found.dirs.pop() {
-        found.directory(&path, old, new)?;
-    }
-    let mut changes = joined(found.changes);
-    changes.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(changes)
-}
-
-struct Found<'a> {
-    store: &'a ObjectStore,
-    changes: Vec<Change>,
-    /// Directories that are still to be compared.
-    dirs: Vec<(Vec<u8>, Option<TreeId>, Option<TreeId>)>,
-}
-
-impl Found<'_> {
-    fn directory(&mut self, path: &[u8], old: Option<TreeId>, new: Option<TreeId>) -> Result<()> {
-        let mut pairs: Vec<(Option<TreeEntry>, Option<TreeEntry>)> = Vec::new();
-        match (old, new) {
-            // One side is all there is: nothing to compare.
-            (None, Some(_)) => read_tree(self.store, new, &mut |entry| {
-                pairs.push((None, Some(entry)));
-                Ok(())
-            })?,
-            _ => diff_trees(self.store, old, new, &mut |a, b| {
-                pairs.push((a.cloned(), b.cloned()));
-                Ok(())
-            })?,
-        }
-        for (a, b) in pairs {
-            self.pair(path, a.as_ref(), b.as_ref());
-        }
-        Ok(())
-    }
-
-    fn pair(&mut self, dir: &[u8], a: Option<&TreeEntry>, b: Option<&TreeEntry>) {
-        let Some(name) = a.or(b).map(|entry| &entry.name) else {
-            return;
-        };
-        let path = match dir {
-            [] => name.clone(),
-            dir => [dir, b"/", name].concat(),
-        };
-        let tree = |entry: Option<&TreeEntry>| match entry.map(|e| &e.body) {
-            Some(Body::Dir(id)) => *id,
-            _ => None,
-        };
-        let (below_a, below_b) = (tree(a), tree(b));
-        if below_a != below_b {
-            self.dirs.push((path.clone(), below_a, below_b));
-        }
+    let mut found = Vec::new();
+    pairs(store, old, new, &mut |path, a, b| {
         if let Some(kind) = kind(a, b) {
-            self.changes.push(Change {
-                path,
+            found.push(Change {
+                path: path.to_vec(),
                 kind,
                 old_path: None,
                 old_id: a.and_then(|entry| id_of(&entry.body)),
                 new_id: b.and_then(|entry| id_of(&entry.body)),
             });
         }
+    })?;
+    let mut changes = joined(found);
+    changes.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(changes)
+}
+
+/// Told of a path, and what either side has there.
+type Each<'a> = &'a mut dyn FnMut(&[u8], Option<&TreeEntry>, Option<&TreeEntry>);
+
+/// Calls `each` for every path at which the entries of two trees differ, those of directories too.
+pub(crate) fn pairs(
+    store: &ObjectStore,
+    old: Option<TreeId>,
+    new: Option<TreeId>,
+    each: Each<'_>,
+) -> Result<()> {
+    // Directories that are still to be compared.
+    let mut dirs = vec![(Vec::new(), old, new)];
+    while let Some((path, old, new)) = dirs.pop() {
+        for (a, b) in differing(store, old, new)? {
+            let Some(entry) = b.as_ref().or(a.as_ref()) else {
+                continue;
+            };
+            let path = match &path[..] {
+                [] => entry.name.clone(),
+                dir => [dir, b"/", &entry.name].concat(),
+            };
+            let (below_a, below_b) = (tree_of(a.as_ref()), tree_of(b.as_ref()));
+            each(&path, a.as_ref(), b.as_ref());
+            if below_a != below_b {
+                dirs.push((path, below_a, below_b));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The entries that differ between two directories.
+fn differing(
+    store: &ObjectStore,
+    old: Option<TreeId>,
+    new: Option<TreeId>,
+) -> Result<Vec<(Option<TreeEntry>, Option<TreeEntry>)>> {
+    let mut found = Vec::new();
+    match (old, new) {
+        // One side is all there is: nothing to compare.
+        (None, Some(_)) => read_tree(store, new, &mut |entry| {
+            found.push((None, Some(entry)));
+            Ok(())
+        })?,
+        _ => diff_trees(store, old, new, &mut |a, b| {
+            found.push((a.cloned(), b.cloned()));
+            Ok(())
+        })?,
+    }
+    Ok(found)
+}
+
+fn tree_of(entry: Option<&TreeEntry>) -> Option<TreeId> {
+    match entry.map(|e| &e.body) {
+        Some(Body::Dir(id)) => *id,
+        _ => None,
     }
 }
 
@@ -127,7 +135,7 @@ fn timeless(meta: &Meta) -> Meta {
 }
 
 /// What names a content: the id of a chunk, a manifest or a directory; for a link the hash of its target.
-fn id_of(body: &Body) -> Option<String> {
+pub(crate) fn id_of(body: &Body) -> Option<String> {
     match body {
         Body::File(FileContent::Chunk { id, .. }) => Some(id.to_string()),
         Body::File(FileContent::Manifest { id, .. }) => Some(ManifestId::to_string(id)),

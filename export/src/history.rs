@@ -3,6 +3,7 @@
 use crate::changes::{Change, changes};
 use crate::commits;
 use crate::error::Result;
+use crate::steps::{self, Order};
 use crate::write::Writer;
 use engine::{Cancel, LogEntry, Progress, Workspace};
 use objstore::{Commit, CommitId, Kind, ObjectStore};
@@ -46,8 +47,8 @@ pub(crate) fn write(
     writer: &Writer,
     (store, workspace, branch): (&ObjectStore, &Workspace, &str),
     written: CommitId,
-    progress: Progress<'_>,
-    cancel: &Cancel,
+    order: &Order,
+    (progress, cancel): (Progress<'_>, &Cancel),
 ) -> Result<u64> {
     writer.script(TABLES)?;
     let mut log = workspace.log(branch, true)?;
@@ -63,6 +64,7 @@ pub(crate) fn write(
         progress(at, total);
     }
     writer.script(INDEXES)?;
+    steps::write(writer, store, &log, order, cancel)?;
     Ok(done.len() as u64)
 }
 

@@ -27,6 +27,7 @@ mod plan;
 pub mod schema;
 mod skipped;
 mod source;
+mod steps;
 mod sums;
 mod survey;
 mod target;

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::history;
 use crate::keys;
 use crate::schema::{FORMAT, ROOT_INO};
+use crate::steps::Order;
 use crate::sums;
 use crate::survey::Survey;
 use crate::target::Target;
@@ -105,11 +106,13 @@ fn write(
     keys::write(&writer, store, &commit)?;
     commits::write_one(&writer, store, workspace, request.branch, id)?;
     let branch = request.branch;
-    let last_call = calls::write(&writer, store, workspace, branch, request.history)?;
+    let mut order = request.history.then(Order::default);
+    let last_call = calls::write(&writer, store, workspace, branch, order.as_mut())?;
     writer.info("last_call", &last_call.to_string())?;
     let mut commits = 0;
-    if request.history {
-        commits = history::write(&writer, (store, workspace, branch), id, progress, cancel)?;
+    if let Some(order) = &order {
+        let heard = (progress, cancel);
+        commits = history::write(&writer, (store, workspace, branch), id, order, heard)?;
     }
     describe(&writer, workspace, request, id, &commit)?;
     sums::write(&writer)?;

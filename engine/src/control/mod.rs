@@ -129,6 +129,8 @@ pub enum DiffSide {
 /// One commit of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
+    /// Number of the state: of two the later one has the larger, unless both come from another branch.
+    pub number: u64,
     /// The commit; `None` while its id is not known.
     pub commit: Option<CommitId>,
     /// When it was frozen.

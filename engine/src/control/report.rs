@@ -42,6 +42,7 @@ impl Branch {
                 unknown.push((entries.len(), id));
             }
             entries.push(LogEntry {
+                number: s.info.number,
                 commit: s.info.id,
                 time: s.info.time,
                 labels: labels.remove(&s.info.number).unwrap_or_default(),
