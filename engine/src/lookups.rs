@@ -5,10 +5,20 @@
 //! inode that the kernel has forgotten is in none of the sets.
 
 use crate::types::Nid;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 const PAGE: usize = 1024;
+
+/// Where an append ended, in the kernel's eyes, and which of its threads made it. If that was one part of a
+/// longer write(2), the next part comes there, from the same thread, before anybody else's write(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The offset behind it.
+    pub end: u64,
+    /// The thread.
+    pub thread: u32,
+}
 
 /// Lookup counts by inode number, and what goes with them.
 #[derive(Debug, Default)]
@@ -24,6 +34,8 @@ pub struct Lookups {
     doubted: BTreeSet<Nid>,
     /// Ranges of the kernel's pages that hold what was appended elsewhere in the file.
     misplaced: BTreeMap<Nid, Vec<Range<u64>>>,
+    /// Files of which the last write(2) was an append, with that.
+    appended: HashMap<Nid, Appended>,
 }
 
 impl Lookups {
@@ -66,6 +78,7 @@ impl Lookups {
             self.stand_ins.retain(|_, is| *is != nid);
             self.doubted.remove(&nid);
             self.misplaced.remove(&nid);
+            self.appended.remove(&nid);
         }
         gone
     }
@@ -138,6 +151,20 @@ impl Lookups {
         }
     }
 
+    /// Takes down the last write(2) into a file: where it ended, if it was an append.
+    pub fn note_write(&mut self, file: Nid, append: Option<Appended>) {
+        match append.filter(|_| self.get(file) > 0) {
+            Some(append) => drop(self.appended.insert(file, append)),
+            None if self.appended.is_empty() => {}
+            None => drop(self.appended.remove(&file)),
+        }
+    }
+
+    /// The last write(2) into a file, if it was an append; it is forgotten here.
+    pub fn take_appended(&mut self, file: Nid) -> Option<Appended> {
+        self.appended.remove(&file)
+    }
+
     /// True where the kernel knows none.
     pub fn is_empty(&self) -> bool {
         self.known == 0
@@ -174,11 +201,16 @@ mod tests {
         l.removed_by_kernel(Nid(3));
         l.doubt_size(Nid(3));
         l.misplace(Nid(3), 4..9);
+        let append = Appended { end: 9, thread: 7 };
+        l.note_write(Nid(3), Some(append));
+        assert_eq!(l.take_appended(Nid(3)), Some(append));
+        l.note_write(Nid(3), Some(append));
         assert_eq!(l.dead(), [(Nid(3), None)]);
         assert!(l.is_doubted(Nid(3)) && l.misplaced(Nid(3)).contains(&(4..9)));
         l.sub(Nid(3), 1);
         assert!(l.dead().is_empty() && !l.is_doubted(Nid(3)));
         assert!(l.misplaced(Nid(3)).is_empty());
+        assert_eq!(l.take_appended(Nid(3)), None);
     }
 
     #[test]

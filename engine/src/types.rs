@@ -243,6 +243,8 @@ pub struct WriteFlags {
     pub outside_group: bool,
     /// The offset is what the kernel takes for the end of the file (O_APPEND).
     pub append: bool,
+    /// The thread that calls write(2), as the kernel numbers it.
+    pub thread: u32,
 }
 
 /// Who removes a name.
@@ -350,6 +352,12 @@ pub trait KernelCache: Send + Sync {
     /// then; `None` where it could not be made to ask.
     fn refresh_sizes(&self, paths: Vec<Vec<u8>>) -> Vec<Option<u64>> {
         vec![None; paths.len()]
+    }
+
+    /// Waits until each write(2) that is under way into one of these files, by their paths from the mount's
+    /// root, has come to its end; false for those of which that cannot be told.
+    fn wait_for_writers(&self, paths: Vec<Vec<u8>>) -> Vec<bool> {
+        vec![false; paths.len()]
     }
 
     /// Drops every cached name of the mount at once, where the kernel can; false where it cannot.

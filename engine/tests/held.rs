@@ -21,6 +21,7 @@ const CALL: WriteFlags = WriteFlags {
     kill_suidgid: false,
     outside_group: false,
     append: false,
+    thread: 7,
 };
 const APPEND: WriteFlags = WriteFlags {
     append: true,
@@ -296,6 +297,45 @@ fn what_is_appended_with_an_old_end_goes_to_the_true_one() {
         assert_eq!(world.read(log), "ONE\ntwo\nthree\nfour\n");
         world.rollback("one");
     }
+    world.end();
+}
+
+#[test]
+fn an_append_that_comes_in_parts_is_whole_in_what_was_replaced() {
+    let world = World::new();
+    let log = world.file(ROOT, "log", b"one\n");
+    for (back, label) in [
+        ("one\n", "short"),
+        ("one\nand some more of it\n", "long"),
+        ("1\n2\n34\n", "same"),
+    ] {
+        world.resize(log, 0);
+        world.write(log, 0, back.as_bytes(), CALL);
+        world.checkpoint(label);
+        world.resize(log, 0);
+        world.write(log, 0, b"zwei\n", APPEND);
+        world.write(log, 5, b"dr", APPEND);
+        let other = WriteFlags {
+            thread: 8,
+            ..APPEND
+        };
+        during(&world, log, move |w| {
+            for (at, text, flags) in [
+                (7, "e", APPEND),
+                (8, "i\n", APPEND),
+                (10, "vier\n", other),
+                (15, "fünf\n", APPEND),
+            ] {
+                let written = w.write(log, at, text.as_bytes(), flags, Wait::Allowed);
+                assert_eq!(written.unwrap() as usize, text.len());
+            }
+        });
+        world.rollback(label);
+        assert_eq!(world.read(log), format!("{back}vier\nfünf\n"));
+        assert_eq!(world.undone("log"), "zwei\ndrei\n");
+    }
+    let world = world.reopen();
+    assert_eq!(world.undone("log"), "zwei\ndrei\n");
     world.end();
 }
 

@@ -207,6 +207,66 @@ impl KernelCache for Pages {
     }
 }
 
+/// A kernel that brings the second half of an append when it is told to forget the file.
+struct SecondHalf(Mutex<Option<(Arc<Workspace>, NodeId)>>);
+
+impl KernelCache for SecondHalf {
+    fn flush_dirty(&self) {}
+
+    fn inval_inode(&self, node: NodeId) {
+        let call = self.0.lock().unwrap().take_if(|(_, file)| *file == node);
+        if let Some((w, file)) = call {
+            append(&w, file, 12, "half\n");
+        }
+    }
+
+    fn inval_entry(&self, _: NodeId, _: &[u8]) {}
+
+    fn inval_all_entries(&self) -> bool {
+        true
+    }
+}
+
+fn append(w: &Workspace, node: NodeId, at: u64, text: &str) {
+    let flags = WriteFlags {
+        append: true,
+        thread: 7,
+        ..WriteFlags::default()
+    };
+    let done = w.write(node, at, text.as_bytes(), flags, W).unwrap();
+    assert_eq!(done as usize, text.len());
+}
+
+#[test]
+fn an_append_that_comes_in_parts_is_whole_in_what_a_merge_shows_and_in_what_was_there() {
+    let base = base();
+    let world = world(base.path());
+    let w = world.w();
+    let set_perm = |node, perm| {
+        let set = SetAttr {
+            perm: Some(perm),
+            ..SetAttr::default()
+        };
+        w.setattr(&Caller::default(), node, &set, W).unwrap();
+    };
+    write(w, MAIN, "log", "one\n");
+    w.create_branch("b", MAIN, None).unwrap();
+    set_perm(find(w, root(w, "b"), "log").unwrap(), 0o600);
+    let log = find(w, NodeId::ROOT, "log").unwrap();
+    append(w, log, 4, "and one ");
+    w.set_kernel_cache(Arc::new(SecondHalf(Mutex::new(Some((
+        world.shared(),
+        log,
+    ))))));
+    merge(w, "b").unwrap();
+    assert_eq!(w.getattr(log).unwrap().perm, 0o600);
+    assert_eq!(read(w, MAIN, "log"), "one\nand one half\n");
+    w.undo(MAIN).unwrap();
+    assert_eq!(w.getattr(log).unwrap().perm, 0o644);
+    assert_eq!(read(w, MAIN, "log"), "one\nand one half\n");
+    w.unmounted();
+}
+
 /// A file of three pages and a bit, in lines of 16 bytes.
 fn lines() -> Vec<u8> {
     (0..800)

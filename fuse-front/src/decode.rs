@@ -73,13 +73,18 @@ pub(crate) fn rename_flags(flags: fuser::RenameFlags) -> Option<RenameFlags> {
     })
 }
 
-/// Flags of a write, and of the descriptor that it comes through.
-pub(crate) fn write_flags(flags: fuser::WriteFlags, open: fuser::OpenFlags) -> WriteFlags {
+/// Flags of a write, and of the descriptor that it comes through, and who writes.
+pub(crate) fn write_flags(
+    req: &Request,
+    flags: fuser::WriteFlags,
+    open: fuser::OpenFlags,
+) -> WriteFlags {
     WriteFlags {
         from_cache: flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE),
         kill_suidgid: flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         outside_group: false,
         append: open.0 & O_APPEND != 0,
+        thread: req.pid(),
     }
 }
 

@@ -73,6 +73,16 @@ impl KernelCache for MountCache {
         })
     }
 
+    fn wait_for_writers(&self, paths: Vec<Vec<u8>>) -> Vec<bool> {
+        let (mountpoint, dev, wanted) = (self.mountpoint.clone(), self.dev, paths.len());
+        let wait = move || await_writers(&mountpoint, dev, &paths);
+        let waited = self.apart.run_for(REFRESH_WAIT_MAX, wait);
+        waited.and_then(|over| over).unwrap_or_else(|error| {
+            tracing::warn!(%error, "writers that a switch met cannot be waited for");
+            vec![false; wanted]
+        })
+    }
+
     fn inval_entry(&self, parent: NodeId, name: &[u8]) {
         log(
             self.notifier
@@ -140,19 +150,39 @@ fn ask_sizes(
     Ok(paths.iter().map(size).collect())
 }
 
-/// What the kernel takes a file's size for once it has asked for it. Leaves the mount neither by a link nor by
-/// another mount.
+/// Waits for those who write to files; false for a file that cannot be opened for that. SEEK_END takes the
+/// lock under which the kernel carries out a write(2) from beginning to end.
+fn await_writers(
+    mountpoint: &Path,
+    dev: (u32, u32),
+    paths: &[Vec<u8>],
+) -> std::io::Result<Vec<bool>> {
+    let root = open_root(mountpoint, dev)?;
+    let over = |path: &Vec<u8>| {
+        let file = open_within(&root, path, OFlags::RDONLY | OFlags::NONBLOCK);
+        let end = file.and_then(|file| rustix::fs::seek(&file, SeekFrom::End(0)));
+        if let Err(error) = &end {
+            tracing::debug!(%error, path = %path.escape_ascii(), "writers cannot be waited for");
+        }
+        end.is_ok()
+    };
+    Ok(paths.iter().map(over).collect())
+}
+
+/// Opens what leaves the mount neither by a link nor by another mount.
+fn open_within(root: &OwnedFd, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    openat2(root, OsStr::from_bytes(path), flags, Mode::empty(), within)
+}
+
+/// What the kernel takes a file's size for once it has asked for it.
 ///
 /// GETATTR takes the size in, without waiting for whoever writes to the file, so that this is tried first; but
 /// the kernel heeds no size that it asked for while it wrote. SEEK_END asks with writers locked out. It needs
 /// the file open, of which watchers are told, and the right to read it.
 fn ask_size(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<u64> {
-    let open = |flags| {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        openat2(root, OsStr::from_bytes(path), flags, Mode::empty(), within)
-    };
-    let file = open(OFlags::PATH)?;
+    let file = open_within(root, path, OFlags::PATH)?;
     let size = |how| Ok(statx(&file, "", AtFlags::EMPTY_PATH | how, StatxFlags::SIZE)?.stx_size);
     let (told, taken_in) = (
         size(AtFlags::STATX_FORCE_SYNC)?,
@@ -161,7 +191,7 @@ fn ask_size(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<u64> {
     if told == taken_in {
         return Ok(taken_in);
     }
-    match open(OFlags::RDONLY | OFlags::NONBLOCK) {
+    match open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK) {
         Ok(file) => rustix::fs::seek(&file, SeekFrom::End(0)),
         Err(_) => Ok(taken_in),
     }

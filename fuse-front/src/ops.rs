@@ -263,7 +263,7 @@ impl Filesystem for Front {
         reply: ReplyWrite,
     ) {
         let ticket = self.0.begin(Op::Write);
-        let (ino, mut flags) = (node(ino), write_flags(flags, open_flags));
+        let (ino, mut flags) = (node(ino), write_flags(req, flags, open_flags));
         flags.outside_group = flags.kill_suidgid && groups::is_outside(req, &self.0.ws.0, ino);
         if flags.from_cache {
             self.0.drain.count_cached_write();

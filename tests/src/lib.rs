@@ -12,6 +12,7 @@ pub mod differential;
 pub mod env;
 pub mod everything;
 pub mod holders;
+pub mod loggers;
 pub mod mcp;
 pub mod model;
 pub mod mount;

@@ -50,6 +50,17 @@ impl Mapping {
         unsafe { &*self.start.byte_add(page * PAGE) }
     }
 
+    /// Writes `len` bytes from `start` of the mapping to another file, which has to bring them in as it goes.
+    pub fn write_to(&self, file: &File, start: usize, len: usize) -> io::Result<usize> {
+        assert!(start + len <= self.pages * PAGE);
+        // SAFETY: an open descriptor, and bytes inside the mapping, which lives as long as `self`.
+        let wrote = unsafe {
+            let from = self.start.byte_add(start).cast();
+            libc::write(file.as_raw_fd(), from, len)
+        };
+        usize::try_from(wrote).map_err(|_| io::Error::last_os_error())
+    }
+
     /// [`Mapping::word`] as it is now.
     pub fn get(&self, page: usize) -> u64 {
         self.word(page).load(Ordering::SeqCst)

@@ -9,12 +9,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tests::env::Env;
+use tests::loggers::{EndOnDrop, ROUNDS, numbers, record};
 use tests::shell::Shell;
 use tests::sys::{Mapping, PAGE};
 use tests::wait;
-
-/// Switches under each load.
-const ROUNDS: usize = 100;
 
 fn append(path: &Path) -> File {
     let mut options = OpenOptions::new();
@@ -178,155 +176,6 @@ fn what_fs_write_makes_of_a_file_is_where_an_appender_goes_on() {
     env.told(write).ok();
     log.write_all(b"third\n").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "short\nthird\n");
-}
-
-/// Records of one writer: its letter, a number that grows, and filling. As many fit exactly into a page.
-fn record(writer: usize, number: u64) -> Vec<u8> {
-    let letter = char::from(b'a' + writer as u8);
-    let filling: String = std::iter::repeat_n(letter, 51).collect();
-    format!("{letter} {number:08} {filling}.\n").into_bytes()
-}
-
-/// The numbers of each writer's records in a file that must consist of whole ones, in order.
-#[track_caller]
-fn numbers(bytes: &[u8], writers: usize) -> Vec<Vec<u64>> {
-    let mut found = vec![Vec::new(); writers];
-    for line in bytes.split_inclusive(|b| *b == b'\n') {
-        let text = String::from_utf8_lossy(line);
-        let writer = usize::from(line[0].wrapping_sub(b'a'));
-        let number = text.get(2..10).and_then(|n| n.parse::<u64>().ok());
-        let number = number.filter(|n| writer < writers && record(writer, *n) == line);
-        let Some(number) = number else {
-            panic!(
-                "not a whole record: {text:?} in\n{}",
-                String::from_utf8_lossy(bytes)
-            );
-        };
-        let before: &mut Vec<u64> = &mut found[writer];
-        assert!(before.last().is_none_or(|last| *last < number), "order");
-        before.push(number);
-    }
-    found
-}
-
-/// Lets `writers` append to `path` through descriptors of their own while `switch` is called, round after
-/// round; gives what they had written and been answered by the end.
-fn with_loggers(
-    path: &Path,
-    writers: usize,
-    mut switch: impl FnMut(usize, &[AtomicU64]),
-) -> Vec<u64> {
-    let end = AtomicBool::new(false);
-    let done: Vec<AtomicU64> = (0..writers).map(|_| AtomicU64::new(0)).collect();
-    std::thread::scope(|scope| {
-        for (writer, done) in done.iter().enumerate() {
-            let (mut log, end) = (append(path), &end);
-            scope.spawn(move || {
-                let mut number = 0;
-                while !end.load(Ordering::SeqCst) {
-                    let bytes = record(writer, number);
-                    assert_eq!(log.write(&bytes).unwrap(), bytes.len());
-                    number += 1;
-                    done.store(number, Ordering::SeqCst);
-                }
-            });
-        }
-        let ended = EndOnDrop(&end);
-        for round in 0..ROUNDS {
-            let before: Vec<u64> = done.iter().map(|d| d.load(Ordering::SeqCst)).collect();
-            for (done, before) in done.iter().zip(before) {
-                wait::until("a logger goes on", || {
-                    done.load(Ordering::SeqCst) > before + 2
-                });
-            }
-            switch(round, &done);
-        }
-        drop(ended);
-    });
-    done.into_iter().map(AtomicU64::into_inner).collect()
-}
-
-/// Ends the loggers also where the test fails.
-struct EndOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-#[test]
-fn loggers_append_whole_records_in_order_through_a_hundred_switches() {
-    const WRITERS: usize = 2;
-    let Some(env) = Env::in_memory() else { return };
-    let root = env.start();
-    let path = root.join("log");
-    let long: Vec<u8> = (0..200).flat_map(|n| record(0, n)).collect();
-    for (label, content) in [
-        ("long", &long[..]),
-        ("short", &record(1, 0)),
-        ("empty", b""),
-    ] {
-        fs::write(&path, content).unwrap();
-        env.workspace(&["checkpoint", label]).id();
-    }
-    // Numbers start anew with the loggers: what the commits hold has none of theirs.
-    let base = |label: &str| match label {
-        "long" => long.clone(),
-        "short" => record(1, 0),
-        _ => Vec::new(),
-    };
-    let done = with_loggers(&path, WRITERS, |round, done| {
-        let label = ["long", "short", "empty"][round % 3];
-        env.workspace(&["rollback", label]).id();
-        let answered: Vec<u64> = done.iter().map(|d| d.load(Ordering::SeqCst)).collect();
-        for (done, before) in done.iter().zip(&answered) {
-            wait::until("a logger goes on", || {
-                done.load(Ordering::SeqCst) > before + 2
-            });
-        }
-        let kept = base(label);
-        let now = fs::read(&path).unwrap();
-        assert!(
-            now.starts_with(&kept),
-            "round {round}: {label} is not what came back"
-        );
-        let found = numbers(&now[kept.len()..], WRITERS);
-        for (found, answered) in found.iter().zip(answered) {
-            // What was answered after the rollback's answer is there without a gap.
-            let after = found.iter().copied().filter(|n| *n >= answered);
-            assert!(found.last().is_some_and(|last| *last > answered));
-            assert!(after.zip(answered..).all(|(a, b)| a == b || a == b + 1));
-        }
-    });
-    let bytes = fs::read(&path).unwrap();
-    let kept = base(["long", "short", "empty"][(ROUNDS - 1) % 3]);
-    let found = numbers(&bytes[kept.len()..], WRITERS);
-    for (found, done) in found.iter().zip(done) {
-        assert_eq!(
-            found.last().copied(),
-            Some(done - 1),
-            "the last record is the last one"
-        );
-    }
-}
-
-#[test]
-fn undo_gives_back_what_loggers_had_written_before_the_rollback() {
-    let Some(env) = Env::in_memory() else { return };
-    let path = env.start().join("log");
-    fs::write(&path, "").unwrap();
-    env.workspace(&["checkpoint", "empty"]).id();
-    with_loggers(&path, 1, |_, done| {
-        let answered = done[0].load(Ordering::SeqCst);
-        env.workspace(&["rollback", "empty"]).id();
-        env.workspace(&["undo"]).id_or_pending();
-        let found = numbers(&fs::read(&path).unwrap(), 1);
-        assert!(
-            found[0].contains(&(answered - 1)),
-            "{answered} of {found:?}"
-        );
-    });
 }
 
 #[test]

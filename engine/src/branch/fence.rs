@@ -12,8 +12,16 @@
 //! A program that opened a file by its path before the kernel learned that the rollback has removed it
 //! writes into the inode that vanished. What such writes bring while the fence stands belongs to the
 //! replaced state, too: they are as good as made before the rollback.
+//!
+//! An append may come in parts (at the end of a page that the kernel has not read, after 1 MiB, or where the
+//! memory that is written has to be brought in first). The kernel lets nobody else write to the file meanwhile,
+//! so a next part is an append by the same thread, right behind the file's last one. Such a one goes where that
+//! one went, until the kernel has shown that the write(2) that was under way is over
+//! ([`super::Branch::wait_for_appends`]). A new record that looks the same is taken for one that was made before
+//! the switch, which it may as well have been: the switch has not answered yet.
 
 use super::carry::Carry;
+use crate::lookups::Appended;
 use crate::types::Nid;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -32,6 +40,8 @@ pub(crate) struct Fence {
     pub carry: Option<Carry>,
     /// Its files that the kernel holds and that have no name any more.
     vanished: BTreeSet<Nid>,
+    /// Its files to which the last write(2) was an append, of which a further part may follow.
+    appends: HashMap<Nid, Appended>,
 }
 
 /// Disjoint ranges of page numbers, start → end.
@@ -45,7 +55,37 @@ impl Fence {
             files: files.map(|nid| (nid, Fresh::new())).collect(),
             carry: None,
             vanished,
+            appends: HashMap::new(),
         }
+    }
+
+    /// The replaced state has the beginning, or all, of this append.
+    pub fn append_goes_on(&mut self, nid: Nid, append: Appended) {
+        self.appends.insert(nid, append);
+    }
+
+    /// No part of an append to this file follows any more.
+    pub fn append_is_over(&mut self, nid: Nid) {
+        self.appends.remove(&nid);
+    }
+
+    /// Whether an append may be a further part of one that the replaced state has. Where one comes that
+    /// cannot be, that one is over.
+    pub fn continues(&mut self, nid: Nid, offset: u64, thread: u32) -> bool {
+        let next = Appended {
+            end: offset,
+            thread,
+        };
+        let found = self.appends.get(&nid) == Some(&next);
+        if !found {
+            self.append_is_over(nid);
+        }
+        found
+    }
+
+    /// Files of which a further part of an append may follow.
+    pub fn awaited(&self) -> Vec<Nid> {
+        self.appends.keys().copied().collect()
     }
 
     /// Whether this file lost its last name by the switch.
@@ -163,6 +203,23 @@ mod tests {
         );
         fence.note_write(Nid(1), 5, 10);
         assert_eq!(fence.parts(Nid(1), 0, P), Some(vec![(0..P, true)]));
+    }
+
+    #[test]
+    fn next_part_of_an_append_is_known_by_place_and_thread() {
+        let mut fence = Fence::new(7, [Nid(1)].into_iter(), BTreeSet::new());
+        let append = |end, thread| Appended { end, thread };
+        fence.append_goes_on(Nid(1), append(P, 5));
+        assert!(!fence.continues(Nid(2), P, 5));
+        assert!(fence.continues(Nid(1), P, 5));
+        fence.append_goes_on(Nid(1), append(P + 9, 5));
+        assert!(fence.continues(Nid(1), P + 9, 5));
+        assert_eq!(fence.awaited(), [Nid(1)]);
+        for (offset, thread) in [(P, 5), (P + 9, 6)] {
+            fence.append_goes_on(Nid(1), append(P + 9, 5));
+            assert!(!fence.continues(Nid(1), offset, thread));
+            assert!(!fence.continues(Nid(1), P + 9, 5), "it is over");
+        }
     }
 
     #[test]

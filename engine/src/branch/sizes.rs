@@ -35,7 +35,11 @@ impl Branch {
     pub(crate) fn refresh_sizes(&self, files: &[Nid]) -> Vec<Nid> {
         let mut left = files.to_vec();
         for _ in 0..REFRESH_TRIES_MAX {
-            let asked = self.lock().doubted_paths(&left, self.view_path());
+            let asked = {
+                let inner = self.lock();
+                left.retain(|nid| inner.lookups.is_doubted(*nid));
+                inner.paths_of(&left, self.view_path())
+            };
             if asked.is_empty() {
                 return Vec::new();
             }
@@ -51,6 +55,31 @@ impl Branch {
             left = wrong.map(|((nid, _), _)| *nid).collect();
         }
         left
+    }
+
+    /// Waits until no further part can follow of appends that were under way when the tree was switched, where
+    /// the kernel tells of it.
+    pub(crate) fn wait_for_appends(&self) {
+        loop {
+            let asked = {
+                let inner = self.lock();
+                let awaited = inner.fence.as_ref().map(|fence| fence.awaited());
+                inner.paths_of(&awaited.unwrap_or_default(), self.view_path())
+            };
+            let (files, paths): (Vec<(Nid, u64)>, Vec<Vec<u8>>) = asked.into_iter().unzip();
+            if files.is_empty() {
+                return;
+            }
+            let mut over = self.cache().wait_for_writers(paths);
+            over.resize(files.len(), false);
+            if !over.contains(&true) {
+                return;
+            }
+            if let Some(fence) = &mut self.lock().fence {
+                let files = files.iter().zip(over).filter(|(_, over)| *over);
+                files.for_each(|((nid, _), _)| fence.append_is_over(*nid));
+            }
+        }
     }
 
     /// Has the kernel drop pages, as [`Branch::mend_later`] does.
@@ -102,15 +131,14 @@ impl Branch {
 }
 
 impl Inner {
-    /// Those of these files that are doubted and can be found by a path, each with its size, and that path
-    /// from the mount's root.
-    fn doubted_paths(&self, files: &[Nid], view: Option<Vec<u8>>) -> Vec<((Nid, u64), Vec<u8>)> {
+    /// Those of these files that can be found by a path, each with its size, and that path from the mount's
+    /// root.
+    fn paths_of(&self, files: &[Nid], view: Option<Vec<u8>>) -> Vec<((Nid, u64), Vec<u8>)> {
         let prefix = view.map_or_else(Vec::new, |mut view| {
             view.push(b'/');
             view
         });
-        let doubted = files.iter().filter(|nid| self.lookups.is_doubted(**nid));
-        let found = doubted.filter_map(|nid| {
+        let found = files.iter().filter_map(|nid| {
             let size = self.live.get(*nid)?.size;
             let path = self.live.path(*nid)?;
             Some(((*nid, size), [&prefix[..], &path].concat()))

@@ -184,6 +184,7 @@ impl Branch {
         target: u64,
     ) -> Result<(RolledBack, Option<u64>)> {
         self.invalidate(changes);
+        self.wait_for_appends();
         self.refresh_sizes(&changes.inodes);
         // What was appended meanwhile with an old end in mind.
         self.mend();
@@ -405,6 +406,13 @@ impl Inner {
         }
         let vanished = changes.orphans.iter().copied();
         let vanished: BTreeSet<Nid> = vanished.filter(|n| file(before, n).is_some()).collect();
-        self.fence = Some(Fence::new(replaced, files.into_iter(), vanished));
+        let mut fence = Fence::new(replaced, files.iter().copied(), vanished);
+        for nid in files {
+            let append = self.lookups.take_appended(nid);
+            if let Some(append) = append.filter(|_| !fence.has_vanished(nid)) {
+                fence.append_goes_on(nid, append);
+            }
+        }
+        self.fence = Some(fence);
     }
 }

@@ -64,10 +64,8 @@ impl Branch {
 
     fn write_part(&self, who: &Caller, nid: Nid, w: &WriteFile) -> Result<u64> {
         let flags = WriteFlags {
-            from_cache: false,
             kill_suidgid: who.uid != 0,
-            outside_group: false,
-            append: false,
+            ..WriteFlags::default()
         };
         let size = self.getattr(nid)?.size;
         let offset = w.offset.unwrap_or(size);

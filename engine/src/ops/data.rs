@@ -7,6 +7,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::journal::JournalError;
 use crate::limits::FILE_BYTES_MAX;
+use crate::lookups::Appended;
 use crate::record::{Allocation, Event, Mutation};
 use crate::tree::file::FileData;
 use crate::tree::inode::Inode;
@@ -103,7 +104,8 @@ impl Branch {
         }
     }
 
-    /// A write(2). One that appends goes to the file's end, also where the kernel has another end in mind.
+    /// A write(2), or a part of one. One that appends goes to the file's end, also where the kernel has another
+    /// end in mind.
     fn write_called(
         &self,
         inner: &mut Inner,
@@ -113,6 +115,10 @@ impl Branch {
         flags: WriteFlags,
     ) -> Result<()> {
         let len = data.len() as u64;
+        let fence = inner.fence.as_mut().filter(|_| flags.append);
+        if fence.is_some_and(|f| f.continues(nid, offset, flags.thread)) {
+            return self.write_on(inner, nid, offset, data, flags);
+        }
         let doubted = flags.append && inner.lookups.is_doubted(nid);
         let at = match inner.live.get(nid) {
             Some(inode) if doubted => inode.size,
@@ -122,6 +128,9 @@ impl Branch {
             return Err(Error::FileTooLarge);
         }
         self.write_live(inner, nid, at, data, flags)?;
+        let (end, thread) = (offset + len, flags.thread);
+        let append = flags.append.then_some(Appended { end, thread });
+        inner.lookups.note_write(nid, append);
         if at != offset {
             inner.lookups.misplace(nid, offset..offset + len);
             self.mending.due.store(true, Ordering::SeqCst);
@@ -138,6 +147,40 @@ impl Branch {
             let state = fence.state;
             let end = size_in(inner, state, nid).filter(|_| flags.append);
             self.write_fenced(inner, state, nid, end.unwrap_or(at), data)?;
+        }
+        Ok(())
+    }
+
+    /// A further part of an append of which the replaced state has the part before: it goes there, and what
+    /// a merge made of that gets it too.
+    fn write_on(
+        &self,
+        inner: &mut Inner,
+        nid: Nid,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<()> {
+        let fence = inner.fence.as_ref().ok_or(Error::Stale)?;
+        let (state, merged) = (fence.state, fence.carry.is_some());
+        let len = data.len() as u64;
+        let old = size_in(inner, state, nid).ok_or(Error::Stale)?;
+        let new = inner.live.inode(nid)?.size;
+        if old.max(new).saturating_add(len) > FILE_BYTES_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        if merged {
+            self.write_live(inner, nid, new, data, flags)?;
+        }
+        self.write_fenced(inner, state, nid, old, data)?;
+        if !merged || new != offset {
+            inner.lookups.doubt_size(nid);
+            inner.lookups.misplace(nid, offset..offset + len);
+            self.mending.due.store(true, Ordering::SeqCst);
+        }
+        if let Some(fence) = &mut inner.fence {
+            let (end, thread) = (offset + len, flags.thread);
+            fence.append_goes_on(nid, Appended { end, thread });
         }
         Ok(())
     }

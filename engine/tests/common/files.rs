@@ -94,8 +94,7 @@ impl Runner {
         let flags = WriteFlags {
             from_cache: seed % 7 == 0 && end <= size,
             kill_suidgid: kill,
-            outside_group: false,
-            append: false,
+            ..WriteFlags::default()
         };
         let have = self
             .world

@@ -43,9 +43,7 @@ impl Pages {
         let w = self.w.upgrade().ok_or("the workspace is gone")?;
         let flags = WriteFlags {
             from_cache: true,
-            kill_suidgid: false,
-            outside_group: false,
-            append: false,
+            ..WriteFlags::default()
         };
         w.write(node, at, data, flags, W)
             .map(|_| ())

@@ -1,0 +1,164 @@
+//! Logs to which programs append while the live tree is switched: records are whole, in order, and none is lost.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use tests::env::Env;
+use tests::loggers::{How, ROUNDS, numbers, numbers_of, record, with_loggers, with_loggers_of};
+use tests::sys::{Mapping, PAGE};
+use tests::wait;
+
+#[test]
+fn loggers_append_whole_records_in_order_through_a_hundred_switches() {
+    const WRITERS: usize = 2;
+    let Some(env) = Env::in_memory() else { return };
+    let root = env.start();
+    let path = root.join("log");
+    let long: Vec<u8> = (0..200).flat_map(|n| record(0, n)).collect();
+    for (label, content) in [
+        ("long", &long[..]),
+        ("short", &record(1, 0)),
+        ("empty", b""),
+    ] {
+        fs::write(&path, content).unwrap();
+        env.workspace(&["checkpoint", label]).id();
+    }
+    // Numbers start anew with the loggers: what the commits hold has none of theirs.
+    let base = |label: &str| match label {
+        "long" => long.clone(),
+        "short" => record(1, 0),
+        _ => Vec::new(),
+    };
+    let done = with_loggers(&path, WRITERS, |round, done| {
+        let label = ["long", "short", "empty"][round % 3];
+        env.workspace(&["rollback", label]).id();
+        let answered: Vec<u64> = done.iter().map(|d| d.load(Ordering::SeqCst)).collect();
+        for (done, before) in done.iter().zip(&answered) {
+            wait::until("a logger goes on", || {
+                done.load(Ordering::SeqCst) > before + 2
+            });
+        }
+        let kept = base(label);
+        let now = fs::read(&path).unwrap();
+        assert!(
+            now.starts_with(&kept),
+            "round {round}: {label} is not what came back"
+        );
+        let found = numbers(&now[kept.len()..], WRITERS);
+        for (found, answered) in found.iter().zip(answered) {
+            // What was answered after the rollback's answer is there without a gap.
+            let after = found.iter().copied().filter(|n| *n >= answered);
+            assert!(found.last().is_some_and(|last| *last > answered));
+            assert!(after.zip(answered..).all(|(a, b)| a == b || a == b + 1));
+        }
+    });
+    let bytes = fs::read(&path).unwrap();
+    let kept = base(["long", "short", "empty"][(ROUNDS - 1) % 3]);
+    let found = numbers(&bytes[kept.len()..], WRITERS);
+    for (found, done) in found.iter().zip(done) {
+        assert_eq!(
+            found.last().copied(),
+            Some(done - 1),
+            "the last record is the last one"
+        );
+    }
+}
+
+/// Writes a record whose second half the kernel has to bring in first: it is sent in two parts.
+fn write_in_parts(log: &mut File, bytes: &[u8]) {
+    let memory = tempfile::tempfile_in("/dev/shm").unwrap();
+    let start = PAGE - bytes.len() / 2;
+    memory.write_all_at(bytes, start as u64).unwrap();
+    let mapping = Mapping::new(&memory, 2).unwrap();
+    mapping.word(0).store(1, Ordering::SeqCst);
+    let wrote = mapping.write_to(log, start, bytes.len());
+    assert_eq!(wrote.unwrap(), bytes.len());
+}
+
+/// Rolls back beside loggers; each record must then be whole, and in exactly one of the states that were
+/// replaced or in what is shown.
+fn records_are_whole_everywhere(how: How<'_>) {
+    const WRITERS: usize = 2;
+    let Some(env) = Env::in_memory() else { return };
+    let (root, len) = (env.start(), how.0);
+    let path = root.join("log");
+    // No multiple of a page.
+    let bases = [9001, 100, 0].map(|n| vec![b'.'; n]);
+    for (n, base) in bases.iter().enumerate() {
+        fs::write(&path, base).unwrap();
+        env.workspace(&["checkpoint", &format!("c{n}")]).id();
+    }
+    let found = |path: &Path| {
+        let bytes = fs::read(path).unwrap();
+        let kept = bytes.iter().take_while(|b| **b == b'.').count();
+        assert!(bases.iter().any(|base| base.len() == kept), "{kept} bytes");
+        numbers_of(len, &bytes[kept..], WRITERS)
+    };
+    let done = with_loggers_of(how, &path, WRITERS, |round, _| {
+        env.workspace(&["rollback", &format!("c{}", round % bases.len())])
+            .id();
+        found(&path);
+    });
+    let mut all: Vec<Vec<u64>> = found(&path);
+    env.workspace(&["checkpoint", "end"]).id();
+    let log = env.workspace(&["log", "--all"]).ok();
+    let ids = log
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split('\t').next());
+    let mut states = 0;
+    for id in ids {
+        let path = root.join(".agentvfs/snapshots").join(id).join("log");
+        if !path.exists() {
+            // What the workspace began with.
+            continue;
+        }
+        let more = found(&path);
+        all.iter_mut()
+            .zip(more)
+            .for_each(|(all, more)| all.extend(more));
+        states += 1;
+    }
+    assert!(states >= ROUNDS, "{log}");
+    for (mut all, done) in all.into_iter().zip(done) {
+        all.sort();
+        assert!(all.into_iter().eq(0..done), "some are lost, or there twice");
+    }
+}
+
+#[test]
+fn records_of_100_bytes_are_whole_in_what_is_shown_or_in_what_was_replaced() {
+    records_are_whole_everywhere((100, &|log, bytes| log.write_all(bytes).unwrap()));
+}
+
+#[test]
+fn records_of_3000_bytes_are_whole_in_what_is_shown_or_in_what_was_replaced() {
+    records_are_whole_everywhere((3000, &|log, bytes| log.write_all(bytes).unwrap()));
+}
+
+#[test]
+fn records_of_memory_that_is_brought_in_are_whole_in_what_is_shown_or_in_what_was_replaced() {
+    records_are_whole_everywhere((100, &write_in_parts));
+}
+
+#[test]
+fn undo_gives_back_what_loggers_had_written_before_the_rollback() {
+    let Some(env) = Env::in_memory() else { return };
+    let path = env.start().join("log");
+    fs::write(&path, "").unwrap();
+    env.workspace(&["checkpoint", "empty"]).id();
+    with_loggers(&path, 1, |_, done| {
+        let answered = done[0].load(Ordering::SeqCst);
+        env.workspace(&["rollback", "empty"]).id();
+        env.workspace(&["undo"]).id_or_pending();
+        let found = numbers(&fs::read(&path).unwrap(), 1);
+        assert!(
+            found[0].contains(&(answered - 1)),
+            "{answered} of {found:?}"
+        );
+    });
+}
