@@ -127,6 +127,29 @@ fn a_directory_that_a_rollback_removed_is_the_same_for_those_in_it_after_undo() 
 }
 
 #[test]
+fn a_name_in_a_directory_that_went_does_not_come_back_with_it() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let checkpoint = |label: &str| drop(env.workspace(&["checkpoint", label]).id());
+    fs::write(root.join("file"), "file").unwrap();
+    checkpoint("without");
+    fs::create_dir_all(root.join("dir/inner")).unwrap();
+    checkpoint("with");
+    for path in ["dir/name", "dir/inner/name"] {
+        fs::rename(root.join("file"), root.join(path)).unwrap();
+        let held = File::open(root.join(path)).unwrap();
+        env.workspace(&["rollback", "without"]).id();
+        env.workspace(&["rollback", "with"]).id();
+        is_alive(&root.join("dir/inner"), &[]);
+        assert!(!root.join(path).exists(), "{path}");
+        fs::write(root.join(path), "new").unwrap();
+        assert_eq!(fs::read(root.join("file")).unwrap(), b"file");
+        drop(held);
+        fs::remove_file(root.join(path)).unwrap();
+    }
+}
+
+#[test]
 fn an_appender_whose_file_grew_back_writes_at_its_end() {
     let Some(env) = Env::new() else { return };
     let root = env.start();

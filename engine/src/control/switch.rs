@@ -378,10 +378,14 @@ impl Branch {
                 fence.lift(*nid);
             }
         }
-        let by_name = changes.names.len() <= INVALIDATE_NAMES_MAX || !cache.inval_all_entries();
+        let many = changes.names.len() + changes.buried.len() > INVALIDATE_NAMES_MAX;
+        let by_name = !many || !cache.inval_all_entries();
         let names = changes.names.iter();
         let vanished = |dir: &Nid, name: &[u8]| self.lock().live.lookup(*dir, name).is_err();
         for (dir, name) in names.filter(|(d, n)| by_name || vanished(d, n)) {
+            cache.inval_entry(self.node(*dir), name);
+        }
+        for (dir, name) in changes.buried.iter().filter(|_| by_name) {
             cache.inval_entry(self.node(*dir), name);
         }
     }

@@ -36,6 +36,9 @@ pub struct Transition {
     pub inodes: Vec<Nid>,
     /// Names that changed what they name: (directory, name).
     pub names: Vec<(Nid, Vec<u8>)>,
+    /// Names that the kernel may still hold in directories that go: whoever uses what they name keeps them
+    /// there, and they would be back with the directory.
+    pub buried: Vec<(Nid, Vec<u8>)>,
     /// Inodes that lost their last name and are still known to the kernel.
     pub orphans: Vec<Nid>,
     /// Directories that come back under another number than the target's, with that.
@@ -107,6 +110,7 @@ fn build(
             Some(now) if Arc::ptr_eq(was, now) => continue,
             Some(now) => changed_names(nid, was, now, &mut out.names),
             None if kernel.get(nid) > 0 => {
+                held_names(nid, was, kernel, &mut out.buried);
                 tree.set(nid, Arc::new(orphaned(was)));
                 out.orphans.push(nid);
             }
@@ -154,6 +158,16 @@ fn changed_names(nid: Nid, was: &Inode, now: &Inode, names: &mut Vec<(Nid, Vec<u
     };
     DirMap::diff(&a.map, &b.map, &mut |name, _, _| {
         names.push((nid, name.to_vec()))
+    });
+}
+
+/// Names in a directory by which the kernel may hold something.
+fn held_names(nid: Nid, dir: &Inode, kernel: &Lookups, names: &mut Vec<(Nid, Vec<u8>)>) {
+    let Some(d) = dir.dir() else { return };
+    DirMap::diff(&d.map, &DirMap::default(), &mut |name, entry, _| {
+        if entry.is_some_and(|e| kernel.get(e.nid) > 0) {
+            names.push((nid, name.to_vec()));
+        }
     });
 }
 
