@@ -2,6 +2,7 @@
 
 use super::hold::{Holder, MAPPED, What, same};
 use super::tree::{Node, Number, ROOT, Tree, split};
+use super::update::Files;
 use crate::env::Env;
 use crate::rng::Rng;
 use crate::sys::PAGE;
@@ -32,6 +33,8 @@ pub struct World {
     pub(super) undo: Vec<Tree>,
     pub(super) redo: Vec<Tree>,
     pub(super) made: u64,
+    /// What steps put into the project's root.
+    pub(super) project: Files,
     /// What was done, in words.
     pub(super) said: Vec<String>,
 }
@@ -41,6 +44,9 @@ pub struct World {
 pub fn run(seeds: &[u64]) -> Option<Result<(), (Vec<String>, String)>> {
     let env = Env::in_memory()?;
     let mut w = World::new(env);
+    if let Err(why) = w.check() {
+        return Some(Err((w.said, why)));
+    }
     for seed in seeds {
         let done = w.step(&mut Rng::new(*seed)).and_then(|()| w.check());
         if let Err(why) = done {
@@ -70,6 +76,7 @@ impl World {
             undo: Vec::new(),
             redo: Vec::new(),
             made: 0,
+            project: Files::new(),
             said: Vec::new(),
         };
         for dir in ["a", "a/b"] {

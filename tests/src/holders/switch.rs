@@ -1,49 +1,34 @@
 //! Steps that change the tree under those who hold on: checkpoint, rollback, undo, redo, restore, merge,
-//! `fs write`; and what becomes of holders then.
+//! update, `fs write`; and what becomes of holders then.
 
+use super::beside::{Appended, record};
 use super::hold::What;
 use super::run::{Outcome, World};
 use super::tree::{Node, Number, Tree};
+use super::update::other_permissions;
 use crate::rng::Rng;
-use crate::wait;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// Records that are appended before a switch begins, and after it has answered.
-const RECORDS: usize = 3;
-
-/// One record of many; all have the same length.
-fn record(n: usize) -> Vec<u8> {
-    format!("record {n:08}\n").into_bytes()
-}
-
-/// Records that were appended while a command ran, and to which file.
-struct Appended {
-    node: Number,
-    holder: u64,
-    count: usize,
-}
 
 impl World {
     pub(super) fn control(&mut self, rng: &mut Rng) -> Outcome {
-        match rng.below(14) {
+        match rng.below(16) {
             0..=2 => self.checkpoint(),
             3..=6 => self.rollback(rng),
             7..=8 => self.turn(false, rng),
             9 => self.turn(true, rng),
             10 => self.restore(rng),
             11..=12 => self.merge(rng),
+            13..=14 => self.update(rng),
             _ => self.fs_write(rng),
         }
     }
 
     /// `agentvfs …` for this workspace; what it says where it fails.
-    fn command(&self, args: &[&str]) -> Outcome {
+    pub(super) fn command(&self, args: &[&str]) -> Outcome {
         let args: Vec<&str> = args.iter().chain(&["-w", "project"]).copied().collect();
         let told = self.env.told(self.env.command(&self.env.path(""), &args));
         match told.status {
@@ -115,52 +100,6 @@ impl World {
         self.follow()
     }
 
-    /// Runs a command; with a holder, while that one appends records.
-    fn run_beside(
-        &mut self,
-        args: &[&str],
-        holder: Option<u64>,
-    ) -> Result<Option<Appended>, String> {
-        let Some(h) = self.holders.iter().find(|h| Some(h.name) == holder) else {
-            return self.command(args).map(|()| None);
-        };
-        let (node, name) = (h.node, h.name);
-        let mut file = h.file.try_clone().map_err(|e| e.to_string())?;
-        let (stop, count) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicUsize::new(0)),
-        );
-        let (end, done) = (stop.clone(), count.clone());
-        let appender = std::thread::spawn(move || {
-            while !end.load(Ordering::SeqCst) {
-                file.write_all(&record(done.load(Ordering::SeqCst)))?;
-                done.fetch_add(1, Ordering::SeqCst);
-            }
-            std::io::Result::Ok(())
-        });
-        let more = |than: usize| {
-            let goes_on =
-                || count.load(Ordering::SeqCst) >= than + RECORDS || appender.is_finished();
-            wait::until("records are appended", goes_on);
-        };
-        more(0);
-        let told = self.command(args);
-        more(count.load(Ordering::SeqCst));
-        stop.store(true, Ordering::SeqCst);
-        let wrote = appender.join().map_err(|_| "the appender panicked")?;
-        wrote.map_err(|e| format!("holder {name} appends: {e}"))?;
-        told?;
-        let count = count.load(Ordering::SeqCst);
-        self.say(format!(
-            "… beside which holder {name} appended {count} records"
-        ));
-        Ok(Some(Appended {
-            node,
-            holder: name,
-            count,
-        }))
-    }
-
     /// The first records belong to what was replaced, the others follow what is shown now.
     fn place_records(&mut self, a: &Appended, replaced: &mut Tree) -> Outcome {
         let paths = self.tree.paths();
@@ -188,7 +127,7 @@ impl World {
     }
 
     /// After a switch: who holds what has no name in the model may hold what came back under one.
-    fn follow(&mut self) -> Outcome {
+    pub(super) fn follow(&mut self) -> Outcome {
         let paths: BTreeMap<String, Number> = self.tree.paths();
         let mut by_ino = BTreeMap::new();
         for (path, n) in &paths {
@@ -245,6 +184,15 @@ impl World {
         };
         self.say(format!("branch {name}"));
         self.command(&["branch", "create", &name])?;
+        let place = self.root.join(".agentvfs/branches").join(&name);
+        if rng.below(3) == 0
+            && let Some((holder, path)) = self.storer(false)
+        {
+            self.say(format!("in {name}: other permissions of {path}"));
+            other_permissions(&place.join(&path))?;
+            self.merge_beside_stores(&name, holder)?;
+            return self.command(&["branch", "delete", &name]);
+        }
         let mut target = self.tree.named();
         let theirs = match self.some_file(rng) {
             Some((path, _)) if path != ours && rng.below(3) > 0 => path,
@@ -252,12 +200,7 @@ impl World {
         };
         let bytes = Self::content(rng);
         self.say(format!("in {name}: {} bytes to {theirs}", bytes.len()));
-        let place = self
-            .root
-            .join(".agentvfs/branches")
-            .join(&name)
-            .join(&theirs);
-        fs::write(place, &bytes).map_err(|e| format!("{name}/{theirs}: {e}"))?;
+        fs::write(place.join(&theirs), &bytes).map_err(|e| format!("{name}/{theirs}: {e}"))?;
         match target.find(&theirs) {
             Some(t) => *target.bytes(t) = bytes,
             None => {
@@ -296,6 +239,16 @@ impl World {
             // How many of them what was replaced has, nobody said.
             self.undo.clear();
         }
+        self.follow()
+    }
+
+    /// Merges, while somebody stores into a file of which the merge changes the permissions.
+    fn merge_beside_stores(&mut self, name: &str, holder: u64) -> Outcome {
+        self.say(format!("merge {name}"));
+        let stored = self.run_beside_stores(&["branch", "merge", name], holder)?;
+        stored.apply(&mut self.tree);
+        // What of it the state has that was replaced is not known.
+        (self.undo, self.redo) = Default::default();
         self.follow()
     }
 

@@ -1,6 +1,8 @@
 //! The model: directories and files by number, whoever has a name or is held without one.
 
+use super::update::Files;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Number of an inode; numbers are never used again.
 pub type Number = u64;
@@ -21,6 +23,8 @@ pub enum Node {
 pub struct Tree {
     /// All inodes.
     pub nodes: BTreeMap<Number, Node>,
+    /// What the last update that this descends from found in the project's root, of what steps put there.
+    pub base: Arc<Files>,
 }
 
 /// Directory and name of a path.
@@ -33,6 +37,7 @@ impl Default for Tree {
         let root = Node::Dir(BTreeMap::new());
         Tree {
             nodes: BTreeMap::from([(ROOT, root)]),
+            base: Arc::default(),
         }
     }
 }
@@ -112,7 +117,10 @@ impl Tree {
 
     /// What has a name, alone.
     pub fn named(&self) -> Tree {
-        let mut out = Tree::default();
+        let mut out = Tree {
+            base: self.base.clone(),
+            ..Tree::default()
+        };
         for n in self.paths().into_values().chain([ROOT]) {
             out.nodes.insert(n, self.nodes[&n].clone());
         }
@@ -129,6 +137,7 @@ impl Tree {
     /// one; what has no name any more stays as it is for who holds it.
     pub fn made_into(&self, target: &Tree, next: &mut Number) -> Tree {
         let mut out = self.clone();
+        out.base = target.base.clone();
         out.nodes.values_mut().for_each(|node| {
             if let Node::Dir(names) = node {
                 names.clear();
