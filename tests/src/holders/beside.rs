@@ -135,6 +135,20 @@ impl World {
         Ok(Stored { node, added })
     }
 
+    /// The path of a file that somebody holds to append to it, and that steps did not put into the project.
+    pub(super) fn appended(&self) -> Option<String> {
+        let mut paths = self.tree.paths();
+        paths.retain(|path, _| !path.starts_with('p'));
+        let appending = |n: Number| {
+            let of = |h: &&Holder| matches!(h.what, What::Appending) && h.node == n;
+            self.holders.iter().find(of).is_some()
+        };
+        paths
+            .into_iter()
+            .find(|(_, n)| appending(*n))
+            .map(|(path, _)| path)
+    }
+
     /// A mapping holder of a file of at least a word, with the file's path: one that steps put into the
     /// project, or one that they did not.
     pub(super) fn storer(&self, of_project: bool) -> Option<(u64, String)> {

@@ -193,6 +193,14 @@ impl World {
             self.merge_beside_stores(&name, holder)?;
             return self.command(&["branch", "delete", &name]);
         }
+        if rng.below(3) == 0
+            && let Some(path) = self.appended()
+        {
+            self.say(format!("in {name}: other permissions of {path}"));
+            other_permissions(&place.join(&path))?;
+            self.merge_in(&name, &self.tree.named(), &path)?;
+            return self.command(&["branch", "delete", &name]);
+        }
         let mut target = self.tree.named();
         let theirs = match self.some_file(rng) {
             Some((path, _)) if path != ours && rng.below(3) > 0 => path,
@@ -221,7 +229,7 @@ impl World {
         self.command(&["branch", "delete", &name])
     }
 
-    /// Merges, while somebody may append to a file that the merge leaves alone.
+    /// Merges, while somebody may append to a file of which the merge leaves the content alone.
     fn merge_in(&mut self, name: &str, target: &Tree, alone: &str) -> Outcome {
         self.say(format!("merge {name}"));
         let node = self.tree.find(alone);
