@@ -483,7 +483,7 @@ impl Engine {
     }
 
     /// All workspaces that are open.
-    pub(crate) fn all_opened(&self) -> Vec<Arc<Workspace>> {
+    pub fn all_opened(&self) -> Vec<Arc<Workspace>> {
         self.open.lock().values().cloned().collect()
     }
 

@@ -301,6 +301,9 @@ pub enum Error {
     /// An id for a call that is given already.
     #[error("the id {0} of a tool call is taken")]
     CallIdTaken(u64),
+    /// More calls of processes than can run at once.
+    #[error("{0} tool calls of processes run already")]
+    TooManyCalls(usize),
     /// A text of a call that cannot be kept.
     #[error("what is to be kept of a tool call cannot be: {0}")]
     CallText(String),
@@ -311,6 +314,8 @@ pub enum Error {
         call: u64,
         /// Why.
         why: String,
+        /// Calls that have not ended and that it is for.
+        pending: Vec<u64>,
     },
     /// The import stands still, so a commit's id cannot be known.
     #[error("the import of the base is paused: {why}")]
@@ -410,6 +415,7 @@ impl Error {
             | Error::NoSuchCall(_)
             | Error::CallOver(_)
             | Error::CallIdTaken(_)
+            | Error::TooManyCalls(_)
             | Error::CallText(_)
             | Error::CallUnknown { .. }
             | Error::ImportPaused { .. }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// Name of the ref that holds the settings.
 pub(crate) const SETTINGS_REF: &str = "settings";
-/// Without what came later, and with it: written where that is not the default.
-const VERSIONS: [u16; 2] = [1, 2];
+/// Without what came later, with the first of it, with all of it: what is not the default is written.
+const VERSIONS: [u16; 3] = [1, 2, 3];
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What can be set for a store.
@@ -37,6 +37,8 @@ pub struct Settings {
     pub gc_auto: bool,
     /// Age up to which what a branch was before and after tool calls is kept.
     pub keep_calls: Duration,
+    /// Age at which a call of nobody's process counts as over; `None`: never.
+    pub end_calls: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -51,6 +53,7 @@ impl Default for Settings {
             gc_grace: HOUR,
             gc_auto: true,
             keep_calls: 30 * 24 * HOUR,
+            end_calls: Some(HOUR),
         }
     }
 }
@@ -62,6 +65,7 @@ impl Settings {
             auto_idle: None,
             auto_busy: None,
             gc_auto: false,
+            end_calls: None,
             ..Settings::default()
         }
     }
@@ -90,6 +94,12 @@ struct LaterRecord {
     keep_calls: u64,
 }
 
+/// What version 3 has behind that.
+#[derive(bincode::Encode, bincode::Decode)]
+struct EndRecord {
+    end_calls: Option<u64>,
+}
+
 fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
@@ -97,19 +107,21 @@ fn millis(d: Duration) -> u64 {
 /// Decodes the value of the ref; says why where it is none.
 pub fn decode_settings(bytes: &[u8]) -> Result<Settings, String> {
     let default = Settings::default();
-    let (r, later): (SettingsRecord, _) = match bytes {
-        [2, 0, ..] => crate::record::decode::<(SettingsRecord, LaterRecord)>(bytes)
-            .map(|(r, later)| (r, Some(later)))?,
-        _ => (crate::record::decode(bytes)?, None),
+    let (r, later, end): (SettingsRecord, Option<LaterRecord>, Option<EndRecord>) = match bytes {
+        [2, 0, ..] => crate::record::decode(bytes).map(|(r, later)| (r, Some(later), None))?,
+        [3, 0, ..] => {
+            crate::record::decode(bytes).map(|(r, later, end)| (r, Some(later), Some(end)))?
+        }
+        _ => (crate::record::decode(bytes)?, None, None),
     };
     if !VERSIONS.contains(&r.version) {
         return Err(format!("its version is {}", r.version));
     }
     let keep_calls = later.map_or(default.keep_calls, |l| Duration::from_millis(l.keep_calls));
-    if (r.version == VERSIONS[1]) != (keep_calls != default.keep_calls) {
-        return Err("its version is another than it needs".into());
-    }
-    Ok(Settings {
+    let end_calls = end.map_or(default.end_calls, |e| {
+        e.end_calls.map(Duration::from_millis)
+    });
+    let settings = Settings {
         auto_idle: r.auto_idle.map(Duration::from_millis),
         auto_busy: r.auto_busy.map(Duration::from_millis),
         keep_all: Duration::from_millis(r.keep_all),
@@ -119,14 +131,31 @@ pub fn decode_settings(bytes: &[u8]) -> Result<Settings, String> {
         gc_grace: Duration::from_millis(r.gc_grace),
         gc_auto: r.gc_auto,
         keep_calls,
-    })
+        end_calls,
+    };
+    match r.version == version_of(&settings) {
+        true => Ok(settings),
+        false => Err("its version is another than it needs".into()),
+    }
+}
+
+/// The lowest version that has all that is not the default.
+fn version_of(s: &Settings) -> u16 {
+    let default = Settings::default();
+    if s.end_calls != default.end_calls {
+        VERSIONS[2]
+    } else if s.keep_calls != default.keep_calls {
+        VERSIONS[1]
+    } else {
+        VERSIONS[0]
+    }
 }
 
 /// The value of the ref.
 pub fn encode_settings(s: &Settings) -> Vec<u8> {
-    let later = s.keep_calls != Settings::default().keep_calls;
+    let version = version_of(s);
     let mut bytes = crate::record::encode(&SettingsRecord {
-        version: VERSIONS[usize::from(later)],
+        version,
         auto_idle: s.auto_idle.map(millis),
         auto_busy: s.auto_busy.map(millis),
         keep_all: millis(s.keep_all),
@@ -136,9 +165,13 @@ pub fn encode_settings(s: &Settings) -> Vec<u8> {
         gc_grace: millis(s.gc_grace),
         gc_auto: s.gc_auto,
     });
-    if later {
+    if version > VERSIONS[0] {
         let keep_calls = millis(s.keep_calls);
         bytes.extend(crate::record::encode(&LaterRecord { keep_calls }));
+    }
+    if version > VERSIONS[1] {
+        let end_calls = s.end_calls.map(millis);
+        bytes.extend(crate::record::encode(&EndRecord { end_calls }));
     }
     bytes
 }
@@ -182,6 +215,11 @@ mod tests {
         set.keep_calls = HOUR;
         store(&refs, &set).unwrap();
         assert_eq!(load(&refs, Settings::default()), set);
+        for end_calls in [None, Some(2 * HOUR)] {
+            set.end_calls = end_calls;
+            store(&refs, &set).unwrap();
+            assert_eq!(load(&refs, Settings::default()), set);
+        }
         assert!(disk.flip_bit("refs/settings.ref", 12, 3));
         assert_eq!(load(&refs, Settings::default()), Settings::default());
     }

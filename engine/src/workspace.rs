@@ -382,6 +382,10 @@ impl Workspace {
         self.views.unmounted();
     }
 
+    pub(crate) fn all_branches(&self) -> Vec<Arc<Branch>> {
+        self.views.branches()
+    }
+
     pub(crate) fn branch(&self, name: &str) -> Result<Arc<Branch>> {
         self.views.by_name(name)
     }

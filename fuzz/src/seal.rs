@@ -73,6 +73,11 @@ pub(crate) fn reference(value: &[u8]) -> Vec<u8> {
 
 /// A state file: its header, and every frame that follows from it.
 pub(crate) fn state(bytes: &[u8]) -> Vec<u8> {
+    framed(bytes, b"AVFSTAT\0\x06\0\0\0")
+}
+
+/// A state file of the first version that has a timeline.
+pub(crate) fn first_timeline_state(bytes: &[u8]) -> Vec<u8> {
     framed(bytes, b"AVFSTAT\0\x04\0\0\0")
 }
 

@@ -506,13 +506,16 @@ fn states() -> Vec<Vec<u8>> {
         encode(&patched[1..].to_vec()),
     );
     let old = frames(&[head.clone(), some.clone(), rest.clone()]);
-    let state = frames(&[
-        head,
-        encode(&Some(chunk(3))),
-        crate::timeline::frame(),
-        some,
-        rest,
+    let kv = encode(&Some(chunk(3)));
+    let first = frames(&[
+        head.clone(),
+        kv.clone(),
+        crate::timeline::first_frame(),
+        some.clone(),
+        rest.clone(),
     ]);
+    let later = encode(&Vec::<u64>::new());
+    let state = frames(&[head, kv, crate::timeline::frame(), later, some, rest]);
     let tree = frames(&[
         encode(&(inodes.len() as u64)),
         encode(&inodes[..1].to_vec()),
@@ -523,6 +526,7 @@ fn states() -> Vec<Vec<u8>> {
         seal::old_state(&old),
         seal::tree(&tree),
         seal::pointer(7),
+        seal::first_timeline_state(&first),
     ]
 }
 

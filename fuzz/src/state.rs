@@ -7,6 +7,7 @@ use engine::{check_state_bytes, check_tree_bytes};
 pub fn check(bytes: &[u8]) {
     check_state_bytes(bytes);
     check_state_bytes(&seal::state(bytes));
+    check_state_bytes(&seal::first_timeline_state(bytes));
     check_state_bytes(&seal::old_state(bytes));
     check_tree_bytes(bytes);
     check_tree_bytes(&seal::tree(bytes));

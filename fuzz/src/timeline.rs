@@ -1,6 +1,8 @@
 //! The stored log of a timeline.
 
-use engine::record::{CallOutcome, Event, StateRef, SwitchWord, What, encode};
+use engine::record::{
+    CallOutcome, EndedBy, Event, Owner, Process, StateRef, SwitchWord, What, encode,
+};
 use engine::{Time, check_log_bytes};
 use objstore::{CommitId, FileContent};
 
@@ -80,12 +82,44 @@ pub(crate) fn whats() -> Vec<What> {
             state: 3,
             kept: state(2, true),
         },
+        What::Begun {
+            call: 3,
+            name: "run".into(),
+            parameters: None,
+            before: state(4, false),
+            owner: owner(),
+            apart: vec![2],
+        },
+        What::Over {
+            call: 3,
+            outcome: CallOutcome::Error("its process died".into()),
+            after: state(5, true),
+            parent: Some(1),
+            overlaps: vec![2],
+            switches: vec![],
+            by: EndedBy::Died,
+        },
     ]
+}
+
+fn owner() -> Owner {
+    Owner::Process(Process {
+        pid: 7,
+        started: 8,
+        boot: 9,
+    })
 }
 
 /// The events of the journal.
 pub(crate) fn events() -> Vec<Event> {
-    let whats = whats().into_iter().take(3);
+    let of_calls = |what: &What| {
+        let follows = matches!(
+            what,
+            What::Switched { .. } | What::Named { .. } | What::Same { .. }
+        );
+        !follows
+    };
+    let whats = whats().into_iter().filter(of_calls);
     let mut events: Vec<Event> = whats
         .map(|what| Event::Timeline { time: NOW, what })
         .collect();
@@ -125,12 +159,20 @@ pub(crate) fn log() -> Vec<u8> {
 
 /// The timeline's frame in a state file, with one call that runs and one that ended.
 pub(crate) fn frame() -> Vec<u8> {
-    let log = log();
-    let running = vec![(3u64, (NOW, vec![1u64], vec![4u64]))];
+    let running = (NOW, vec![1u64], vec![4u64]);
+    framed(vec![(3u64, (running, owner(), vec![2u64]))])
+}
+
+/// The same in the first version that has one.
+pub(crate) fn first_frame() -> Vec<u8> {
+    framed(vec![(3u64, (NOW, vec![1u64], vec![4u64]))])
+}
+
+fn framed<R: bincode::Encode + 'static>(running: Vec<(u64, R)>) -> Vec<u8> {
     let recent = vec![(1u64, NOW, NOW)];
     let states = (Some(2u64), vec![4u64], vec![1u64, 2]);
     encode(&(
-        (FileContent::Empty, log, 6u64, [3u8; 32]),
+        (FileContent::Empty, log(), 8u64, [3u8; 32]),
         (4u64, running, recent),
         states,
     ))

@@ -36,7 +36,7 @@ pub(crate) type Expiring = Arc<RwLock<()>>;
 pub(crate) struct Automatic {
     pub settings: SharedSettings,
     expiry: Expiring,
-    author: String,
+    pub author: String,
     /// Counts changes of the live tree.
     changes: AtomicU64,
     rest: Mutex<Rest>,

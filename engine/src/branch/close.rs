@@ -42,6 +42,7 @@ impl Branch {
         }
         self.drop_stale();
         self.auto_tick(true);
+        self.end_overdue_calls();
         let seq = self.places.journal.last_seq();
         let idle = {
             let mut rest = self.rest.lock();

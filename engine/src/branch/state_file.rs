@@ -12,7 +12,7 @@ use crate::journal::{Journal, JournalError};
 use crate::kv::stored;
 use crate::later::Later;
 use crate::record::{Counters, InodeRecord};
-use crate::timeline::Timeline;
+use crate::timeline::{Timeline, TimelineBefore};
 use crate::tree::Tree;
 use crate::tree::patch::{self, BaseDirs, record_of};
 use crate::types::Nid;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    version: 5,
+    version: 6,
     oldest: 2,
     what: "state file",
 };
@@ -33,6 +33,8 @@ const VERSION_KV: u32 = 3;
 const VERSION_TIMELINE: u32 = 4;
 /// First version that has a frame with what was asked for after steps of undo after that.
 const VERSION_LATER: u32 = 5;
+/// First version whose timeline tells whose the calls are that run.
+const VERSION_OWNERS: u32 = 6;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
 /// Differences up to which a state is written as such, whatever the size of the tree.
@@ -358,7 +360,7 @@ impl StateFile<'_> {
         };
         let timeline = match version < VERSION_TIMELINE {
             true => Some(Timeline::default()),
-            false => reader.value().ok(),
+            false => timeline_of(&mut reader).ok(),
         };
         let later = match version < VERSION_LATER {
             true => Vec::new(),
@@ -451,13 +453,21 @@ fn read_state<B: Bytes>(
         more.kv = reader.value()?;
     }
     if reader.version() >= VERSION_TIMELINE {
-        more.timeline = reader.value()?;
+        more.timeline = timeline_of(&mut reader)?;
     }
     if reader.version() >= VERSION_LATER {
         more.later = reader.value()?;
     }
     reader.entries(head.patched, each)?;
     Ok((head, more))
+}
+
+/// The frame with the timeline.
+fn timeline_of<B: Bytes>(reader: &mut Reader<B>) -> Result<Timeline, String> {
+    match reader.version() < VERSION_OWNERS {
+        true => reader.value::<TimelineBefore>().map(Timeline::from),
+        false => reader.value(),
+    }
 }
 
 /// Decodes arbitrary bytes as a state file and as its pointer (for fuzzing): never panics, never
@@ -596,5 +606,25 @@ pub(crate) mod tests {
         assert_eq!(more, StateMore::default());
         old[8] = 1;
         assert!(read_state(&old[..], &mut |_| Ok(())).is_err());
+    }
+
+    #[test]
+    fn calls_that_ran_before_calls_had_owners_run_on() {
+        let storage = CrashStorage::without_log();
+        let segment = storage.create("old").unwrap();
+        let old = Header {
+            version: 5,
+            ..HEADER
+        };
+        let (before, now) = crate::timeline::tests_of_running::before();
+        let writer = Writer::begin(&*segment, &old).unwrap();
+        writer.value(&head()).unwrap();
+        writer.value(&Option::<FileContent>::None).unwrap();
+        writer.value(&before).unwrap();
+        writer.value(&Vec::<Later>::new()).unwrap();
+        let bytes = storage.read("old").unwrap().unwrap();
+        let (_, more) = read_state(&bytes[..], &mut |_| Ok(())).unwrap();
+        assert_eq!(more.timeline, now);
+        assert_eq!(now.overlaps_of(4), [2]);
     }
 }

@@ -63,28 +63,36 @@ impl Workspace {
 impl Branch {
     /// Commits before and after a call, where what it changed is certain.
     fn certain(&self, id: u64, item: &TimelineItem) -> Result<(CommitId, CommitId)> {
-        let unknown = |why: String| Error::CallUnknown { call: id, why };
-        if !item.overlaps.is_empty() {
-            let others: Vec<String> = item.overlaps.iter().map(u64::to_string).collect();
-            let others = others.join(", ");
-            return Err(unknown(format!("it ran at the same time as {others}")));
-        }
-        if !item.switches.is_empty() {
-            let why = "the branch was rolled back, merged or restored while it ran";
-            return Err(unknown(why.into()));
+        let unknown = |why, pending| Error::CallUnknown {
+            call: id,
+            why,
+            pending,
+        };
+        if let Some(doubt) = self.doubt_of(id, item)? {
+            return Err(unknown(doubt.why, doubt.pending));
         }
         match (item.before, item.after) {
             (Some(before), Some(after)) => {
                 Ok((self.kept_commit(id, before)?, self.kept_commit(id, after)?))
             }
-            (Some(_), None) => Err(unknown("it has not ended".into())),
-            _ => Err(unknown("it was taken over without its files".into())),
+            _ => Err(unknown("it has no states".into(), Vec::new())),
         }
+    }
+
+    /// True where a commit that was known is to be stored once more: a crash took it, and the journal has what it
+    /// is made of.
+    fn stores_again(&self, state: u64, id: &CommitId) -> bool {
+        let inner = self.lock();
+        let state = inner.history.states.get(&state);
+        state.is_some_and(|s| s.info.id == Some(*id) && !s.in_store)
     }
 
     /// The commit of a state that a call mentions.
     pub(crate) fn kept_commit(&self, call: u64, state: StateRef) -> Result<CommitId> {
-        let id = match state.commit {
+        let id = match state
+            .commit
+            .filter(|id| !self.stores_again(state.state, id))
+        {
             Some(id) => id,
             None => self.wait_for_id(state.state, &|_, _| {})?,
         };
@@ -94,6 +102,7 @@ impl Branch {
             false => Err(Error::CallUnknown {
                 call,
                 why: format!("commit {id} is not kept any longer"),
+                pending: Vec::new(),
             }),
         }
     }

@@ -12,7 +12,7 @@ mod inode;
 
 use crate::kv::KvEntry;
 pub use crate::timeline::entry::What;
-pub use crate::timeline::{CallOutcome, StateRef, SwitchWord};
+pub use crate::timeline::{CallOutcome, EndedBy, Owner, Process, StateRef, SwitchWord};
 use crate::types::Time;
 pub use event::{Event, Loaded, OpKind, StateInfo, SwitchKind};
 pub use inode::{BodyRecord, ContentRecord, InodeRecord, LinksRecord, SrcRecord, TreePatch};

@@ -200,7 +200,7 @@ pub(crate) fn differ_in_content(store: &ObjectStore, a: &Root, b: &Root) -> Resu
 
 /// Whether a diff would show something at or below an entry; `times`: also where only the time of a file
 /// is another.
-fn different(
+pub(super) fn different(
     store: &ObjectStore,
     a: Option<&TreeEntry>,
     b: Option<&TreeEntry>,

@@ -3,7 +3,10 @@
 //! Invariant: what was answered survives a power cut. What a call found and what it left are states of
 //! the branch; none is made where a state that is at hand shows the same.
 
-use super::entry::{CALL_TEXT_BYTES_MAX, CallOutcome, StateRef, TOOL_NAME_BYTES_MAX, What};
+use super::entry::{
+    CALL_TEXT_BYTES_MAX, CallOutcome, EndedBy, Owner, PROCESS_CALLS_MAX, Process, StateRef,
+    TOOL_NAME_BYTES_MAX, What,
+};
 use crate::branch::pins::Pinned;
 use crate::branch::{Branch, Inner};
 use crate::clock;
@@ -26,6 +29,11 @@ pub struct CallStart {
     pub parameters: Option<String>,
     /// Do not wait for stable storage: the note is there together with whatever is brought there next.
     pub unsynced: bool,
+    /// Whose it is.
+    pub owner: Owner,
+    /// The process that asks for it, and those that it descends from, the nearest first; empty where they are
+    /// not known.
+    pub lineage: Vec<Process>,
 }
 
 /// A call that is over.
@@ -103,12 +111,17 @@ impl Branch {
         check_text(call.parameters.as_deref())?;
         self.bound_timeline()?;
         let (mut inner, before) = self.state_now(author)?;
+        if call.owner != Owner::Anybody && inner.timeline.of_processes() >= PROCESS_CALLS_MAX {
+            return Err(Error::TooManyCalls(PROCESS_CALLS_MAX));
+        }
         let id = inner.timeline.next_call;
-        let what = What::Started {
+        let what = What::Begun {
             call: id,
             name: call.name,
             parameters: call.parameters,
             before,
+            owner: call.owner,
+            apart: inner.timeline.apart_of(&call.lineage),
         };
         self.note(&mut inner, clock::now(), what)?;
         drop(inner);
@@ -126,24 +139,21 @@ impl Branch {
         let (mut inner, after) = self.state_now(author)?;
         // Somebody else may have ended it meanwhile.
         check_running(&inner, id)?;
-        let now = clock::now();
-        let timeline = &inner.timeline;
-        let running = timeline.running.get(&id);
-        let mut overlaps = running.map_or_else(Default::default, |r| r.overlaps.clone());
-        let started = running.map_or(now, |r| r.started);
-        overlaps.extend(timeline.ran_between(started, now));
-        overlaps.remove(&id);
-        let switches = running.map_or_else(Vec::new, |r| r.switches.iter().copied().collect());
-        let what = What::Ended {
-            call: id,
-            outcome,
-            after,
-            overlaps: overlaps.into_iter().collect(),
-            switches,
-        };
-        self.note(&mut inner, now, what)?;
+        self.note_end(&mut inner, id, (outcome, EndedBy::Told), after)?;
         drop(inner);
         self.noted()
+    }
+
+    /// Notes that a call that runs has ended, with what it left.
+    pub(super) fn note_end(
+        &self,
+        inner: &mut Inner,
+        id: u64,
+        (outcome, by): (CallOutcome, EndedBy),
+        after: StateRef,
+    ) -> Result<()> {
+        let what = inner.timeline.over(id, outcome, after, by);
+        self.note(inner, clock::now(), what)
     }
 
     fn call_record(&self, author: &str, call: CallRecord) -> Result<u64> {
@@ -220,7 +230,7 @@ impl Branch {
     }
 
     /// Makes entries durable, and has what they mention stored.
-    fn noted(&self) -> Result<()> {
+    pub(super) fn noted(&self) -> Result<()> {
         self.signal();
         self.sync()
     }
@@ -239,7 +249,8 @@ impl Branch {
         self.state_at_hand(author)
     }
 
-    fn state_at_hand(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, StateRef)> {
+    /// The same as it is known here, without asking the kernel.
+    pub(super) fn state_at_hand(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, StateRef)> {
         self.check_journal()?;
         let (live, near) = {
             let inner = self.lock();

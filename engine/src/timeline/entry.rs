@@ -14,6 +14,41 @@ pub const CALL_TEXT_BYTES_MAX: usize = 1 << 20;
 /// Calls that one call is said to have overlapped with, at most.
 pub const OVERLAPS_MAX: usize = 256;
 
+/// Calls of processes that run at once on a branch, at most: as many can be told to be no part of another.
+pub const PROCESS_CALLS_MAX: usize = 4096;
+
+/// A process, told apart from all others that ever were on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
+pub struct Process {
+    /// Its id, as the daemon sees it.
+    pub pid: u32,
+    /// When it was started, in clock ticks since the machine was.
+    pub started: u64,
+    /// What tells this start of the machine from others.
+    pub boot: u64,
+}
+
+/// Whose a call is that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Owner {
+    /// Whoever knows its id.
+    #[default]
+    Anybody,
+    /// A process: the call ends when that does.
+    Process(Process),
+}
+
+/// By whom it was told that a call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum EndedBy {
+    /// By who began it, or who knew its id.
+    Told,
+    /// By the end of its process.
+    Died,
+    /// By nobody: it was given up, or this is a branch that was made while it ran. When it ended is not known.
+    Nobody,
+}
+
 /// A state that an entry mentions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct StateRef {
@@ -78,7 +113,7 @@ impl From<SwitchKind> for SwitchWord {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum What {
-    /// A call began.
+    /// A call began; so up to version 0.1: whose it is was not told.
     Started {
         /// Its id.
         call: u64,
@@ -89,7 +124,7 @@ pub enum What {
         /// The branch as it was then.
         before: StateRef,
     },
-    /// A call ended.
+    /// A call ended; so up to version 0.1: what it was part of was not told.
     Ended {
         /// Its id.
         call: u64,
@@ -97,7 +132,7 @@ pub enum What {
         outcome: CallOutcome,
         /// The branch as it was then.
         after: StateRef,
-        /// Calls that ran at the same time, ascending.
+        /// Calls that ran at the same time, those that are part of it too, ascending.
         overlaps: Vec<u64>,
         /// Numbers of entries by which the live tree was switched meanwhile.
         switches: Vec<u64>,
@@ -147,6 +182,38 @@ pub enum What {
         state: u64,
         /// The one that is.
         kept: StateRef,
+    },
+    /// A call began.
+    Begun {
+        /// Its id.
+        call: u64,
+        /// Name of the tool.
+        name: String,
+        /// Parameters, JSON text.
+        parameters: Option<String>,
+        /// The branch as it was then.
+        before: StateRef,
+        /// Whose it is.
+        owner: Owner,
+        /// Calls that ran then and of which it is known not to be part, ascending.
+        apart: Vec<u64>,
+    },
+    /// A call ended.
+    Over {
+        /// Its id.
+        call: u64,
+        /// How.
+        outcome: CallOutcome,
+        /// The branch as it was then.
+        after: StateRef,
+        /// The innermost call that it lay inside.
+        parent: Option<u64>,
+        /// Calls that ran at the same time and are neither part of it nor around it, ascending.
+        overlaps: Vec<u64>,
+        /// Numbers of entries by which the live tree was switched meanwhile.
+        switches: Vec<u64>,
+        /// Who told of its end.
+        by: EndedBy,
     },
 }
 

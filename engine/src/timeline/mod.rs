@@ -15,10 +15,13 @@
 mod blame;
 mod branch;
 mod calls;
+mod certain;
+mod endings;
 pub mod entry;
 mod log;
 mod read;
 pub(crate) mod rebuild;
+mod running;
 mod verify;
 
 use crate::history::History;
@@ -26,12 +29,18 @@ use crate::types::Time;
 pub(crate) use blame::differ_in_content;
 pub use blame::{Blame, BlameItem};
 pub use calls::{CallRecord, CallStart, ImportedCall};
+pub use certain::Doubt;
+pub use endings::RunningCall;
 pub use entry::{CALL_TEXT_BYTES_MAX, CallOutcome, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX};
+pub use entry::{EndedBy, Owner, Process};
 use entry::{Entry, OVERLAPS_MAX, What, framed};
 pub use log::check_log_bytes;
 use objstore::content::FileContent;
 use objstore::{CommitId, TimelineHead};
 pub use read::{CallStatus, TimelineItem, TimelinePage, TimelineQuery};
+#[cfg(test)]
+pub(crate) use running::tests as tests_of_running;
+pub(crate) use running::{Running, TimelineBefore};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 pub use verify::{TimelineFault, Verified};
@@ -42,17 +51,6 @@ const RECENT_MAX: usize = 64;
 
 /// What a new branch says of a call that runs in the branch of which it is made.
 const STILL_RAN: &str = "unknown: it still ran when this branch was made";
-
-/// A call that runs.
-#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub(crate) struct Running {
-    /// When it began.
-    pub started: Time,
-    /// Calls that ran at the same time so far.
-    pub overlaps: BTreeSet<u64>,
-    /// Entries by which the live tree was switched meanwhile.
-    pub switches: BTreeSet<u64>,
-}
 
 /// When a call ran that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -138,21 +136,21 @@ impl Timeline {
     fn note(&mut self, entry: &Entry) {
         match &entry.what {
             What::Started { call, before, .. } => {
-                let overlaps = self.running.keys().copied().take(OVERLAPS_MAX).collect();
-                self.overlap_running(*call);
-                let running = Running {
-                    started: entry.time,
-                    overlaps,
-                    switches: BTreeSet::new(),
-                };
-                self.running.insert(*call, running);
-                self.next_call = self.next_call.max(call.saturating_add(1));
+                self.begin(*call, entry.time, Owner::Anybody, &[]);
                 self.mention_used(*before);
             }
-            What::Ended { call, after, .. } => {
-                if let Some(ran) = self.running.remove(call) {
-                    self.remember(*call, ran.started, entry.time);
-                }
+            What::Begun {
+                call,
+                before,
+                owner,
+                apart,
+                ..
+            } => {
+                self.begin(*call, entry.time, *owner, apart);
+                self.mention_used(*before);
+            }
+            What::Ended { call, after, .. } | What::Over { call, after, .. } => {
+                self.end(*call, entry.time);
                 self.mention_used(*after);
                 self.last = Some(after.state);
             }
@@ -300,15 +298,11 @@ impl Timeline {
     /// run, run here: nobody will end them there, so there it is not known how they ended.
     pub(crate) fn inherited(&self, head: StateRef, now: Time) -> Timeline {
         let mut new = self.clone();
-        for (call, running) in &self.running {
-            let ended = What::Ended {
-                call: *call,
-                outcome: CallOutcome::Error(STILL_RAN.to_owned()),
-                after: head,
-                overlaps: running.overlaps.iter().copied().collect(),
-                switches: running.switches.iter().copied().collect(),
-            };
-            new.push(now, ended);
+        // The innermost first, as they are parts of one another.
+        for call in self.running.keys().rev() {
+            let outcome = CallOutcome::Error(STILL_RAN.to_owned());
+            let over = new.over(*call, outcome, head, EndedBy::Nobody);
+            new.push(now, over);
         }
         new
     }

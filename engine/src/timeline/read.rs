@@ -3,7 +3,7 @@
 //! The log is read from its end, so what ended a call comes before what began it, and the commit of a
 //! state before what mentions it.
 
-use super::entry::{CallOutcome, OVERLAPS_MAX, StateRef, SwitchWord, What};
+use super::entry::{CallOutcome, EndedBy, OVERLAPS_MAX, StateRef, SwitchWord, What};
 use super::log::{Log, newest_first};
 use crate::branch::Branch;
 use crate::control::Target;
@@ -67,10 +67,16 @@ pub struct TimelineItem {
     pub before: Option<StateRef>,
     /// The branch after it.
     pub after: Option<StateRef>,
-    /// Calls that ran at the same time, ascending (256 at most).
+    /// The innermost call that it lay inside.
+    pub parent: Option<u64>,
+    /// Calls that ran at the same time and are neither part of it nor around it, ascending (256 at most).
     pub overlaps: Vec<u64>,
     /// Entries by which the live tree was switched while it ran.
     pub switches: Vec<u64>,
+    /// Number of the entry that ended it; none where it was over when it was told of.
+    pub ended: Option<u64>,
+    /// Who told of its end.
+    pub ended_by: Option<EndedBy>,
 }
 
 impl TimelineItem {
@@ -203,9 +209,11 @@ impl Branch {
         let pin = store.pin();
         let (log, mut reader) = {
             let inner = self.lock();
-            let running = inner.timeline.running.iter();
+            let running = inner.timeline.running.keys();
             let reader = Reader {
-                running: running.map(|(c, r)| (*c, r.overlaps.clone())).collect(),
+                running: running
+                    .map(|c| (*c, inner.timeline.overlaps_of(*c)))
+                    .collect(),
                 known: inner
                     .history
                     .states
@@ -228,18 +236,21 @@ impl Branch {
 
 /// How a call ended, until its beginning is met.
 struct End {
+    entry: u64,
     time: Time,
     outcome: CallOutcome,
     after: StateRef,
+    parent: Option<u64>,
     overlaps: Vec<u64>,
     switches: Vec<u64>,
+    by: EndedBy,
 }
 
 /// Makes items of entries, the newest first.
 #[derive(Default)]
 struct Reader {
     /// Calls that run, with those that overlap.
-    running: HashMap<u64, BTreeSet<u64>>,
+    running: HashMap<u64, Vec<u64>>,
     /// Commits of the states that the branch keeps.
     known: HashMap<u64, CommitId>,
     ends: HashMap<u64, End>,
@@ -263,11 +274,35 @@ impl Reader {
                 switches,
             } => {
                 let end = End {
+                    entry,
                     time,
                     outcome,
                     after,
+                    parent: None,
                     overlaps,
                     switches,
+                    by: EndedBy::Told,
+                };
+                self.ends.insert(call, end);
+            }
+            What::Over {
+                call,
+                outcome,
+                after,
+                parent,
+                overlaps,
+                switches,
+                by,
+            } => {
+                let end = End {
+                    entry,
+                    time,
+                    outcome,
+                    after,
+                    parent,
+                    overlaps,
+                    switches,
+                    by,
                 };
                 self.ends.insert(call, end);
             }
@@ -276,6 +311,13 @@ impl Reader {
                 name,
                 parameters,
                 before,
+            }
+            | What::Begun {
+                call,
+                name,
+                parameters,
+                before,
+                ..
             } => {
                 let mut item = self.item(entry, call, name, time);
                 (item.parameters, item.before) = (parameters, Some(self.named(before)));
@@ -324,13 +366,14 @@ impl Reader {
             Some(end) => {
                 item.completed = Some(end.time);
                 item.after = Some(self.named(end.after));
-                item.switches = end.switches;
+                (item.parent, item.switches) = (end.parent, end.switches);
+                (item.ended, item.ended_by) = (Some(end.entry), Some(end.by));
                 set_outcome(item, Some(end.outcome));
                 self.overlap(item, call, end.overlaps);
             }
             None => {
                 let so_far = self.running.remove(&call).unwrap_or_default();
-                self.overlap(item, call, so_far.into_iter().collect());
+                self.overlap(item, call, so_far);
             }
         }
     }
@@ -349,8 +392,11 @@ impl Reader {
             completed: None,
             before: None,
             after: None,
+            parent: None,
             overlaps: Vec::new(),
             switches: Vec::new(),
+            ended: None,
+            ended_by: None,
         }
     }
 

@@ -81,6 +81,7 @@ pub fn begin_so(w: &Workspace, name: &str, unsynced: bool) -> u64 {
         name: name.into(),
         parameters: Some(format!("{{\"of\": \"{name}\"}}")),
         unsynced,
+        ..CallStart::default()
     };
     w.call_start(MAIN, call).unwrap()
 }
@@ -148,4 +149,16 @@ pub fn blamed(w: &Workspace, path: &str) -> Vec<String> {
         None => format!("{} {}", i.kind, i.name).trim_end().to_owned(),
     };
     blame.items.into_iter().map(one).collect()
+}
+
+/// Names in the root directory.
+pub fn names(w: &Workspace) -> Vec<String> {
+    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let listed = view.list(b"").unwrap();
+    let mut names: Vec<String> = listed
+        .iter()
+        .map(|e| String::from_utf8_lossy(&e.name).into_owned())
+        .collect();
+    names.sort();
+    names
 }

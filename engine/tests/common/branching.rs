@@ -324,7 +324,7 @@ impl Runner {
                 let call = CallStart {
                     name: "tool".into(),
                     parameters: None,
-                    unsynced: false,
+                    ..CallStart::default()
                 };
                 let id = w.call_start(MAIN, call);
                 let id = id.map_err(|e| format!("call_start: {e}"))?;
