@@ -150,6 +150,9 @@ pub enum Command {
     /// Serve the workspaces of one home; started by the other commands
     #[command(hide = true)]
     Daemon,
+    /// Pass standard input on to standard output; started by `tool exec`
+    #[command(hide = true)]
+    PassOn,
 }
 
 /// What can be done with a workspace.

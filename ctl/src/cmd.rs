@@ -81,6 +81,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Stats => stats::run(&mut Context::new(cli.global)?),
         Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),
         Command::Config(args) => config::run(&args, &mut Context::new(cli.global)?),
+        Command::PassOn => tool_exec::pass_on(),
         Command::Daemon => Ok(crate::daemon::run(find_home(&cli.global)?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),
     }

@@ -8,6 +8,7 @@
 mod apply;
 mod aside;
 mod branches;
+mod callers;
 mod cgroup;
 mod connection;
 mod dispatch;

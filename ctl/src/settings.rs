@@ -6,13 +6,14 @@ use engine::Settings;
 use std::time::Duration;
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [&str; 9] = [
+pub const KEYS: [&str; 10] = [
     "auto-idle",
     "auto-busy",
     "keep-all",
     "keep-hourly",
     "keep-daily",
     "keep-calls",
+    "end-calls",
     "quota",
     "gc-grace",
     "gc",
@@ -48,6 +49,7 @@ pub fn show(settings: &Settings, key: &str) -> Option<String> {
         "keep-hourly" => duration_text(s.keep_hourly),
         "keep-daily" => duration_text(s.keep_daily),
         "keep-calls" => duration_text(s.keep_calls),
+        "end-calls" => s.end_calls.map_or("off".into(), duration_text),
         "quota" => s.quota.map_or("none".into(), size_text),
         "gc-grace" => duration_text(s.gc_grace),
         "gc" => if s.gc_auto { "auto" } else { "off" }.to_owned(),
@@ -70,6 +72,8 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), String
         "keep-hourly" => s.keep_hourly = time()?,
         "keep-daily" => s.keep_daily = time()?,
         "keep-calls" => s.keep_calls = time()?,
+        "end-calls" if value == "off" => s.end_calls = None,
+        "end-calls" => s.end_calls = Some(time()?),
         "gc-grace" => s.gc_grace = time()?,
         "quota" if value == "none" => s.quota = None,
         "quota" => match size(value) {
@@ -159,6 +163,7 @@ mod tests {
             ("keep-all", "2h"),
             ("keep-hourly", "2d12h"),
             ("keep-daily", "90d"),
+            ("end-calls", "off"),
             ("quota", "20G"),
             ("gc-grace", "0s"),
             ("gc", "off"),

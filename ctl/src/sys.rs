@@ -1,9 +1,14 @@
 //! The system calls that neither `std` nor `rustix` offers safely. All `unsafe` of this crate.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 /// Closes every descriptor from `first` on.
 ///
@@ -98,28 +103,49 @@ pub fn wait_for_end() {
     }
 }
 
-/// Has SIGTERM and SIGHUP passed on to a child of this process, and SIGINT left to it: a terminal sends
-/// that to both. The signals must be blocked since before the child was started, so that none is lost.
-pub fn pass_signals_on(child: u32) {
-    let pid = i32::try_from(child)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    std::thread::spawn(move || {
+/// How long this process may take for what is left to do once its child has ended and it is asked to end, too.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Has SIGTERM and SIGHUP passed on to a child of this process that was not waited for yet, and SIGINT left to it: a
+/// terminal sends that to both. A second SIGTERM kills it. Once it has ended, this process ends, too, shortly after
+/// any of them. The signals must be blocked since before the child was started, so that none is lost.
+pub fn pass_signals_on(child: u32) -> io::Result<()> {
+    let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let child = pidfd_open(pid, PidfdFlags::empty())?;
+    let spawned = std::thread::Builder::new().name("signals".into());
+    spawned.spawn(move || {
+        let mut asked = false;
         loop {
             let signal = wait_signal();
-            if signal == libc::SIGINT {
-                continue;
-            }
             let name = match signal {
-                libc::SIGHUP => rustix::process::Signal::HUP,
-                _ => rustix::process::Signal::TERM,
+                libc::SIGHUP => Signal::HUP,
+                libc::SIGTERM if asked => Signal::KILL,
+                libc::SIGTERM => Signal::TERM,
+                _ => Signal::INT,
             };
-            if let Some(pid) = pid {
-                // It may have ended already.
-                let _ = rustix::process::kill_process(pid, name);
+            asked |= signal == libc::SIGTERM;
+            let gone = match name {
+                Signal::INT => has_ended(&child),
+                _ => pidfd_send_signal(&child, name) == Err(Errno::SRCH),
+            };
+            if gone {
+                std::thread::sleep(FAREWELL);
+                std::process::exit(128 + signal);
             }
         }
-    });
+    })?;
+    Ok(())
+}
+
+/// True where the process of a descriptor has ended.
+pub fn has_ended(process: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    let none = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&none)).is_ok_and(|ready| ready > 0)
 }
 
 /// Calls `interrupted` for each SIGINT and SIGTERM from now on; once that says so, and at SIGHUP, the process

@@ -305,7 +305,7 @@ fn calls_at_the_same_time_are_named_and_never_guessed() {
     let told = tool(&env, &["diff", "1"]);
     assert_eq!((told.status, told.out.as_str()), (0, "A\tx\n"));
     assert!(
-        told.err.contains("call 1 ran at the same time as 2"),
+        told.err.contains("call 1: it ran at the same time as 2"),
         "{told:?}"
     );
     let told = json(&env, &["tool", "diff", "2"]);
@@ -416,8 +416,8 @@ fn nothing_of_it_is_lost_when_the_daemon_or_the_call_is_killed() {
     child.wait().unwrap();
     env.kill_daemon();
     let out = agentvfs(&env, &["timeline"]).ok();
-    assert!(out.starts_with("1\tlong\tpending\t--\t"), "{out}");
-    tool(&env, &["error", "1", "killed"]).ok();
+    assert!(out.starts_with("1\tlong\terror\t"), "{out}");
+    tool(&env, &["error", "1", "killed"]).fails(1, "has ended already");
     env.workspace(&["rollback"]).id();
     env.kill_daemon();
     let all = agentvfs(&env, &["timeline", "--all"]).ok();

@@ -19,6 +19,8 @@ Settings, with their defaults:
   keep-hourly=1d    age up to which one an hour is kept
   keep-daily=30d    age up to which one a day is kept
   keep-calls=30d    age up to which what was there before and after each tool call is kept
+  end-calls=1h      age at which a tool call that nobody ended counts as over, where no process
+                    holds it; or off
   quota=none        space that the home may take, such as 20G; then writes fail with EDQUOT
   gc-grace=1h       age up to which gc leaves alone what nothing needs any more
   gc=auto           gc runs by itself when that is worthwhile; off: only when asked for

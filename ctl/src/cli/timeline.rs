@@ -18,7 +18,9 @@ pub enum ToolVerb {
     Record(ToolRecordArgs),
     /// Note that a call begins, and print its id
     #[command(after_help = "Example:\n  id=$(agentvfs tool start edit_file)\n  \
-        agentvfs tool success $id --result true")]
+        agentvfs tool success $id --result true\n\n\
+        A call that begins and ends while another runs is part of that one. One that nobody ends is given up\n\
+        after a time: see end-calls in `agentvfs config --help`.")]
     Start(ToolStartArgs),
     /// Note that a call has ended well
     #[command(after_help = "Example:\n  agentvfs tool success 7 --result '{\"lines\": 12}'")]
@@ -35,12 +37,15 @@ pub enum ToolVerb {
     /// Take back what a call changed in files and keys, and nothing else; print the commit now shown
     #[command(after_help = "Example:\n  agentvfs tool undo 7\n\n\
         What was changed there since is kept where it fits; else it is a conflict, and nothing changes.\n\
+        Calls inside the call are taken back with it. Where another call ran at the same time, and the branch\n\
+        changed meanwhile, it is not known whose that was: then it is refused.\n\
         `agentvfs workspace undo` takes it back.")]
     Undo(ToolUndoArgs),
     /// Run a command here as a call: note what it was, what it printed, how it ended, what it changed
     #[command(after_help = "Example:\n  agentvfs tool exec test -- cargo test\n\n\
         Its exit status is the command's own; 126 where that cannot be run, 127 where it is not found,\n\
-        125 where the call cannot be noted. With --json what the command prints goes to standard error,\n\
+        125 where the call cannot be noted. It ends with the command: what that leaves running goes on, and\n\
+        its output goes where it went. SIGTERM is passed on, a second one kills the command. With --json what the command prints goes to standard error,\n\
         and standard output has the call's id, commit and exit_status.")]
     Exec(ToolExecArgs),
 }

@@ -137,6 +137,7 @@ pub fn object(item: &TimelineRow) -> Value {
         "duration_ms": item.duration_ms,
         "before": item.before,
         "after": item.after,
+        "parent": item.parent,
         "overlaps": item.overlaps,
         "switches": item.switches,
     })

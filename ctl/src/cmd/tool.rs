@@ -87,6 +87,7 @@ fn start(args: ToolStartArgs, context: &mut Context) -> Result<u8, Failure> {
         name: args.name.clone(),
         parameters,
         unsynced: false,
+        of_process: false,
     });
     let answer: CallId = context.ask(&format!("cannot note {}", args.name), &call)?;
     print_id(answer.id, context)
@@ -121,18 +122,17 @@ fn finish(
     Ok(0)
 }
 
-/// Why what differs around a call may not be its own, where that is so.
-fn doubt(row: &TimelineRow) -> Option<String> {
-    let id = row.id.unwrap_or_default();
-    if !row.overlaps.is_empty() {
-        let others: Vec<String> = row.overlaps.iter().map(u64::to_string).collect();
-        return Some(format!(
-            "call {id} ran at the same time as {}: what changed may be theirs",
-            others.join(", ")
+/// Says why what differs around a call may not be its own, and which command ends what causes that.
+fn tell_doubt(id: u64, doubt: &CallDoubt) {
+    warn(&format!(
+        "not all of this may be of call {id}: {}",
+        doubt.why
+    ));
+    for call in &doubt.pending {
+        warn(&format!(
+            "`agentvfs tool error {call} TEXT` ends call {call}"
         ));
     }
-    let switched = !row.switches.is_empty();
-    switched.then(|| format!("the branch was switched while call {id} ran: so it changed, too"))
 }
 
 fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
@@ -154,7 +154,6 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
         );
     };
     let to = row.after.clone().map_or(Side::Live, Side::Ref);
-    let pending = to == Side::Live;
     let ask = Diff {
         workspace,
         branch,
@@ -163,15 +162,8 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
         paths,
         stat: false,
     };
-    let doubt = doubt(&row);
-    if let Some(doubt) = &doubt {
-        warn(doubt);
-    }
-    if pending {
-        warn(&format!(
-            "call {} has not ended: this is what changed so far",
-            args.id
-        ));
+    if let Some(doubt) = &row.doubt {
+        tell_doubt(args.id, doubt);
     }
     if args.patch {
         return patch::patch(ask, &what, context);
@@ -186,7 +178,10 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
             "id": args.id,
             "before": row.before,
             "after": row.after,
-            "certain": doubt.is_none(),
+            "certain": row.doubt.is_none(),
+            "why": row.doubt.as_ref().map(|doubt| &doubt.why),
+            "pending": row.doubt.as_ref().map_or(&[][..], |doubt| &doubt.pending),
+            "parent": row.parent,
             "overlaps": row.overlaps,
             "switches": row.switches,
             "changes": changes,

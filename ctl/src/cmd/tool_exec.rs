@@ -2,6 +2,8 @@
 //!
 //! What it prints is passed on at once and kept: the first and the last part of it where it is much. With
 //! `--json` all of it goes to standard error, so that standard output has the one object about the call.
+//! The call ends with the command. What that left running may print on: a process of its own passes that on
+//! ([`pass_on`]), so that it goes where it always went and nobody waits for it here.
 
 use super::Context;
 use crate::cli::ToolExecArgs;
@@ -9,11 +11,15 @@ use crate::exit::Failure;
 use crate::output::{print_json, warn};
 use crate::protocol::{Call, CallId, Nothing, OneCall, TimelineRow, ToolFinish, ToolStart};
 use crate::sys;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::ScopedJoinHandle;
 
 /// Bytes that are kept of each stream.
 const KEPT_BYTES: usize = 256 << 10;
@@ -42,6 +48,7 @@ pub fn run(args: &ToolExecArgs, context: &mut Context) -> Result<u8, Failure> {
         name: args.name.clone(),
         parameters: Some(json!({ "command": words, "cwd": cwd }).to_string()),
         unsynced: false,
+        of_process: true,
     });
     let what = format!("cannot note {}", args.name);
     let begun: Result<CallId, Failure> = context.ask(&what, &start);
@@ -151,8 +158,10 @@ fn carry_out(args: &ToolExecArgs, json: bool) -> Ended {
     let child = match command.spawn() {
         Ok(child) => {
             // Ctrl-C reaches the command by itself; what it does then is to be noted.
-            if blocked.is_ok() {
-                sys::pass_signals_on(child.id());
+            if blocked.is_ok()
+                && let Err(e) = sys::pass_signals_on(child.id())
+            {
+                warn(&format!("signals are not passed on: {e}"));
             }
             child
         }
@@ -183,20 +192,109 @@ fn carry_out(args: &ToolExecArgs, json: bool) -> Ended {
     }
 }
 
-/// Waits for a command, passing on what it prints.
+/// Waits for a command, passing on what it prints until it ends.
 fn watch(mut child: Child, json: bool) -> (ExitStatus, Kept, Kept) {
-    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let out = child.stdout.take().map(OwnedFd::from);
+    let err = child.stderr.take().map(OwnedFd::from);
+    let ended = End::new();
     std::thread::scope(|scope| {
+        let ended = &ended;
         let out = scope.spawn(move || match json {
-            true => passed_on(out, &mut std::io::stderr()),
-            false => passed_on(out, &mut std::io::stdout()),
+            true => passed_on(out, &mut std::io::stderr(), ended),
+            false => passed_on(out, &mut std::io::stdout(), ended),
         });
-        let err = scope.spawn(move || passed_on(err, &mut std::io::stderr()));
+        let err = scope.spawn(move || passed_on(err, &mut std::io::stderr(), ended));
         let status = child.wait().unwrap_or(ExitStatus::from_raw(1 << 8));
-        let kept =
-            |thread: std::thread::ScopedJoinHandle<'_, Kept>| thread.join().unwrap_or_default();
-        (status, kept(out), kept(err))
+        ended.tell();
+        let kept = |thread: ScopedJoinHandle<'_, Passed>, to_err: bool| {
+            let passed = thread.join().unwrap_or_default();
+            if let Some(open) = passed.open {
+                hand_over(open, to_err);
+            }
+            passed.kept
+        };
+        (status, kept(out, json), kept(err, true))
     })
+}
+
+/// Says to all who wait that the command has ended.
+struct End(Option<OwnedFd>);
+
+impl End {
+    fn new() -> End {
+        let made = eventfd(0, EventfdFlags::CLOEXEC);
+        // Without one the streams are read to their ends.
+        End(made.ok())
+    }
+
+    fn tell(&self) {
+        if let Some(fd) = &self.0 {
+            // A number that was 0 takes 1 at once.
+            let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Waits until there is something to read, or the stream has ended; false once the command has.
+    fn wait(&self, stream: &OwnedFd) -> bool {
+        let Some(end) = &self.0 else {
+            return true;
+        };
+        let mut polled = [
+            PollFd::new(end, PollFlags::IN),
+            PollFd::new(stream, PollFlags::IN),
+        ];
+        // An interrupted wait, like a failed one, is as if there were something.
+        let _ = poll(&mut polled, None);
+        polled[0].revents().is_empty()
+    }
+}
+
+/// True where nobody can write into a pipe any more and nothing is left in it.
+fn is_at_end(stream: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::IN)];
+    let none = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let ready = poll(&mut polled, Some(&none)).is_ok_and(|ready| ready > 0);
+    ready && !polled[0].revents().contains(PollFlags::IN)
+}
+
+/// Has a process of its own pass on what comes from what the command left running.
+fn hand_over(stream: OwnedFd, to_err: bool) {
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg("pass-on")
+        .stdin(stream)
+        .stderr(Stdio::null())
+        // It is to hold no mount, and not to end with a terminal's Ctrl-C.
+        .current_dir("/")
+        .process_group(0);
+    if to_err {
+        match std::io::stderr().as_fd().try_clone_to_owned() {
+            Ok(fd) => {
+                command.stdout(fd);
+            }
+            Err(e) => return lost(&e),
+        }
+    }
+    if let Err(e) = command.spawn() {
+        lost(&e);
+    }
+}
+
+fn lost(why: &std::io::Error) {
+    warn(&format!(
+        "what the command left running cannot print any more: {why}"
+    ));
+}
+
+/// Passes standard input on to standard output until its end: what is behind the hidden command.
+pub fn pass_on() -> Result<u8, Failure> {
+    let (mut from, mut to) = (std::io::stdin().lock(), std::io::stdout().lock());
+    // Where nobody reads any more, whoever writes learns that as it would without this.
+    let done = std::io::copy(&mut from, &mut to).and_then(|_| to.flush());
+    Ok(u8::from(done.is_err()))
 }
 
 fn exit_of(status: ExitStatus) -> u8 {
@@ -252,26 +350,52 @@ impl Kept {
     }
 }
 
-/// Reads a stream to its end, passing it on at once.
-fn passed_on(stream: Option<impl Read>, to: &mut dyn Write) -> Kept {
-    let mut kept = Kept::default();
-    let Some(mut stream) = stream else {
-        return kept;
+/// What was read of a stream.
+#[derive(Default)]
+struct Passed {
+    kept: Kept,
+    /// The stream, where the command has ended and somebody may still write into it.
+    open: Option<OwnedFd>,
+}
+
+/// Reads a stream until it or the command ends, passing it on at once.
+fn passed_on(stream: Option<OwnedFd>, to: &mut dyn Write, ended: &End) -> Passed {
+    let mut passed = Passed::default();
+    let Some(stream) = stream else {
+        return passed;
     };
     let mut buffer = vec![0; 64 << 10];
-    let mut open = true;
-    loop {
-        let count = match stream.read(&mut buffer) {
-            Ok(0) => return kept,
+    let mut read = true;
+    // Reads up to so many bytes; none at the end.
+    let mut take = |most: usize| {
+        let most = most.min(buffer.len());
+        let count = match rustix::io::read(&stream, &mut buffer[..most]) {
+            Ok(0) => return None,
             Ok(count) => count,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(_) => return kept,
+            Err(Errno::INTR) => return Some(0),
+            Err(_) => return None,
         };
         let bytes = &buffer[..count];
-        kept.push(bytes);
+        passed.kept.push(bytes);
         // Where nobody reads any more the command still goes on to its end.
-        open = open && to.write_all(bytes).and_then(|()| to.flush()).is_ok();
+        read = read && to.write_all(bytes).and_then(|()| to.flush()).is_ok();
+        Some(count)
+    };
+    while ended.wait(&stream) {
+        if take(usize::MAX).is_none() {
+            return passed;
+        }
     }
+    // All that the command wrote is there; what comes later is not its own.
+    let mut left = rustix::io::ioctl_fionread(&stream).unwrap_or(0);
+    while left > 0 {
+        match take(usize::try_from(left).unwrap_or(usize::MAX)) {
+            Some(count) => left -= (count as u64).min(left),
+            None => return passed,
+        }
+    }
+    passed.open = Some(stream).filter(|stream| !is_at_end(stream));
+    passed
 }
 
 /// Result or error of the call: how the command ended and what it printed, cut to what a request takes.

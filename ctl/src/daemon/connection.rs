@@ -13,6 +13,7 @@ use crate::protocol::{
 use engine::Cancel;
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvFlags, recv};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -241,6 +242,7 @@ fn work(
         progress: &progress,
         data: &data,
         cancel: &cancel,
+        caller: caller_of(peer, &request.call),
     };
     let work = || dispatch(&daemon.mounts, &request.call, &watch);
     let answer = match request.call.can_be_cancelled() {
@@ -255,6 +257,16 @@ fn work(
     }
     tracing::debug!(took = ?since.elapsed(), call = shown(&request.call), "answered");
     send(peer, &request.id, &answer)
+}
+
+/// The process at the other end, for calls that may be its own.
+fn caller_of(peer: &Peer<'_>, call: &Call) -> Option<u32> {
+    if !matches!(call, Call::ToolStart(_)) {
+        return None;
+    }
+    let found = socket_peercred(peer.stream()).ok()?;
+    // One that this process cannot see has no id here.
+    u32::try_from(found.pid.as_raw_nonzero().get()).ok()
 }
 
 /// What a client is told that comes too late, or when there are too many: it will try again.

@@ -27,6 +27,8 @@ pub struct Watch<'a> {
     pub data: Data<'a>,
     /// Cancels it, where it can be cancelled.
     pub cancel: &'a Cancel,
+    /// Id of the process that asks, where that is known.
+    pub caller: Option<u32>,
 }
 
 /// Carries out one request.
@@ -90,7 +92,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::KvGet(ask) => reply(&kv::get(mounts, ask)?),
         Call::KvList(ask) => reply(&kv::list(mounts, ask)?),
         Call::KvDelete(ask) => reply(&kv::delete(mounts, ask)?),
-        Call::ToolStart(ask) => reply(&timeline::start(mounts, ask)?),
+        Call::ToolStart(ask) => reply(&timeline::start(mounts, ask, watch.caller)?),
         Call::ToolFinish(ask) => reply(&timeline::finish(mounts, ask)?),
         Call::ToolRecord(ask) => reply(&timeline::record(mounts, ask)?),
         Call::ToolShow(ask) => reply(&timeline::show(mounts, ask)?),

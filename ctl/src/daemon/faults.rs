@@ -84,6 +84,7 @@ fn kind(error: &Error) -> &'static str {
         Error::NoSuchCall(_) => "no-such-call",
         Error::CallOver(_) => "call-over",
         Error::CallIdTaken(_) => "call-id-taken",
+        Error::TooManyCalls(_) => "too-many-calls",
         Error::CallText(_) => "bad-call-text",
         Error::CallUnknown { .. } => "call-unknown",
         error if is_no_space(error) => "no-space",
@@ -191,6 +192,10 @@ fn hint(error: &Error, name: &str) -> String {
         }
         Error::CallIdTaken(_) => "leave the id out to get the next one".to_owned(),
         Error::CallText(_) => "parameters and results are JSON texts of 1 MiB at most".to_owned(),
+        Error::TooManyCalls(_) => {
+            format!("agentvfs tool list -w {name} --status pending lists the calls that run")
+        }
+        Error::CallUnknown { pending, .. } if !pending.is_empty() => ends(name, pending),
         Error::CallUnknown { call, .. } => format!(
             "agentvfs tool diff -w {name} {call} shows what changed meanwhile; \
              agentvfs workspace restore --ref COMMIT PATH takes single files back"
@@ -246,6 +251,24 @@ pub fn not_running(name: &str) -> Fault {
 /// A file of this crate's own cannot be written.
 pub fn of_io(what: &str, error: &std::io::Error) -> Fault {
     Fault::failed("io", format!("{what}: {error}"))
+}
+
+/// How calls are ended that nobody else may end.
+pub fn ends(name: &str, pending: &[u64]) -> String {
+    const NAMED_MAX: usize = 5;
+    let named = pending.iter().take(NAMED_MAX);
+    let commands: Vec<String> = named
+        .map(|id| format!("agentvfs tool error -w {name} {id} TEXT"))
+        .collect();
+    let calls = if pending.len() == 1 {
+        "that call"
+    } else {
+        "those calls"
+    };
+    format!(
+        "{} ends {calls}, where nobody else will",
+        commands.join("; ")
+    )
 }
 
 #[cfg(test)]

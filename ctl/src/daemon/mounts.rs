@@ -14,6 +14,7 @@ mod stopping;
 pub use running::of_import;
 pub use stopping::Progress;
 
+use super::callers::Callers;
 use super::jobs::Jobs;
 use super::lifecycle::Gate;
 use super::record::{Record, Records};
@@ -40,6 +41,7 @@ pub struct Mounts {
     points: MountPoints,
     sessions: Arc<Sessions>,
     jobs: Jobs,
+    callers: Callers,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
@@ -69,6 +71,7 @@ impl Mounts {
         let records = Records::new(home.running());
         let sessions = Arc::new(Sessions::open(home.sessions()));
         Mounts {
+            callers: Callers::new(engine.clone()),
             engine,
             points: MountPoints::new(home.clone()),
             home,
@@ -88,6 +91,11 @@ impl Mounts {
     /// What is worked on that can be cancelled.
     pub fn jobs(&self) -> &Jobs {
         &self.jobs
+    }
+
+    /// The processes whose tool calls run.
+    pub fn callers(&self) -> &Callers {
+        &self.callers
     }
 
     /// Which cgroups see which branches.
@@ -507,6 +515,7 @@ impl Mounts {
             .open_workspace(name)
             .map_err(|e| faults::of_engine(&e, name))?;
         self.show_views(&workspace);
+        self.callers.take_up(&workspace);
         let attempt = || {
             let gate = self.gate.clone();
             Running::mount(workspace.clone(), record, allow_other, move || gate.wake())

@@ -2,23 +2,50 @@
 
 use super::dispatch::{looking_into, of_change, on};
 use super::mounts::Mounts;
+use super::{callers, faults};
 use crate::protocol::*;
 use engine::{
-    CallOutcome, CallRecord, CallStart, CallStatus, StateRef, TimelineItem, TimelineQuery,
+    CallOutcome, CallRecord, CallStart, CallStatus, Owner, StateRef, TimelineItem, TimelineQuery,
 };
 
 /// Most items of one answer.
 const ITEMS_MAX: u64 = 10_000;
 
-/// A call begins.
-pub fn start(mounts: &Mounts, ask: &ToolStart) -> Result<CallId, Fault> {
+/// A call begins; `caller` is the process that asks.
+pub fn start(mounts: &Mounts, ask: &ToolStart, caller: Option<u32>) -> Result<CallId, Fault> {
+    let workspace = mounts.workspace(&ask.workspace)?;
+    // Only calls of processes can be told to be no part of one another.
+    let lineage = match ask.of_process || !workspace.calling().is_empty() {
+        true => callers::lineage(caller),
+        false => Vec::new(),
+    };
+    let owner = match lineage.first() {
+        Some(process) if ask.of_process => {
+            mounts.callers().watch(*process).map_err(not_watched)?;
+            Owner::Process(*process)
+        }
+        // One that this process may not see: its call is ended by itself, or given up.
+        _ => Owner::Anybody,
+    };
     let call = CallStart {
         name: ask.name.clone(),
         parameters: ask.parameters.clone(),
         unsynced: ask.unsynced,
+        owner,
+        lineage,
     };
     let id = on(mounts, &ask.workspace, |w| w.call_start(&ask.branch, call))?;
+    if let Owner::Process(process) = owner
+        && callers::is_gone(&process)
+    {
+        // Its end may have been seen before the call was there: it is looked at once more.
+        mounts.callers().watch(process).map_err(not_watched)?;
+    }
     Ok(CallId { id })
+}
+
+fn not_watched(error: std::io::Error) -> Fault {
+    faults::of_io("the process that asks cannot be waited for", &error)
 }
 
 fn outcome(result: &Option<String>, error: &Option<String>) -> Result<CallOutcome, Fault> {
@@ -56,11 +83,18 @@ pub fn record(mounts: &Mounts, ask: &ToolRecord) -> Result<CallId, Fault> {
 
 /// One call.
 pub fn show(mounts: &Mounts, ask: &OneCall) -> Result<TimelineRow, Fault> {
-    let item = looking_into(mounts, &ask.workspace, |w| match ask.wait {
-        true => w.call_with_commits(&ask.branch, ask.id),
-        false => w.call(&ask.branch, ask.id),
+    let (item, doubt) = looking_into(mounts, &ask.workspace, |w| match ask.wait {
+        true => Ok((
+            w.call_with_commits(&ask.branch, ask.id)?,
+            w.call_doubt(&ask.branch, ask.id)?,
+        )),
+        false => Ok((w.call(&ask.branch, ask.id)?, None)),
     })?;
-    Ok(row(item))
+    let doubt = doubt.map(|doubt| CallDoubt {
+        why: doubt.why,
+        pending: doubt.pending,
+    });
+    Ok(TimelineRow { doubt, ..row(item) })
 }
 
 /// Takes back what a call changed.
@@ -128,8 +162,10 @@ fn row(item: TimelineItem) -> TimelineRow {
         completed: item.completed.map(Into::into),
         before: commit(item.before),
         after: commit(item.after),
+        parent: item.parent,
         overlaps: item.overlaps,
         switches: item.switches,
+        doubt: None,
     }
 }
 

@@ -33,6 +33,7 @@ pub fn recorded(
         parameters: Some(parameters(&arguments)),
         // What the call changes is in the same journal, behind it.
         unsynced: true,
+        of_process: true,
     });
     let started: Result<CallId, Failure> = turn.ask("cannot record the call", &start);
     let done = tool.run(turn, arguments);

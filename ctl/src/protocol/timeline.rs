@@ -29,6 +29,9 @@ wire! {
         /// Answer before the call is on stable storage.
         #[serde(default)]
         pub unsynced: bool,
+        /// The call is of the process at the other end of the connection: where nobody ends it, it ends with that.
+        #[serde(default)]
+        pub of_process: bool,
     }
 
     /// Answer of `tool.start` and `tool.record`.
@@ -193,10 +196,24 @@ wire! {
         pub before: Option<String>,
         /// Commit of the branch after it.
         pub after: Option<String>,
-        /// Calls that ran at the same time.
+        /// The innermost call that it lay inside, once it has ended.
+        #[serde(default)]
+        pub parent: Option<u64>,
+        /// Calls that ran at the same time and are neither part of it nor around it.
         pub overlaps: Vec<u64>,
         /// Entries by which the branch was switched meanwhile.
         pub switches: Vec<u64>,
+        /// Of `tool.show` with `wait`: why it is not known what the call changed, where that is so.
+        #[serde(default)]
+        pub doubt: Option<CallDoubt>,
+    }
+
+    /// Why it is not known what a call changed.
+    pub struct CallDoubt {
+        /// Why.
+        pub why: String,
+        /// Calls that have not ended and that it is for.
+        pub pending: Vec<u64>,
     }
 
     /// Answer of `timeline.verify`.
