@@ -8,7 +8,8 @@ use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tests::env::{Env, Told};
 use tests::rng::{Rng, seed};
@@ -24,6 +25,15 @@ fn run(env: &Env, args: &[&str]) -> Told {
 
 fn json(env: &Env, args: &[&str]) -> Value {
     serde_json::from_str(&run(env, &[args, &["--json"]].concat()).ok()).unwrap()
+}
+
+/// Writes a file anew. A fifo, which nobody reads, is not waited for.
+fn write(name: &Path, bytes: &[u8]) {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    if let Ok(mut file) = options.custom_flags(libc::O_NONBLOCK).open(name) {
+        drop(file.write_all(bytes));
+    }
 }
 
 /// A history in the making.
@@ -96,7 +106,7 @@ impl History<'_> {
         let len = [0, 3, 900, 70_000][self.pick(4)];
         let bytes = self.rng.bytes(len);
         match self.pick(12) {
-            0..3 => drop(fs::write(&name, bytes)),
+            0..3 => write(&name, &bytes),
             3 | 4 => drop(fs::hard_link(&other, &name)),
             5 => drop(fs::remove_file(&name)),
             6 => drop(fs::remove_dir_all(&name).or_else(|_| fs::create_dir(&name))),
