@@ -272,7 +272,7 @@ impl Context {
     }
 
     /// Whether there was a mount to look for.
-    fn check_seen_now(&mut self, workspace: &str) -> Result<bool, Failure> {
+    pub fn check_seen_now(&mut self, workspace: &str) -> Result<bool, Failure> {
         self.list = OnceCell::new();
         let info = self.info(workspace)?.filter(|info| info.device.is_some());
         match &info {

@@ -9,11 +9,13 @@
 //! they were asked for; no tool reaches beyond the workspace.
 
 mod answer;
+mod hints;
 mod limits;
 mod lines;
 mod place;
 mod pool;
 mod record;
+mod scan;
 mod server;
 mod session;
 mod tools;

@@ -22,8 +22,15 @@ AGENTFS_TOOLS = {
 }
 OWN_TOOLS = {
     "checkpoint", "rollback", "undo", "log", "diff", "branch_create", "branch_merge", "conflicts",
-    "resolve", "timeline", "export",
+    "resolve", "timeline", "export", "branch_list", "tool_diff", "tool_undo", "blame", "redo", "restore",
 }
+# What no message can be read with, and what to do about it.
+ODD = {
+    "surrogate": "base64", "number": "give larger ones as texts", "nested": "127 deep", "bytes": "base64",
+    "long": "with append",
+}
+# Half of the client's own patience: a call must end by an answer.
+DEADLINE = 30
 
 
 async def call(client, tool, /, **arguments):
@@ -109,13 +116,44 @@ async def many_at_once(client):
     await call(client, "remove", path="many", recursive=True)
 
 
+def server(*command):
+    command = [*command, AGENTVFS, "serve", "mcp", "-w", "mcp"]
+    env = {"AGENTVFS_HOME": os.environ["AGENTVFS_HOME"]}
+    return StdioServerParameters(command=command[0], args=command[1:], env=env)
+
+
+async def odd(mode):
+    """What cannot be read is answered, and the session goes on."""
+    between = server(sys.executable, str(Path(__file__).with_name("odd.py")))
+    async with Client(stdio_client(between), mode=mode) as client:
+        for mark, hint in ODD.items():
+            with anyio.fail_after(DEADLINE):
+                result = await client.call_tool("write_file", {"path": "odd", "content": f"@{mark}@"})
+            text = result.content[0].text
+            assert result.is_error and text.startswith("agentvfs: ") and hint in text, (mark, result)
+        assert not (MOUNT / "odd").exists()
+        assert await call(client, "read_file", path="README") == "a project\n"
+        print(f"mcp: {mode}: what cannot be read is answered")
+
+
+async def taken_back(client):
+    """What a call did is told and taken back by its id."""
+    result = await client.call_tool("remove", {"path": "src", "recursive": True})
+    made = result.meta["agentvfs/call"]
+    assert await call(client, "tool_diff", call=made) == "D\tsrc/main.rs"
+    assert "\tremove\t" in await call(client, "blame", path="src/main.rs")
+    await call(client, "tool_undo", call=made)
+    assert (MOUNT / "src/main.rs").read_text() == "fn main() {}\n"
+    await call(client, "undo")
+    await call(client, "redo")
+    await call(client, "write_file", path="src/main.rs", content="")
+    await call(client, "restore", paths=["src/main.rs"], ref="before")
+    assert (MOUNT / "src/main.rs").read_text() == "fn main() {}\n"
+    assert (await call(client, "branch_list")).startswith("main\t")
+
+
 async def day(mode):
-    server = StdioServerParameters(
-        command=AGENTVFS,
-        args=["serve", "mcp", "-w", "mcp"],
-        env={"AGENTVFS_HOME": os.environ["AGENTVFS_HOME"]},
-    )
-    async with Client(stdio_client(server), mode=mode) as client:
+    async with Client(stdio_client(server()), mode=mode) as client:
         tools = (await client.list_tools()).tools
         names = {tool.name for tool in tools}
         assert AGENTFS_TOOLS | OWN_TOOLS <= names, names
@@ -123,6 +161,7 @@ async def day(mode):
         await files(client)
         await keys(client)
         await states(client)
+        await taken_back(client)
         await branches(client, f"fix-{mode}")
         await many_at_once(client)
         try:
@@ -144,3 +183,4 @@ async def day(mode):
 
 for mode in ["legacy", "auto"]:
     anyio.run(day, mode)
+    anyio.run(odd, mode)

@@ -20,7 +20,7 @@ fn tools_are_offered_by_their_names() {
     let offered: BTreeSet<String> = mcp.tools().into_iter().collect();
     let wanted = "read_file write_file readdir mkdir remove rename stat access checkpoint rollback undo \
                   log diff branch_create branch_merge conflicts resolve kv_get kv_set kv_delete \
-                  kv_list timeline export";
+                  kv_list timeline export branch_list tool_diff tool_undo blame redo restore";
     let wanted: BTreeSet<String> = wanted.split_whitespace().map(str::to_owned).collect();
     assert_eq!(offered, wanted);
     let answer = mcp.request("tools/list", json!({}));

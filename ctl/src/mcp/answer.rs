@@ -36,6 +36,15 @@ impl Answer {
         self
     }
 
+    /// The same with a further note behind those that there are.
+    pub fn also(mut self, note: &str) -> Answer {
+        self.note = Some(match self.note {
+            Some(before) => format!("{before}; {note}"),
+            None => note.to_owned(),
+        });
+        self
+    }
+
     /// The same with a fact for programs.
     pub fn fact(mut self, key: &str, value: impl Into<Value>) -> Answer {
         self.facts.insert(format!("agentvfs/{key}"), value.into());

@@ -1,6 +1,7 @@
 //! The protocol library's handler: lists the tools and carries out their calls.
 
 use super::answer::Answer;
+use super::lines::RawValue;
 use super::session::Session;
 use super::tools::{self, Tool};
 use rmcp::model::{
@@ -49,7 +50,8 @@ impl Server {
                 None,
             ));
         }
-        let work = move || session.call(&tools[at], arguments);
+        let raw = context.extensions.get::<RawValue>().cloned();
+        let work = move || session.call(&tools[at], arguments, raw);
         let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|e| ErrorData::internal_error(e.to_string(), None))
     }
@@ -92,7 +94,8 @@ fn instructions(session: &Session) -> String {
     format!(
         "Files of the workspace {} (branch {}), which is mounted at {}. Paths count from its root. \
          Everything here can be taken back: checkpoint before something risky, rollback to go back to \
-         it, undo to take a rollback back. diff shows what changed since the last checkpoint. Other \
+         it, undo to take a rollback back, tool_undo to take back one call of yours. diff shows what \
+         changed since the last checkpoint. Other \
          programs that work in the mount see changes at once, and theirs are seen here.",
         session.workspace,
         session.branch,

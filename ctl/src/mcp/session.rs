@@ -1,6 +1,7 @@
 //! What a client's calls are about: a workspace, a branch, and the way to them.
 
 use super::answer::Answer;
+use super::lines::RawValue;
 use super::place::{Place, Refused, place};
 use super::pool::Pool;
 use super::record::recorded;
@@ -13,6 +14,9 @@ use serde_json::{Map, Value};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// Kinds of faults of a path that leads to nothing: no such name, or one below a file.
+const NOWHERE: [&str; 2] = ["no-such-path", "wrong-type"];
 
 /// A client's session.
 pub struct Session {
@@ -54,12 +58,18 @@ impl Session {
         })
     }
 
-    /// Carries out a call of a tool.
-    pub fn call(&self, tool: &Tool, arguments: Map<String, Value>) -> Answer {
+    /// Carries out a call of a tool; `raw` is a parameter as it was written, where that matters.
+    pub fn call(
+        &self,
+        tool: &Tool,
+        arguments: Map<String, Value>,
+        raw: Option<RawValue>,
+    ) -> Answer {
         let done = self.pool.with(|context| {
             let mut turn = Turn {
                 session: self,
                 context,
+                raw,
             };
             match tool.changes {
                 true => recorded(&mut turn, tool, arguments),
@@ -77,9 +87,22 @@ impl Session {
 pub struct Turn<'a> {
     session: &'a Session,
     context: &'a mut Context,
+    raw: Option<RawValue>,
 }
 
 impl Turn<'_> {
+    /// The value that is to be stored, as it was written.
+    pub fn raw_value(&self) -> Option<&str> {
+        self.raw.as_ref().map(|raw| &*raw.0)
+    }
+
+    /// Why a path in the mount means nothing to this process, where that is so.
+    pub fn unseen(&mut self) -> Option<String> {
+        let workspace = self.workspace();
+        let seen = self.context.check_seen_now(&workspace);
+        seen.err().map(|failure| failure.why)
+    }
+
     /// The workspace's name.
     pub fn workspace(&self) -> String {
         self.session.workspace.clone()
@@ -138,7 +161,11 @@ impl Turn<'_> {
     pub fn find(&mut self, state: &State, path: &[u8]) -> Result<Option<FileNode>, Failure> {
         let call = self.look(state, path, true);
         let what = format!("cannot look into {}", state.workspace);
-        self.ask_unless(&what, &call, "no-such-path")
+        match self.context.try_ask(&what, &call)? {
+            Ok(node) => Ok(Some(node)),
+            Err(fault) if NOWHERE.contains(&fault.kind.as_str()) => Ok(None),
+            Err(fault) => Err(Failure::from_fault(what, fault)),
+        }
     }
 
     /// The directory for exports, which is made where it does not exist.

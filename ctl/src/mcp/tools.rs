@@ -10,9 +10,12 @@ mod exports;
 mod files;
 mod keys;
 mod reading;
+mod restoring;
+mod taking_back;
 mod versions;
 
 use super::answer::Answer;
+use super::hints::in_tools_words;
 use super::session::Turn;
 use crate::exit::Failure;
 use rmcp::model::{Tool as Described, ToolAnnotations};
@@ -78,11 +81,11 @@ impl Tool {
         let hints = ToolAnnotations::new()
             .read_only(!self.changes && !self.elsewhere)
             .open_world(false);
-        // Everything can be taken back, so nothing is lost for good.
-        let hints = if self.changes {
-            hints.destructive(false)
-        } else {
-            hints
+        // What a call did in the workspace tool_undo and undo take back. A file beside it that was replaced is lost.
+        let hints = match (self.changes, self.elsewhere) {
+            (_, true) => hints.destructive(true),
+            (true, false) => hints.destructive(false),
+            (false, false) => hints,
         };
         Described::new(self.name, self.about, self.schema.clone()).with_annotations(hints)
     }
@@ -93,7 +96,7 @@ impl Tool {
         turn: &mut Turn<'_>,
         arguments: Map<String, Value>,
     ) -> Result<Answer, Failure> {
-        (self.run)(turn, arguments)
+        (self.run)(turn, arguments).map_err(in_tools_words)
     }
 }
 
@@ -105,7 +108,9 @@ pub fn all() -> Vec<Tool> {
     all.extend(keys::tools());
     all.extend(versions::tools());
     all.extend(branches::tools());
+    all.extend(restoring::tools());
     all.extend(calls::tools());
+    all.extend(taking_back::tools());
     all.extend(exports::tools());
     all
 }
@@ -122,6 +127,9 @@ fn schema<A: JsonSchema>() -> Map<String, Value> {
     schema.remove("title");
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         properties.values_mut().for_each(shorten);
+        if let Some(Value::Object(limit)) = properties.get_mut("limit") {
+            limit.insert("minimum".into(), 1.into());
+        }
     }
     schema
 }
@@ -150,6 +158,10 @@ fn shorten(schema: &mut Value) {
 }
 
 fn decoded<A: DeserializeOwned>(name: &str, arguments: Map<String, Value>) -> Result<A, Failure> {
+    if arguments.get("limit").and_then(Value::as_u64) == Some(0) {
+        let failure = Failure::usage(format!("{name}: limit is 0"));
+        return Err(failure.hint("give 1 or more, or leave limit out"));
+    }
     serde_json::from_value(Value::Object(arguments)).map_err(|e| {
         Failure::usage(format!("{name}: {e}")).hint("the tool's input schema lists its parameters")
     })

@@ -4,11 +4,13 @@
 //! [`REQUESTS_MAX`] requests are in hand or [`ANSWERS_MAX`] answers wait for a client that does not read: it
 //! then waits in the pipe. The library's own transport drops what it cannot read without a word.
 
+use super::answer::Answer;
 use super::limits::{ANSWERS_MAX, REQUESTS_MAX};
 use super::lines::{Received, receive};
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, GetExtensions, GetMeta, ServerJsonRpcMessage,
+    CallToolResult, ClientJsonRpcMessage, ClientRequest, ErrorData, GetExtensions, GetMeta,
+    RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::transport::Transport;
 use std::io::{self, BufReader, Write};
@@ -71,8 +73,12 @@ impl Stdio {
             // Nothing is awaited from here on: this may be given up wherever it waits.
             let message = match received {
                 Received::Message(message) => *message,
+                Received::Failed(id, text) => {
+                    place.send(failed(id, text));
+                    continue;
+                }
                 Received::Refused(id, error) => {
-                    place.send(encode(&ServerJsonRpcMessage::error(error, id)));
+                    place.send(refused(id, error));
                     continue;
                 }
             };
@@ -132,6 +138,26 @@ impl Transport<RoleServer> for Stdio {
         self.incoming.close();
         Ok(())
     }
+}
+
+/// The answer to a call of a tool that fails with a text.
+fn failed(id: RequestId, text: String) -> Vec<u8> {
+    let mut result = CallToolResult::from(Answer::text(text).failed());
+    // Older clients do not know it, and newer ones take the missing word for this one.
+    result.result_type = None;
+    encode(&ServerJsonRpcMessage::response(
+        ServerResult::CallToolResult(result),
+        id,
+    ))
+}
+
+/// An error; one whose id is not known has `null` for it (JSON-RPC 2.0, section 5).
+fn refused(id: Option<RequestId>, error: ErrorData) -> Vec<u8> {
+    if id.is_some() {
+        return encode(&ServerJsonRpcMessage::error(error, id));
+    }
+    let message = serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error });
+    format!("{message}\n").into_bytes()
 }
 
 fn encode(message: &ServerJsonRpcMessage) -> Vec<u8> {

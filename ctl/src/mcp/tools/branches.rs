@@ -1,4 +1,4 @@
-//! Tools for branches and merges: `branch_create`, `branch_merge`, `conflicts`, `resolve`.
+//! Tools for branches and merges: `branch_create`, `branch_list`, `branch_merge`, `conflicts`, `resolve`.
 
 use super::Tool;
 use super::versions::change_row;
@@ -8,15 +8,16 @@ use crate::mcp::limits::ROWS_MAX;
 use crate::mcp::session::Turn;
 use crate::output::{count, insert_bytes};
 use crate::protocol::{
-    BranchCreate, BranchMerge, BranchMergeAnswer, BranchResolve, BranchResolveAnswer, BranchRow,
-    Bytes, Call, ConflictRow, ConflictsAnswer, OnBranch, Version,
+    BranchCreate, BranchListAnswer, BranchMerge, BranchMergeAnswer, BranchResolve,
+    BranchResolveAnswer, BranchRow, Bytes, Call, ConflictRow, ConflictsAnswer, Named, OnBranch,
+    Version,
 };
 use engine::kv::KV_CONFLICTS;
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-pub fn tools() -> [Tool; 4] {
+pub fn tools() -> [Tool; 5] {
     [
         Tool::changes(
             "branch_create",
@@ -24,6 +25,12 @@ pub fn tools() -> [Tool; 4] {
              their size, in which work goes on without touching the branch it came from. Gives the \
              directory where it is mounted; other tools take its name as branch.",
             branch_create,
+        ),
+        Tool::looks(
+            "branch_list",
+            "List the branches, main first, one a line: name, commit of its last checkpoint, and the directory \
+             where it is mounted.",
+            branch_list,
         ),
         Tool::changes(
             "branch_merge",
@@ -70,8 +77,46 @@ fn branch_create(turn: &mut Turn<'_>, args: CreateArgs) -> Result<Answer, Failur
     let mut object = Map::new();
     object.insert("name".into(), made.name.into());
     object.insert("commit".into(), made.commit.into());
-    insert_bytes(&mut object, "path", &made.path.0);
-    Ok(Answer::json(&Value::Object(object)))
+    let unseen = turn.unseen();
+    if unseen.is_none() {
+        insert_bytes(&mut object, "path", &made.path.0);
+    }
+    Ok(told_unseen(Answer::json(&Value::Object(object)), unseen))
+}
+
+/// Says why there is no path where this process does not see the mount: what is written there is in no workspace.
+fn told_unseen(answer: Answer, unseen: Option<String>) -> Answer {
+    match unseen {
+        Some(why) => answer.also(&format!(
+            "the mount is not seen from here ({why}): use the tools, with branch"
+        )),
+        None => answer,
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+struct ListArgs {
+    /// How many to pass over; 0 without this
+    offset: Option<u64>,
+    /// How many to give at most; 100 without this, 1000 at most
+    limit: Option<u64>,
+}
+
+fn branch_list(turn: &mut Turn<'_>, args: ListArgs) -> Result<Answer, Failure> {
+    let call = Call::BranchList(Named {
+        workspace: turn.workspace(),
+    });
+    let answer: BranchListAnswer = turn.ask("cannot list the branches", &call)?;
+    let unseen = turn.unseen();
+    let shown = |b: &BranchRow| {
+        let commit = b.commit.as_deref().unwrap_or("pending");
+        let path: &[u8] = if unseen.is_none() { &b.path.0 } else { b"-" };
+        row(&[b.name.as_bytes(), commit.as_bytes(), path])
+    };
+    let listed = Page::new(args.offset, args.limit).of(&answer.branches, shown);
+    Ok(told_unseen(listed, unseen))
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -147,7 +192,7 @@ fn merged(answer: &BranchMergeAnswer, dry_run: bool) -> Value {
     told
 }
 
-fn conflict_object(conflict: &ConflictRow) -> Value {
+pub(super) fn conflict_object(conflict: &ConflictRow) -> Value {
     let mut object = Map::new();
     insert_bytes(&mut object, "path", &conflict.path.0);
     object.insert("kind".into(), conflict.kind.clone().into());

@@ -64,6 +64,13 @@ struct WriteFileArgs {
 fn write_file(turn: &mut Turn<'_>, args: WriteFileArgs) -> Result<Answer, Failure> {
     let state = turn.state(args.branch, None);
     let path = turn.path(&state, &args.path)?;
+    if args.path.ends_with('/') {
+        let why = format!(
+            "write_file: {} ends with a slash, as only a directory's path may",
+            args.path
+        );
+        return Err(Failure::usage(why).hint("give the file's name; mkdir makes directories"));
+    }
     let bytes = match args.encoding {
         Some(Encoding::Base64) => from_base64(&args.content).ok_or_else(|| {
             Failure::usage("write_file: content is not base64")

@@ -88,11 +88,13 @@ struct SetArgs {
 fn set(turn: &mut Turn<'_>, args: SetArgs) -> Result<Answer, Failure> {
     let what = format!("cannot set {}", args.key);
     let done = format!("Set key: {}", args.key);
+    let raw = turn.raw_value().map(str::to_owned);
+    let value = raw.unwrap_or_else(|| args.value.to_string());
     let call = Call::KvSet(KvSet {
         workspace: turn.workspace(),
         branch: turn.branch(args.branch),
         key: args.key,
-        value: Json::from(args.value.to_string().as_str()),
+        value: Json::from(value.as_str()),
     });
     let _: KvRow = turn.ask(&what, &call)?;
     Ok(Answer::text(done))

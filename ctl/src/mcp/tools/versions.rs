@@ -122,18 +122,25 @@ struct RollbackArgs {
     branch: Option<String>,
 }
 
-fn rollback(turn: &mut Turn<'_>, args: RollbackArgs) -> Result<Answer, Failure> {
-    let target = match (args.reference, args.before) {
+/// The state that a call of a tool means.
+pub(super) fn target(
+    tool: &str,
+    reference: Option<String>,
+    before: Option<String>,
+) -> Result<Target, Failure> {
+    match (reference, before) {
         (Some(_), Some(_)) => {
-            return Err(
-                Failure::usage("rollback: a ref cannot be given with before")
-                    .hint("give one of them, or none for the last checkpoint"),
-            );
+            let why = format!("{tool}: a ref cannot be given with before");
+            Err(Failure::usage(why).hint("give one of them, or none for the last checkpoint"))
         }
-        (Some(name), None) => Target::Ref(name),
-        (None, Some(before)) => Target::Before(moment(&before)?),
-        (None, None) => Target::Head,
-    };
+        (Some(name), None) => Ok(Target::Ref(name)),
+        (None, Some(before)) => Ok(Target::Before(moment(&before)?)),
+        (None, None) => Ok(Target::Head),
+    }
+}
+
+fn rollback(turn: &mut Turn<'_>, args: RollbackArgs) -> Result<Answer, Failure> {
+    let target = target("rollback", args.reference, args.before)?;
     let state = turn.state(args.branch, None);
     let what = format!("cannot roll back {}", state.workspace);
     let request = Rollback {
@@ -156,7 +163,8 @@ fn rollback(turn: &mut Turn<'_>, args: RollbackArgs) -> Result<Answer, Failure> 
     Ok(went(&answer))
 }
 
-fn went(answer: &RollbackAnswer) -> Answer {
+/// What a rollback, undo or redo did.
+pub(super) fn went(answer: &RollbackAnswer) -> Answer {
     Answer::json(&json!({
         "commit": answer.commit,
         "replaced": answer.replaced,
@@ -280,7 +288,7 @@ fn side(name: String) -> Side {
 }
 
 /// A stretch of the patch; all of it is made, and what is not wanted is not kept.
-fn patch(
+pub(super) fn patch(
     turn: &mut Turn<'_>,
     what: &str,
     ask: Diff,

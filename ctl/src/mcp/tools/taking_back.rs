@@ -1,0 +1,223 @@
+//! Tools for what single calls did: `tool_diff`, `tool_undo`, `blame`.
+
+use super::Tool;
+use super::branches::conflict_object;
+use super::versions::{change_row, patch};
+use crate::exit::Failure;
+use crate::mcp::answer::{Answer, Page, row};
+use crate::mcp::limits::{ENTRIES_DEFAULT, ROWS_MAX};
+use crate::mcp::session::Turn;
+use crate::output::count;
+use crate::protocol::{
+    BlameAnswer, BlamePath, BlameRow, Bytes, Call, Diff, DiffAnswer, OneCall, Side, TimelineRow,
+    ToolUndo, ToolUndoAnswer,
+};
+use crate::when::rfc3339;
+use rmcp::schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+pub fn tools() -> [Tool; 3] {
+    [
+        Tool::looks(
+            "tool_diff",
+            "Tell what one tool call changed, by its id (timeline lists them, and results have it as \
+             agentvfs/call): one path a line, as diff gives them; patch gives the changed lines instead.",
+            diff,
+        ),
+        Tool::changes(
+            "tool_undo",
+            "Take back just what one tool call changed, by its id; what came later stays. Where later changes \
+             touch the same, conflicts are listed and nothing is changed. undo takes it back. dry_run only \
+             lists what would change.",
+            undo,
+        ),
+        Tool::looks(
+            "blame",
+            "List what changed a file or directory, newest first, one a line: time, kind (call, checkpoint, \
+             rollback, merge and so on), id of the call or -, name, commit after it.",
+            blame,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+struct DiffArgs {
+    /// The call's id
+    call: u64,
+    /// Only what lies at or below these paths
+    #[serde(default)]
+    paths: Vec<String>,
+    /// Give the changed lines, as a patch in git's format
+    #[serde(default)]
+    patch: bool,
+    /// How many paths (with patch: bytes) to pass over; 0 without this
+    offset: Option<u64>,
+    /// How many paths (with patch: bytes) to give at most; 100 (32768) without this
+    limit: Option<u64>,
+    /// The branch, where it is not the one served
+    branch: Option<String>,
+}
+
+fn diff(turn: &mut Turn<'_>, args: DiffArgs) -> Result<Answer, Failure> {
+    let state = turn.state(args.branch, None);
+    let what = format!("cannot tell what call {} changed", args.call);
+    let paths = turn.paths(&state, &args.paths)?;
+    let of_call: TimelineRow = turn.ask(
+        &what,
+        &Call::ToolShow(OneCall {
+            workspace: state.workspace.clone(),
+            branch: state.branch.clone(),
+            id: args.call,
+            wait: true,
+        }),
+    )?;
+    let Some(before) = of_call.before.clone() else {
+        return Err(
+            Failure::new(what, "it was taken over from elsewhere without its files")
+                .hint("timeline with details tells what is known of it"),
+        );
+    };
+    let ask = Diff {
+        workspace: state.workspace,
+        branch: state.branch,
+        from: Side::Ref(before),
+        to: of_call.after.clone().map_or(Side::Live, Side::Ref),
+        paths: match paths.iter().any(|path| path.0.is_empty()) {
+            true => Vec::new(),
+            false => paths,
+        },
+        stat: false,
+    };
+    let answer = match args.patch {
+        true => patch(turn, &what, ask, args.offset, args.limit)?,
+        false => {
+            let answer: DiffAnswer = turn.ask(&what, &Call::Diff(ask))?;
+            Page::new(args.offset, args.limit).of(&answer.changes, change_row)
+        }
+    };
+    Ok(doubted(answer, &of_call))
+}
+
+/// Says so where what differs may not be the call's own.
+fn doubted(answer: Answer, call: &TimelineRow) -> Answer {
+    let why = match call.doubt.as_ref().map(|doubt| doubt.why.clone()) {
+        None if call.after.is_none() => {
+            Some("it has not ended: this is what changed so far".to_owned())
+        }
+        doubt => doubt,
+    };
+    match why {
+        Some(why) => answer.also(&why).fact("certain", false),
+        None => answer.fact("certain", true),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+struct UndoArgs {
+    /// The call's id
+    call: u64,
+    /// Change nothing, list what would change
+    #[serde(default)]
+    dry_run: bool,
+    /// The branch, where it is not the one served
+    branch: Option<String>,
+}
+
+fn undo(turn: &mut Turn<'_>, args: UndoArgs) -> Result<Answer, Failure> {
+    let what = format!("cannot take call {} back", args.call);
+    let call = Call::ToolUndo(ToolUndo {
+        workspace: turn.workspace(),
+        branch: turn.branch(args.branch),
+        id: args.call,
+        dry_run: args.dry_run,
+    });
+    let answer: ToolUndoAnswer = turn.ask(&what, &call)?;
+    if !answer.conflicts.is_empty() {
+        let many = count(answer.conflicts.len() as u64, "conflict");
+        let why = format!("{many} with what was changed since; nothing was changed");
+        let shown = answer.conflicts.iter().take(ROWS_MAX as usize);
+        let conflicts: Vec<Value> = shown.map(conflict_object).collect();
+        let failure = Failure::new(what, why)
+            .kind("conflicts")
+            .hint("restore takes single paths back from the commit before the call; timeline with details names it");
+        return Ok(Answer::failure(&failure).note(json!({ "conflicts": conflicts }).to_string()));
+    }
+    if args.dry_run {
+        return Ok(Page::new(None, Some(u64::MAX)).of(&answer.changes, change_row));
+    }
+    let nothing = answer.replaced.is_none() && answer.files_changed == 0;
+    let told = Answer::json(&json!({
+        "commit": answer.commit,
+        "replaced": answer.replaced,
+        "files_changed": answer.files_changed,
+    }));
+    Ok(match nothing {
+        true => told.note(format!(
+            "nothing of call {} is left to take back",
+            args.call
+        )),
+        false => told,
+    })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+struct BlameArgs {
+    /// A file or directory, from the workspace's root; / is everything
+    path: String,
+    /// How many to give at most; 20 without this, 1000 at most
+    limit: Option<u64>,
+    /// The branch, where it is not the one served
+    branch: Option<String>,
+}
+
+fn blame(turn: &mut Turn<'_>, args: BlameArgs) -> Result<Answer, Failure> {
+    let state = turn.state(args.branch, None);
+    let path = turn.path(&state, &args.path)?;
+    let limit = args.limit.unwrap_or(ENTRIES_DEFAULT).clamp(1, ROWS_MAX);
+    let call = Call::Blame(BlamePath {
+        workspace: state.workspace,
+        branch: state.branch,
+        path: Bytes(path),
+        limit,
+    });
+    let answer: BlameAnswer = turn.ask(&format!("cannot tell who changed {}", args.path), &call)?;
+    let rows = answer.items.iter().map(blame_row);
+    let total = answer.items.len() as u64;
+    let mut shown = Page::new(None, Some(u64::MAX)).shown(rows, total);
+    if total >= limit {
+        shown = shown.also("there may be more; for those ask again with a higher limit");
+    }
+    if answer.unknown > 0 {
+        let note = format!(
+            "of {} older ones it cannot be said: what was there before or after is not kept any longer",
+            answer.unknown
+        );
+        shown = shown.also(&note);
+    }
+    Ok(shown.fact("unknown", answer.unknown))
+}
+
+fn blame_row(item: &BlameRow) -> String {
+    let time = rfc3339(item.time.into());
+    let id = item
+        .call
+        .map_or_else(|| "-".to_owned(), |id| id.to_string());
+    let name = match item.name.lines().next() {
+        Some(name) if !name.is_empty() => name,
+        _ => "-",
+    };
+    row(&[
+        time.as_bytes(),
+        item.kind.as_bytes(),
+        id.as_bytes(),
+        name.as_bytes(),
+        item.after.as_bytes(),
+    ])
+}
