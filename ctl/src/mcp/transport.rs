@@ -34,6 +34,8 @@ pub struct Stdio {
     shares: Arc<Semaphore>,
     /// A request has opened the session.
     opened: bool,
+    /// The client speaks 2024-11-05 to 2025-11-25: it began with `initialize`.
+    is_older: bool,
 }
 
 impl Stdio {
@@ -57,6 +59,7 @@ impl Stdio {
             outgoing,
             shares: Arc::new(Semaphore::new(REQUESTS_MAX)),
             opened: false,
+            is_older: false,
         };
         Ok((stdio, written))
     }
@@ -74,7 +77,7 @@ impl Stdio {
             let message = match received {
                 Received::Message(message) => *message,
                 Received::Failed(id, text) => {
-                    place.send(failed(id, text));
+                    place.send(failed(id, text, self.is_older));
                     continue;
                 }
                 Received::Refused(id, error) => {
@@ -98,6 +101,7 @@ impl Stdio {
     ) -> Option<ClientJsonRpcMessage> {
         if let ClientJsonRpcMessage::Request(request) = &mut message {
             let opens = matches!(request.request, ClientRequest::InitializeRequest(_));
+            self.is_older |= opens;
             self.opened |= opens || request.request.get_meta().protocol_version().is_some();
             let extensions = request.request.extensions_mut();
             extensions.insert(Share(Arc::new(share)));
@@ -141,10 +145,12 @@ impl Transport<RoleServer> for Stdio {
 }
 
 /// The answer to a call of a tool that fails with a text.
-fn failed(id: RequestId, text: String) -> Vec<u8> {
+fn failed(id: RequestId, text: String, is_older: bool) -> Vec<u8> {
     let mut result = CallToolResult::from(Answer::text(text).failed());
-    // Older clients do not know it, and newer ones take the missing word for this one.
-    result.result_type = None;
+    // Newer clients require it, older ones do not know it.
+    if is_older {
+        result.result_type = None;
+    }
     encode(&ServerJsonRpcMessage::response(
         ServerResult::CallToolResult(result),
         id,
