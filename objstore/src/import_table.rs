@@ -114,6 +114,10 @@ impl ImportTable {
         if let Some(db) = &*slot {
             return Ok(db.clone());
         }
+        // Opening makes directories: not where the one of the store is gone.
+        if let Some(dir) = self.path.parent() {
+            dir.metadata().map_err(sled::Error::Io)?;
+        }
         let db = match caught(|| open_db(&self.path)) {
             Some(Ok(db)) => db,
             Some(Err(sled::Error::Io(error))) if is_environment(&error) => {
@@ -219,6 +223,15 @@ mod tests {
         let table = ImportTable::open(&path);
         assert_eq!(table.get(1, 2).unwrap(), Some(entry(5)));
         assert_eq!(table.count().unwrap(), 2);
+    }
+
+    #[test]
+    fn a_home_that_is_gone_does_not_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        let table = ImportTable::open(&home.join("import"));
+        assert!(table.get(1, 2).is_err());
+        assert!(!home.exists());
     }
 
     #[test]
