@@ -146,6 +146,11 @@ fn what_was_not_imported_is_named_and_a_stop_does_not_wait_for_it() {
     env.told(env.command(&env.path("."), &["config", "quota=64M"]))
         .ok();
     env.workspace(&["start", "--from", "project"]).ok();
+    tests::wait::until("the project's directories are read", || {
+        let told = env.workspace(&["status", "project", "--json"]).ok();
+        let status: Value = serde_json::from_str(&told).unwrap();
+        status["import"]["state"] == "paused"
+    });
     env.kill_daemon();
     let gone = env.project();
     fs::rename(&gone, env.path("moved")).unwrap();
