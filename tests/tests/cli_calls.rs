@@ -143,11 +143,12 @@ fn ended(mut child: Child) -> ExitStatus {
     child.wait().unwrap()
 }
 
-/// A call whose command runs until the file `stop` is there.
+/// A call whose command runs until the file `stop` is there, or the directory that it would be in is gone.
 fn long(env: &Env, root: &Path, began: &str) -> Child {
-    let stop = env.path("stop");
+    let (dir, stop) = (env.path("."), env.path("stop"));
     let script = format!(
-        "echo half > {began}; while [ ! -e {} ]; do sleep 0.02; done",
+        "echo half > {began}; while [ -d {} ] && [ ! -e {} ]; do sleep 0.02; done",
+        dir.display(),
         stop.display()
     );
     let child = exec(env, root, "long", &script)
