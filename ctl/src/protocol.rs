@@ -346,7 +346,12 @@ impl Call {
     pub fn can_be_cancelled(&self) -> bool {
         matches!(
             self,
-            Call::Apply(_) | Call::ApplyPatch(_) | Call::Export(_) | Call::Import(_)
+            Call::Apply(_)
+                | Call::ApplyPatch(_)
+                | Call::Update(_)
+                | Call::BranchMerge(_)
+                | Call::Export(_)
+                | Call::Import(_)
         )
     }
 

@@ -1,5 +1,5 @@
-//! Merging into a branch that is in use: once after the other, beside writers, and beside pages that the
-//! kernel brings late.
+//! Merging into a branch that is in use: once after the other, beside writers, beside pages that the kernel
+//! brings late, and cancelled on the way.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -265,6 +265,120 @@ fn an_append_that_comes_in_parts_is_whole_in_what_a_merge_shows_and_in_what_was_
     assert_eq!(w.getattr(log).unwrap().perm, 0o644);
     assert_eq!(read(w, MAIN, "log"), "one\nand one half\n");
     w.unmounted();
+}
+
+/// A kernel that cancels a merge at one of the times that it is asked for something.
+struct Interrupt {
+    cancel: Cancel,
+    /// How often it is asked for something before.
+    left: AtomicUsize,
+    /// Whether that was in time.
+    heard: Mutex<Option<bool>>,
+}
+
+impl Interrupt {
+    fn asked(&self) {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            *self.heard.lock().unwrap() = Some(self.cancel.cancel());
+        }
+    }
+}
+
+impl KernelCache for Interrupt {
+    fn flush_dirty(&self) {
+        self.asked();
+    }
+
+    fn inval_inode(&self, _: NodeId) {
+        self.asked();
+    }
+
+    fn inval_entry(&self, _: NodeId, _: &[u8]) {
+        self.asked();
+    }
+
+    fn inval_all_entries(&self) -> bool {
+        true
+    }
+}
+
+/// A merge into `main` that can be cancelled.
+type Cancellable = dyn Fn(&Workspace, &Cancel) -> Result<MergeReport>;
+
+/// Merges, interrupted when the kernel is asked for something for the `step`th time, and looks at what that
+/// left. Gives whether it was in time; `None` where the merge has fewer steps.
+fn interrupted(step: usize, is_merge: bool, run: &Cancellable) -> Option<bool> {
+    let base = base();
+    let world = world(base.path());
+    let w = world.w();
+    write(w, MAIN, "src/own", "of the target");
+    w.create_branch("b", MAIN, None).unwrap();
+    match is_merge {
+        true => write(w, "b", "src/0.txt", "changed\n"),
+        false => std::fs::write(base.path().join("src/0.txt"), "changed\n").unwrap(),
+    }
+    write(w, MAIN, "src/own", "of the target!");
+    find(w, NodeId::ROOT, "src/0.txt").unwrap();
+    let kernel = Arc::new(Interrupt {
+        cancel: Cancel::new(),
+        left: AtomicUsize::new(step),
+        heard: Mutex::new(None),
+    });
+    w.set_kernel_cache(kernel.clone());
+    let result = run(w, &kernel.cancel);
+    w.unmounted();
+    let heard = *kernel.heard.lock().unwrap();
+    match heard {
+        Some(true) => {
+            assert!(
+                matches!(result, Err(Error::Cancelled)),
+                "{step}: {result:?}"
+            );
+            assert_eq!(read(w, MAIN, "src/0.txt"), "base 0\n", "{step}");
+            assert!(
+                matches!(w.undo(MAIN), Err(Error::NothingTo("undo"))),
+                "{step}"
+            );
+            let again = run(w, &Cancel::new()).unwrap();
+            assert_eq!(again.outcome, Outcome::Merged, "{step}");
+        }
+        _ => assert_eq!(result.unwrap().outcome, Outcome::Merged, "{step}"),
+    }
+    assert_eq!(read(w, MAIN, "src/0.txt"), "changed\n", "{step}");
+    assert_eq!(read(w, MAIN, "src/own"), "of the target!", "{step}");
+    let again = run(w, &Cancel::new()).unwrap();
+    assert_eq!(again.outcome, Outcome::UpToDate, "{step}");
+    let cancelled = Cancel::new();
+    cancelled.cancel();
+    let result = run(w, &cancelled);
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    heard
+}
+
+#[test]
+fn a_merge_is_cancelled_until_it_is_shown_and_done_afterwards() {
+    let merged = |w: &Workspace, cancel: &Cancel| {
+        let req = MergeRequest {
+            from: "b".into(),
+            into: MAIN.into(),
+            ..Default::default()
+        };
+        w.merge_branch_unless(&req, &|_, _| (), cancel)
+    };
+    let updated = |w: &Workspace, cancel: &Cancel| {
+        let req = UpdateRequest {
+            branch: MAIN.into(),
+            ..Default::default()
+        };
+        w.update_unless(&req, &|_, _| (), cancel)
+    };
+    let kinds: [(bool, &Cancellable); 2] = [(true, &merged), (false, &updated)];
+    for (is_merge, run) in kinds {
+        let steps = (0..).map(|step| interrupted(step, is_merge, run));
+        let heard: Vec<bool> = steps.map_while(|heard| heard).collect();
+        assert!(heard.contains(&true) && heard.contains(&false), "{heard:?}");
+        assert!(heard.is_sorted_by(|a, b| a >= b), "{heard:?}");
+    }
 }
 
 /// A file of three pages and a bit, in lines of 16 bytes.

@@ -1,4 +1,4 @@
-//! An interrupted apply, export or import ends the work, not only the command: nothing is left, or all is
+//! An interrupted apply, update, export or import ends the work, not only the command: nothing is left, or all is
 //! done and said to be.
 
 #![allow(clippy::unwrap_used)]
@@ -161,6 +161,35 @@ fn an_interrupted_apply_leaves_the_project_as_it_was() {
         format!("{seed}\n")
     );
     assert_eq!(names(&project), ["noise", "text"]);
+}
+
+#[test]
+fn an_interrupted_update_leaves_the_branch_as_it_was() {
+    let Some(env) = Env::new() else { return };
+    fs::write(env.project().join("text"), "text\n").unwrap();
+    let root = env.start();
+    env.imported();
+    fs::write(root.join("own"), "of the branch\n").unwrap();
+    let project = env.project();
+    let mut seed = 20;
+    in_time(|| {
+        seed += 1;
+        fs::write(project.join("noise"), noise(seed)).unwrap();
+        fs::write(project.join("text"), format!("{seed}\n")).unwrap();
+        let before = tree::of(&root);
+        let cancelled = interrupted(&env, &["workspace", "update", "project"], || true);
+        if cancelled {
+            tree::same("cancelled", &before, &tree::of(&root));
+        }
+        cancelled
+    });
+    env.workspace(&["update", "project"]).ok();
+    let text = |name| fs::read_to_string(root.join(name)).unwrap();
+    assert_eq!(
+        (text("text"), text("own")),
+        (format!("{seed}\n"), "of the branch\n".into())
+    );
+    assert!(fs::read(root.join("noise")).unwrap() == noise(seed));
 }
 
 #[test]

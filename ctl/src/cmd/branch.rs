@@ -151,7 +151,7 @@ pub fn tell_merge(
     (dry_run, nul): (bool, bool),
 ) -> Result<u8, Failure> {
     let since = Instant::now();
-    let answer: BranchMergeAnswer = context.ask_long(what, call, "merging")?;
+    let answer: BranchMergeAnswer = context.ask_cancellable(what, call, "merging", &mut |_| {})?;
     let failed = !answer.conflicts.is_empty();
     if context.json() {
         let mut object = Map::new();

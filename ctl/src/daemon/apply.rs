@@ -2,7 +2,7 @@
 
 use super::branches::{of_conflict, of_merge};
 use super::dispatch::{Watch, of_change, on};
-use super::mounts::{Mounts, Progress};
+use super::mounts::Mounts;
 use crate::protocol::{Apply, ApplyAnswer, BranchMergeAnswer, Bytes, Fault, PIECE_BYTES, Update};
 use engine::{ApplyReport, ApplyRequest, Error, UpdateRequest};
 
@@ -49,13 +49,15 @@ fn answer(report: ApplyReport, left_out: Vec<Vec<u8>>) -> ApplyAnswer {
 pub fn update(
     mounts: &Mounts,
     ask: &Update,
-    progress: Progress<'_>,
+    watch: &Watch<'_>,
 ) -> Result<BranchMergeAnswer, Fault> {
     let request = UpdateRequest {
         branch: ask.branch.clone(),
         keep_conflicts: ask.keep_conflicts,
         dry_run: ask.dry_run,
     };
-    let report = on(mounts, &ask.workspace, |w| w.update(&request, progress))?;
+    let report = on(mounts, &ask.workspace, |w| {
+        w.update_unless(&request, watch.progress, watch.cancel)
+    })?;
     Ok(of_merge(report))
 }

@@ -1,6 +1,6 @@
 //! Requests about branches.
 
-use super::dispatch::{bare, of_change, on};
+use super::dispatch::{Watch, bare, of_change, on};
 use super::mounts::{Mounts, Progress};
 use super::{faults, holders};
 use crate::protocol::*;
@@ -114,7 +114,7 @@ pub fn rename(mounts: &Mounts, ask: &BranchRename) -> Result<BranchRow, Fault> {
 pub fn merge(
     mounts: &Mounts,
     ask: &BranchMerge,
-    progress: Progress<'_>,
+    watch: &Watch<'_>,
 ) -> Result<BranchMergeAnswer, Fault> {
     let request = MergeRequest {
         from: ask.from.clone(),
@@ -125,7 +125,7 @@ pub fn merge(
         message: ask.message.clone(),
     };
     let report = on(mounts, &ask.workspace, |w| {
-        w.merge_branch(&request, progress)
+        w.merge_branch_unless(&request, watch.progress, watch.cancel)
     })?;
     Ok(of_merge(report))
 }

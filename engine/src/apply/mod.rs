@@ -22,7 +22,7 @@ use crate::base::Base;
 use crate::branch::Branch;
 use crate::cancel::Cancel;
 use crate::clock;
-use crate::control::{Change, MergeReport, MergeRequest, Progress};
+use crate::control::{Change, MergeReport, MergeRequest, Progress, Watch};
 use crate::error::{Error, Result};
 use crate::merge::{
     BASE_LINE, Conflict, ConflictKind, ConflictSide, Labels, MergeOptions, OnConflict, Outcome,
@@ -271,6 +271,18 @@ impl Workspace {
 
     /// Merges what was changed in the base into a branch. It can be undone like any merge.
     pub fn update(&self, req: &UpdateRequest, progress: Progress<'_>) -> Result<MergeReport> {
+        self.update_unless(req, progress, &Cancel::new())
+    }
+
+    /// As [`Workspace::update`]. Cancelled before the branch shows the merge it changes nothing; afterwards
+    /// it cannot be cancelled.
+    pub fn update_unless(
+        &self,
+        req: &UpdateRequest,
+        progress: Progress<'_>,
+        cancel: &Cancel,
+    ) -> Result<MergeReport> {
+        let watch = Watch { progress, cancel };
         self.check_has_base()?;
         self.check_base_place()?;
         let branch = self.branch(&req.branch)?;
@@ -281,12 +293,13 @@ impl Workspace {
         let base = &branch.places.base;
         let store = &*branch.places.store;
         finish_interrupted(self.name(), base, store, &*branch.storage)?;
-        let now = self.base_now(&branch, progress, &Cancel::new())?;
+        let now = self.base_now(&branch, progress, cancel)?;
         store.sync()?;
         self.set_base_line(now.commit)?;
-        let (_, ours) = branch.frozen(self.author(), progress)?;
+        let ours = branch.frozen(self.author(), watch)?;
         let conflicts = self.without_ancestor(&branch, &now.commit, &ours)?;
         if !conflicts.is_empty() {
+            cancel.decide()?;
             return Ok(MergeReport {
                 outcome: Outcome::Conflicts,
                 commit: None,
@@ -303,7 +316,7 @@ impl Workspace {
             label: None,
             message: String::new(),
         };
-        self.merge_commit(&merge, &branch, now.commit, false, progress)
+        self.merge_commit(&merge, &branch, now.commit, false, watch)
     }
 
     fn apply_options(&self, branch: &str) -> MergeOptions {

@@ -8,8 +8,9 @@
 
 use super::show_merged::{Frozen, Late};
 use super::switch::{Made, To};
-use super::{Change, DiffSide, Progress};
+use super::{Change, DiffSide, Progress, Watch};
 use crate::branch::Branch;
+use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::history::Turn;
@@ -95,6 +96,18 @@ struct Joined {
 impl Workspace {
     /// Merges a branch into another. Durable after `Ok`; on error nothing was changed.
     pub fn merge_branch(&self, req: &MergeRequest, progress: Progress<'_>) -> Result<MergeReport> {
+        self.merge_branch_unless(req, progress, &Cancel::new())
+    }
+
+    /// As [`Workspace::merge_branch`]. Cancelled before the branch shows the merge it changes nothing;
+    /// afterwards it cannot be cancelled.
+    pub fn merge_branch_unless(
+        &self,
+        req: &MergeRequest,
+        progress: Progress<'_>,
+        cancel: &Cancel,
+    ) -> Result<MergeReport> {
+        let watch = Watch { progress, cancel };
         if let Some(label) = &req.label {
             check_label(label)?;
         }
@@ -108,8 +121,8 @@ impl Workspace {
             (&theirs, &ours)
         };
         let _locks = (first.control.lock(), second.control.lock());
-        let their_id = theirs.frozen(self.author(), progress)?.1;
-        let report = self.merge_commit(req, &ours, their_id, true, progress)?;
+        let their_id = theirs.frozen(self.author(), watch)?;
+        let report = self.merge_commit(req, &ours, their_id, true, watch)?;
         if report.commit.is_some() && report.outcome != Outcome::UpToDate {
             self.take_over_line_of(&ours, &theirs, their_id);
         }
@@ -124,9 +137,11 @@ impl Workspace {
         ours: &Arc<Branch>,
         their_id: CommitId,
         with_keys: bool,
-        progress: Progress<'_>,
+        watch: Watch<'_>,
     ) -> Result<MergeReport> {
-        let mut done = self.merge_tries(req, (ours, their_id), with_keys, &[], progress)?;
+        let mut done = self.merge_tries(req, (ours, their_id), with_keys, &[], watch)?;
+        // Where nothing is shown, that is what was decided.
+        watch.cancel.decide()?;
         let first = done.report.outcome;
         for n in 0..TRIES {
             let Some(late) = done.late.take() else {
@@ -140,7 +155,7 @@ impl Workspace {
             };
             // Undone is what one merge did.
             let undoable = n == 0 && !req.keep_conflicts;
-            done = self.merge_late(req, ours, (done.report, late), undoable, progress)?;
+            done = self.merge_late(req, ours, (done.report, late), undoable, watch)?;
         }
         Err(Error::KeepsChanging(req.into.clone()))
     }
@@ -154,21 +169,21 @@ impl Workspace {
         ours: &Arc<Branch>,
         (first, late): (MergeReport, Late),
         undoable: bool,
-        progress: Progress<'_>,
+        watch: Watch<'_>,
     ) -> Result<Merged> {
-        let id = ours.wait_for_id(late.replaced, progress)?;
+        let id = ours.wait_for_id(late.replaced, watch.progress)?;
         let mut again = MergeRequest {
             from: format!("{} (stored meanwhile)", req.into),
             ..req.clone()
         };
         let sides = (ours, id);
-        let mut next = self.merge_tries(&again, sides, false, &first.conflicts, progress)?;
+        let mut next = self.merge_tries(&again, sides, false, &first.conflicts, watch)?;
         if next.report.outcome == Outcome::Conflicts && next.report.commit.is_none() {
-            if undoable && self.take_back(ours, &late)? {
+            if undoable && self.take_back(ours, &late, watch.cancel)? {
                 return Ok(next);
             }
             again.keep_conflicts = true;
-            next = self.merge_tries(&again, sides, false, &first.conflicts, progress)?;
+            next = self.merge_tries(&again, sides, false, &first.conflicts, watch)?;
         }
         let report = &mut next.report;
         report.files_changed += first.files_changed;
@@ -179,12 +194,12 @@ impl Workspace {
     }
 
     /// Takes back what a merge shows; false where others built on it.
-    fn take_back(&self, ours: &Arc<Branch>, late: &Late) -> Result<bool> {
+    fn take_back(&self, ours: &Arc<Branch>, late: &Late, cancel: &Cancel) -> Result<bool> {
         let turn = ours.lock().history.next_undo()?;
         let before = ours.tree_of(late.replaced)?;
         ours.cache().flush_dirty();
         let to = To::State(SwitchKind::Undo, turn);
-        let back = ours.show_merged(self.author(), &late.merged, &before, to)?;
+        let back = ours.show_merged(self.author(), &late.merged, &before, to, cancel)?;
         Ok(back.is_some())
     }
 
@@ -195,7 +210,7 @@ impl Workspace {
         (ours, their_id): (&Arc<Branch>, CommitId),
         with_keys: bool,
         before: &[Conflict],
-        progress: Progress<'_>,
+        watch: Watch<'_>,
     ) -> Result<Merged> {
         for n in 0..TRIES {
             if n == 0 {
@@ -208,11 +223,11 @@ impl Workspace {
             let once = || {
                 let sides = Sides {
                     ours,
-                    frozen: ours.frozen_tree(self.author(), progress)?,
+                    frozen: ours.frozen_tree(self.author(), watch)?,
                     their_id,
                     before,
                 };
-                self.merge_frozen(req, &sides, with_keys)
+                self.merge_frozen(req, &sides, with_keys, watch.cancel)
             };
             let done = once();
             ours.release();
@@ -230,12 +245,14 @@ impl Workspace {
         req: &MergeRequest,
         sides: &Sides<'_>,
         with_keys: bool,
+        cancel: &Cancel,
     ) -> Result<Option<Merged>> {
         let store = &*sides.ours.places.store;
         // Until it is shown, nothing refers to what is stored here.
         let _pin = store.pin();
         let frozen = sides.frozen.tree.tree()?;
         let joined = self.join(req, sides, &frozen, with_keys)?;
+        cancel.check()?;
         let result = &joined.files;
         sides.ours.mark_unsynced();
         let report = |commit, files_changed, changes| MergeReport {
@@ -259,7 +276,9 @@ impl Workspace {
         }
         let to = self.shown_as(req, sides, &root, &joined)?;
         let (author, before) = (self.author(), &sides.frozen.tree);
-        let shown = sides.ours.show_merged(author, before, &merged, to)?;
+        let shown = sides
+            .ours
+            .show_merged(author, before, &merged, to, cancel)?;
         Ok(shown.map(|shown| Merged {
             report: report(shown.back.commit, shown.back.files_changed, Vec::new()),
             late: shown.late,

@@ -25,6 +25,7 @@ pub use merging::{MergeReport, MergeRequest};
 pub use resolve::Resolution;
 
 use crate::branch::Branch;
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::load_tree::load_tree;
 use crate::lookups::Lookups;
@@ -212,6 +213,13 @@ pub struct Status {
 
 /// How far something is: done, of how many.
 pub type Progress<'a> = &'a dyn Fn(u64, u64);
+
+/// What a piece of work tells whoever asked for it, and hears from them.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch<'a> {
+    pub progress: Progress<'a>,
+    pub cancel: &'a Cancel,
+}
 
 impl Branch {
     /// The tree of a state: kept, or loaded from the store.

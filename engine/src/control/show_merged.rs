@@ -5,10 +5,11 @@
 //! kernel brings while that is shown are carried into it ([`crate::branch::carry`]).
 
 use super::switch::To;
-use super::{Progress, RolledBack};
+use super::{RolledBack, Watch};
 use crate::branch::carry::Carry;
 use crate::branch::pins::Pinned;
 use crate::branch::{Branch, Inner};
+use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::Result;
 use crate::history::History;
@@ -53,10 +54,10 @@ pub(super) struct Late {
 }
 
 impl Branch {
-    /// What the live tree is now as a commit: its state and id.
-    pub(crate) fn frozen(&self, author: &str, progress: Progress<'_>) -> Result<(u64, CommitId)> {
+    /// What the live tree is now as a commit.
+    pub(crate) fn frozen(&self, author: &str, watch: Watch<'_>) -> Result<CommitId> {
         let state = self.frozen_state(author)?;
-        Ok((state, self.wait_for_id(state, progress)?))
+        self.wait_for_id_unless(state, watch.progress, watch.cancel)
     }
 
     /// What the live tree is now as a state.
@@ -69,14 +70,14 @@ impl Branch {
     pub(super) fn frozen_tree(
         self: &Arc<Branch>,
         author: &str,
-        progress: Progress<'_>,
+        watch: Watch<'_>,
     ) -> Result<Frozen> {
         let (state, tree) = {
             let (mut inner, state) = self.freeze_for_merge(author)?;
             let live = inner.live.clone();
             (state, self.pin_in(&mut inner, live))
         };
-        let id = self.wait_for_id(state, progress)?;
+        let id = self.wait_for_id_unless(state, watch.progress, watch.cancel)?;
         Ok(Frozen { state, id, tree })
     }
 
@@ -111,13 +112,14 @@ impl Branch {
     }
 
     /// Does to the live tree what makes `merged` of `frozen`; `None`, with nothing done, where what that
-    /// touches is not as it was frozen.
+    /// touches is not as it was frozen. Once it is shown it cannot be cancelled any more.
     pub(super) fn show_merged(
         self: &Arc<Branch>,
         author: &str,
         frozen: &Pinned,
         merged: &Tree,
         mut to: To,
+        cancel: &Cancel,
     ) -> Result<Option<Shown>> {
         let undoes = matches!(to, To::Undone(_));
         let (state, forward) = match &to {
@@ -140,6 +142,7 @@ impl Branch {
             let mut changes = in_place(&inner.live, &over, &mut counters, &inner.lookups);
             changes.revived.extend(revived);
             let before = inner.live.clone();
+            cancel.decide()?;
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
             if let Some(fence) = &mut inner.fence {
                 fence.carry = Some(Carry::new(before.clone(), changes.tree.clone()));

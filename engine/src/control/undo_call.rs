@@ -7,6 +7,7 @@
 use super::switch::To;
 use super::{Change, RolledBack};
 use crate::branch::Branch;
+use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::kv::stored::of_commit;
@@ -145,7 +146,7 @@ impl Branch {
             let changes = self.changes(&frozen, &merged, &[])?;
             return Ok(Some(nothing(Vec::new(), changes)));
         }
-        let shown = self.show_merged(author, &pinned, &merged, To::Undone(call))?;
+        let shown = self.show_merged(author, &pinned, &merged, To::Undone(call), &Cancel::new())?;
         Ok(shown.map(|shown| CallUndone {
             back: shown.back,
             conflicts: Vec::new(),
