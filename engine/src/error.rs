@@ -4,6 +4,7 @@
 
 use crate::base::BaseFile;
 use crate::journal::JournalError;
+use crate::limits::SYMLINKS_MAX;
 use crate::types::Nid;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,7 @@ pub mod errno {
     pub const ERANGE: i32 = 34;
     pub const ENAMETOOLONG: i32 = 36;
     pub const ENOTEMPTY: i32 = 39;
+    pub const ELOOP: i32 = 40;
     pub const ENODATA: i32 = 61;
     pub const EOPNOTSUPP: i32 = 95;
     pub const ESTALE: i32 = 116;
@@ -251,9 +253,12 @@ pub enum Error {
     /// A path that none of the places looked at has.
     #[error("{} does not exist there, nor in the live tree", crate::patch::shown(.0))]
     NoSuchPath(Vec<u8>),
-    /// A path on which a symbolic link leads out of the workspace, or in a circle.
+    /// A path on which a symbolic link leads out of the workspace.
     #[error("{} leads out of the workspace", crate::patch::shown(.0))]
     LeadsOut(Vec<u8>),
+    /// A path on which symbolic links lead to themselves, or are too many.
+    #[error("{} leads in a loop: through more than {} symbolic links", crate::patch::shown(.0), SYMLINKS_MAX)]
+    LinkLoop(Vec<u8>),
     /// Something that is no directory stands where one must be.
     #[error("{} is no directory now", crate::patch::shown(.0))]
     InTheWay(Vec<u8>),
@@ -360,6 +365,7 @@ impl Error {
             Error::NotDir | Error::InTheWay(_) => ENOTDIR,
             Error::IsDir => EISDIR,
             Error::NotEmpty => ENOTEMPTY,
+            Error::LinkLoop(_) => ELOOP,
             Error::NameTooLong => ENAMETOOLONG,
             Error::Invalid => EINVAL,
             Error::NotPermitted => EPERM,

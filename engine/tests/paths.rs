@@ -123,6 +123,38 @@ fn names_stay_as_they_were_left_over_an_end_without_a_goodbye() {
 }
 
 #[test]
+fn links_in_a_loop_are_told_from_links_that_lead_out() {
+    let dir = base();
+    let link = |to: &str, name: &str| {
+        let at = dir.path().join("project").join(name);
+        std::os::unix::fs::symlink(to, at).unwrap();
+    };
+    link("loop", "loop");
+    link("back", "there");
+    link("there/x", "back");
+    // As many as the kernel follows, and one more.
+    link("README", "link1");
+    (2..=41).for_each(|n| link(&format!("link{}", n - 1), &format!("link{n}")));
+    let (engine, w) = open(&CrashStorage::without_log(), dir.path());
+    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let kind = |path: &str, follow| Ok(view.stat(path.as_bytes(), follow)?.kind);
+    assert_eq!(kind("link40", true).unwrap(), engine::Kind::File);
+    for path in ["loop", "loop/x", "there", "back/y", "link41"] {
+        let error: Error = kind(path, true).unwrap_err();
+        assert!(matches!(&error, Error::LinkLoop(p) if p == path.as_bytes()));
+        assert!(error.to_string().contains("in a loop"), "{error}");
+        assert_eq!(error.errno(), engine::errno::ELOOP);
+    }
+    let error: Error = kind("src/up/x", true).unwrap_err();
+    assert!(matches!(error, Error::LeadsOut(_)), "{error}");
+    assert_eq!(kind("loop", false).unwrap(), engine::Kind::Symlink);
+    let error = mkdir(&w, "loop/x", true).unwrap_err();
+    assert!(matches!(error, Error::LinkLoop(_)), "{error}");
+    drop(view);
+    end(&engine);
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let dir = base();
     let (engine, w) = open(&CrashStorage::without_log(), dir.path());

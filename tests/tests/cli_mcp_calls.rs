@@ -128,14 +128,34 @@ fn hints_name_tools_and_their_parameters() {
 fn links_that_lead_nowhere_do_not_lead_out() {
     let Some(env) = Env::new() else { return };
     let root = project(&env);
-    symlink("nowhere/at/all", root.join("dangling")).unwrap();
+    for (target, link) in [
+        ("nowhere/at/all", "dangling"),
+        ("loop", "loop"),
+        ("back", "there"),
+        ("there/x", "back"),
+    ] {
+        symlink(target, root.join(link)).unwrap();
+    }
     let mut mcp = serve(&env);
-    for path in ["dangling", "dangling/x", "README/x"] {
+    for path in [
+        "dangling",
+        "dangling/x",
+        "README/x",
+        "loop",
+        "loop/x",
+        "there",
+    ] {
         let found = mcp.call("access", json!({"path": path})).json();
         assert_eq!(found, json!({"exists": false}), "{path}");
     }
     mcp.call("read_file", json!({"path": "dangling"}))
         .fails("no such file");
+    for path in ["loop", "there"] {
+        let answer = mcp.call("read_file", json!({"path": path}));
+        answer.fails("leads in a loop");
+        let told = answer.texts[0].lines().nth(1).unwrap();
+        assert_eq!(told, "hint: stat tells where a symbolic link leads");
+    }
 }
 
 #[test]

@@ -67,6 +67,7 @@ fn kind(error: &Error) -> &'static str {
         Error::NotFound | Error::NoSuchPath(_) => "no-such-path",
         Error::InTheWay(_) => "in-the-way",
         Error::LeadsOut(_) => "leads-out",
+        Error::LinkLoop(_) => "link-loop",
         Error::IsDir | Error::NotDir | Error::Invalid => "wrong-type",
         Error::Exists => "exists",
         Error::NotEmpty => "not-empty",
@@ -152,6 +153,9 @@ fn hint(error: &Error, name: &str) -> String {
             crate::quote::shown(path)
         ),
         Error::LeadsOut(_) => "give the path of the file itself".to_owned(),
+        Error::LinkLoop(_) => {
+            format!("agentvfs fs stat -w {name} PATH tells where a symbolic link leads")
+        }
         Error::Exists => {
             format!("choose another name; agentvfs fs stat -w {name} PATH tells what has it")
         }

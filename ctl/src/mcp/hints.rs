@@ -21,6 +21,7 @@ fn hint(kind: &str) -> Option<&'static str> {
              from that commit's"
         }
         "wrong-type" => "stat tells what it is",
+        "link-loop" => "stat tells where a symbolic link leads",
         "exists" => "choose another name; stat tells what has it",
         "not-empty" => "recursive removes it with everything in it; readdir lists that",
         "no-such-branch" => "branch_list lists the branches",

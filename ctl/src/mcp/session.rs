@@ -15,8 +15,9 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Kinds of faults of a path that leads to nothing: no such name, or one below a file.
-const NOWHERE: [&str; 2] = ["no-such-path", "wrong-type"];
+/// Kinds of faults of a path that leads to nothing: no such name, one below a file, or symbolic links that lead
+/// to themselves.
+const NOWHERE: [&str; 3] = ["no-such-path", "wrong-type", "link-loop"];
 
 /// A client's session.
 pub struct Session {

@@ -249,7 +249,10 @@ pub(crate) fn find(tree: &Tree, path: &[u8], follow: bool) -> Result<Nid> {
         let Content::Symlink(target) = &tree.inode(entry.nid)?.content else {
             return Err(Error::Invalid);
         };
-        if target.starts_with(b"/") || links > SYMLINKS_MAX {
+        if links > SYMLINKS_MAX {
+            return Err(Error::LinkLoop(path.to_vec()));
+        }
+        if target.starts_with(b"/") {
             return Err(Error::LeadsOut(path.to_vec()));
         }
         rest.extend(parts(target));
