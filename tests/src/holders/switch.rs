@@ -56,7 +56,7 @@ impl World {
         if self.tree.shows(&target) {
             return Ok(());
         }
-        self.switch(&["workspace", "rollback", &label], &target, rng)
+        self.switch(&["workspace", "rollback", &label], &target, "", rng)
     }
 
     fn turn(&mut self, forward: bool, rng: &mut Rng) -> Outcome {
@@ -70,7 +70,7 @@ impl World {
         };
         let word = if forward { "redo" } else { "undo" };
         let (undo, redo) = (self.undo.clone(), self.redo.clone());
-        self.switch(&["workspace", word], &target, rng)?;
+        self.switch(&["workspace", word], &target, "", rng)?;
         let back = self.undo.pop();
         (self.undo, self.redo) = (undo, redo);
         match forward {
@@ -80,8 +80,8 @@ impl World {
         Ok(())
     }
 
-    /// Shows another tree, by a command, while somebody may go on appending.
-    fn switch(&mut self, args: &[&str], target: &Tree, rng: &mut Rng) -> Outcome {
+    /// Shows another tree, by a command that switches what lies at `within`, while somebody may go on appending.
+    fn switch(&mut self, args: &[&str], target: &Tree, within: &str, rng: &mut Rng) -> Outcome {
         self.say(args.join(" "));
         let now = self.tree.made_into(target, &mut self.next);
         let named: Vec<Number> = now.paths().into_values().collect();
@@ -92,23 +92,43 @@ impl World {
         let appended = self.run_beside(args, busy)?;
         let mut replaced = self.tree.named();
         self.tree = now;
-        if let Some(a) = appended {
-            self.place_records(&a, &mut replaced)?;
-        }
+        let switched = |path: &str| {
+            let rest = path.strip_prefix(within);
+            within.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let alone = match &appended {
+            Some(a) if !switched(&self.path_of(a.node)?) => Some(a),
+            Some(a) => {
+                self.place_records(a, &mut replaced)?;
+                None
+            }
+            None => None,
+        };
         self.undo.push(replaced);
         self.redo.clear();
+        if let Some(a) = alone {
+            let bytes = self.tree.bytes(a.node);
+            bytes.extend((0..a.count).flat_map(record));
+            // How many of them what was replaced has, nobody said.
+            self.undo.clear();
+        }
         self.follow()
+    }
+
+    /// A path of an inode that has one.
+    fn path_of(&self, node: Number) -> Result<String, String> {
+        let mut paths = self.tree.paths().into_iter();
+        let found = paths.find(|(_, n)| *n == node);
+        found
+            .map(|(path, _)| path)
+            .ok_or_else(|| format!("inode {node} has no path"))
     }
 
     /// The first records belong to what was replaced, the others follow what is shown now.
     fn place_records(&mut self, a: &Appended, replaced: &mut Tree) -> Outcome {
-        let paths = self.tree.paths();
-        let (path, _) = paths
-            .iter()
-            .find(|(_, n)| **n == a.node)
-            .ok_or("its name")?;
+        let path = self.path_of(a.node)?;
         let mut have = Vec::new();
-        let read = self.open(path)?.read_to_end(&mut have);
+        let read = self.open(&path)?.read_to_end(&mut have);
         read.map_err(|e| format!("{path}: {e}"))?;
         let len = record(0).len();
         let shown = self.tree.bytes(a.node);
@@ -166,13 +186,8 @@ impl World {
         if self.tree.shows(&target) {
             return Ok(());
         }
-        let before = self.tree.named();
-        self.say(format!("restore {path} from {label}"));
-        self.command(&["workspace", "restore", "--ref", &label, &path])?;
-        self.tree = self.tree.made_into(&target, &mut self.next);
-        self.undo.push(before);
-        self.redo.clear();
-        self.follow()
+        let args = ["workspace", "restore", "--ref", &label, &path];
+        self.switch(&args, &target, &path, rng)
     }
 
     /// Makes a branch, changes one file there and another one here, and merges.
