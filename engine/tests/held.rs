@@ -386,3 +386,101 @@ fn a_write_to_a_file_that_is_being_removed_is_in_what_was_replaced() {
     assert_eq!(world.undone("late"), "one\ntwo\nthree\n");
     world.end();
 }
+
+/// A kernel that still has something to bring before a switch, and a write(2) that ends only when it is waited
+/// for.
+#[derive(Default)]
+struct Busy {
+    /// What it brings when it is told to flush.
+    dirty: Mutex<Option<Call>>,
+    /// The end of the write(2).
+    rest: Mutex<Option<Call>>,
+    /// Of which files the writers were waited for.
+    awaited: Mutex<Vec<Vec<u8>>>,
+}
+
+type Call = Box<dyn FnOnce() + Send>;
+
+impl KernelCache for Busy {
+    fn flush_dirty(&self) {
+        let dirty = self.dirty.lock().take();
+        dirty.into_iter().for_each(|call| call());
+    }
+
+    fn inval_inode(&self, _node: NodeId) {}
+
+    fn wait_for_writers(&self, paths: Vec<Vec<u8>>) -> Vec<bool> {
+        let rest = self.rest.lock().take();
+        rest.into_iter().for_each(|call| call());
+        let over = vec![true; paths.len()];
+        self.awaited.lock().extend(paths);
+        over
+    }
+
+    fn inval_entry(&self, _parent: NodeId, _name: &[u8]) {}
+
+    fn inval_all_entries(&self) -> bool {
+        false
+    }
+}
+
+/// A write to be made later.
+fn later(world: &World, node: NodeId, at: u64, data: &'static [u8], flags: WriteFlags) -> Call {
+    let w = Arc::downgrade(&world.w);
+    Box::new(move || {
+        let w = w.upgrade().unwrap();
+        let written = w.write(node, at, data, flags, Wait::Allowed).unwrap();
+        assert_eq!(written as usize, data.len());
+    })
+}
+
+#[test]
+fn what_the_kernel_held_before_a_switch_is_in_what_was_replaced() {
+    let world = World::new();
+    let file = world.file(ROOT, "file", b"of the checkpoint");
+    let kernel = Arc::new(Busy::default());
+    world.w.set_kernel_cache(kernel.clone());
+    world.checkpoint("c");
+    // The live tree is what the checkpoint is, but for a page that the kernel has not sent yet.
+    let dirty = || *kernel.dirty.lock() = Some(later(&world, file, 0, b"stored ", PAGE));
+    let restore = || {
+        let (of, path) = (Target::Ref("c".into()), b"file".to_vec());
+        world.w.restore(MAIN, &of, &[path]).unwrap();
+    };
+    let switches: [&dyn Fn(); 2] = [&|| world.rollback("c"), &restore];
+    for switch in switches {
+        dirty();
+        switch();
+        assert!(kernel.dirty.lock().is_none(), "it was not asked for pages");
+        assert_eq!(world.read(file), "of the checkpoint");
+        assert_eq!(world.undone("file"), "stored checkpoint");
+    }
+    dirty();
+    world.checkpoint("d");
+    world.rollback("c");
+    world.rollback("d");
+    assert_eq!(world.read(file), "stored checkpoint");
+    world.end();
+}
+
+#[test]
+fn a_switch_waits_until_the_append_that_it_met_has_ended() {
+    let world = World::new();
+    let log = world.file(ROOT, "log", b"one\n");
+    world.checkpoint("short");
+    world.resize(log, 0);
+    world.write(log, 0, b"zwei\n", APPEND);
+    world.write(log, 5, b"dr", APPEND);
+    let kernel = Arc::new(Busy::default());
+    world.w.set_kernel_cache(kernel.clone());
+    *kernel.rest.lock() = Some(later(&world, log, 7, b"ei\n", APPEND));
+    world.rollback("short");
+    assert_eq!(*kernel.awaited.lock(), [b"log".to_vec()]);
+    // What comes now began after the switch, wherever it goes on.
+    world.write(log, 10, b"vier\n", APPEND);
+    assert_eq!(world.read(log), "one\nvier\n");
+    assert_eq!(world.undone("log"), "zwei\ndrei\n");
+    let world = world.reopen();
+    assert_eq!(world.undone("log"), "zwei\ndrei\n");
+    world.end();
+}

@@ -54,6 +54,12 @@ impl Drain {
         self.cached_writes.load(SeqCst)
     }
 
+    /// Waits that have begun.
+    #[cfg(test)]
+    pub(crate) fn waits(&self) -> usize {
+        self.epoch.load(SeqCst)
+    }
+
     /// Waits until every request that had entered before has left; false if one did not in time.
     pub(crate) fn wait(&self) -> bool {
         let _alone = self.waiting.lock();

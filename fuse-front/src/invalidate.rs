@@ -37,15 +37,12 @@ pub(crate) struct MountCache {
 
 impl KernelCache for MountCache {
     fn flush_dirty(&self) {
-        for _ in 0..FLUSH_PASSES_MAX {
-            let before = self.drain.cached_writes();
-            if let Err(error) = self.flush_pass() {
-                tracing::warn!(%error, "dirty mappings could not be flushed");
-                return;
-            }
-            if self.drain.cached_writes() == before {
-                return;
-            }
+        let start = || {
+            let (mountpoint, dev) = (self.mountpoint.clone(), self.dev);
+            self.apart.run(move || start_writing(&mountpoint, dev))?
+        };
+        if let Err(error) = flush(&self.drain, start) {
+            tracing::warn!(%error, "dirty mappings could not be flushed");
         }
     }
 
@@ -100,17 +97,20 @@ impl KernelCache for MountCache {
     }
 }
 
-impl MountCache {
-    /// Writes back all dirty pages of the mount. `syncfs` starts all of that but does not wait for
-    /// it; a STATFS after it is read after all of it; then what is still being handled is awaited.
-    fn flush_pass(&self) -> std::io::Result<()> {
-        let (mountpoint, dev) = (self.mountpoint.clone(), self.dev);
-        self.apart.run(move || start_writing(&mountpoint, dev))??;
-        match self.drain.wait() {
-            true => Ok(()),
-            false => Err(std::io::Error::other("requests in progress do not end")),
+/// Writes back all dirty pages of a mount: has the kernel send them, by `start`, and waits for what is still
+/// being handled then, again until that brings none.
+fn flush(drain: &Drain, start: impl Fn() -> std::io::Result<()>) -> std::io::Result<()> {
+    for _ in 0..FLUSH_PASSES_MAX {
+        let before = drain.cached_writes();
+        start()?;
+        if !drain.wait() {
+            return Err(std::io::Error::other("requests in progress do not end"));
+        }
+        if drain.cached_writes() == before {
+            break;
         }
     }
+    Ok(())
 }
 
 /// The root of the mount of device `dev`.
@@ -124,7 +124,8 @@ fn open_root(mountpoint: &Path, dev: (u32, u32)) -> std::io::Result<OwnedFd> {
     Ok(root)
 }
 
-/// Has the kernel send what is dirty of the mount, and what it sent before that answered.
+/// Has the kernel send what is dirty of the mount. `syncfs` starts all of that but does not wait for it; a STATFS
+/// after it is read after all of it.
 fn start_writing(mountpoint: &Path, dev: (u32, u32)) -> std::io::Result<()> {
     let root = open_root(mountpoint, dev)?;
     rustix::fs::syncfs(&root)?;
@@ -214,6 +215,39 @@ fn log(sent: std::io::Result<()>, what: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_flush_waits_for_a_page_that_is_being_written() {
+        let drain = Arc::new(Drain::default());
+        let page = drain.enter();
+        drain.count_cached_write();
+        let flushing = std::thread::spawn({
+            let drain = drain.clone();
+            move || flush(&drain, || Ok(()))
+        });
+        while drain.waits() == 0 && !flushing.is_finished() {
+            std::thread::yield_now();
+        }
+        assert!(!flushing.is_finished(), "the page is not in the tree yet");
+        drain.leave(page);
+        flushing.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_flush_goes_on_until_the_kernel_sends_nothing() {
+        let (drain, passes) = (Drain::default(), AtomicUsize::new(0));
+        let start = || {
+            if passes.fetch_add(1, Ordering::Relaxed) < 2 {
+                let page = drain.enter();
+                drain.count_cached_write();
+                drain.leave(page);
+            }
+            Ok(())
+        };
+        flush(&drain, start).unwrap();
+        assert_eq!(passes.into_inner(), 3);
+    }
 
     #[test]
     fn notification_has_the_kernels_layout() {
