@@ -106,7 +106,7 @@ impl History {
                 parents,
             })
         });
-        let ancestors = ancestors.collect();
+        let ancestors = parents_first(ancestors.collect());
         let labels = self.labels.iter().filter(|(_, n)| line.contains(n));
         let labels = labels.filter_map(|(label, n)| Some((label.clone(), self.id_of(*n)?)));
         Lineage {
@@ -128,6 +128,24 @@ impl History {
 
 fn is_foreign(state: &State) -> bool {
     state.info.kind == OpKind::Foreign
+}
+
+/// Each behind its parents. Numbers do not say that: what a branch takes over of a commit that it knows already has
+/// higher ones than that.
+fn parents_first(ancestors: Vec<Ancestor>) -> Vec<Ancestor> {
+    let mut work: Vec<(CommitId, bool)> = ancestors.iter().rev().map(|a| (a.id, false)).collect();
+    let all = ancestors.into_iter().map(|a| (a.id, a));
+    let mut left: HashMap<CommitId, Ancestor> = all.collect();
+    let (mut met, mut sorted) = (HashSet::new(), Vec::new());
+    while let Some((id, parents_done)) = work.pop() {
+        if parents_done {
+            sorted.extend(left.remove(&id));
+        } else if let Some(one) = left.get(&id).filter(|_| met.insert(id)) {
+            work.push((id, true));
+            work.extend(one.parents.iter().map(|parent| (*parent, false)));
+        }
+    }
+    sorted
 }
 
 impl Branch {

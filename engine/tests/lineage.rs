@@ -150,6 +150,44 @@ fn ancestors_come_with_a_commit_of_another_branch_that_is_shown() {
 }
 
 #[test]
+fn ancestors_that_a_branch_learned_of_after_the_commit_itself_come_with_it() {
+    let (_base, mut world) = world();
+    let into = |from: &str, into: &str| {
+        let request = MergeRequest {
+            from: from.into(),
+            into: into.into(),
+            ..MergeRequest::default()
+        };
+        let report = world.w().merge_branch(&request, &|_, _| ()).unwrap();
+        (report.outcome, report.commit.unwrap())
+    };
+    for name in ["x", "y"] {
+        world.w().create_branch(name, MAIN, None).unwrap();
+        put_in(&world, name, name, b"1");
+    }
+    let of_x = checkpoint(&world, "x", "of-x");
+    let (outcome, merged) = into("x", "y");
+    assert_eq!(outcome, Outcome::Merged);
+    put_in(&world, "y", "later", b"1");
+    let last = checkpoint(&world, "y", "last");
+    // x knows the commit that it shows then before it knows what that was made of.
+    assert_eq!(into("y", "x"), (Outcome::FastForward, last));
+    put_in(&world, MAIN, "meanwhile", b"1");
+    assert_eq!(merge(&world, "x").outcome, Outcome::Merged);
+    for again in [false, true] {
+        assert_eq!(row(&world, last).parents, [merged]);
+        assert!(row(&world, merged).parents.contains(&of_x));
+        if !again {
+            world.kill().unwrap();
+        }
+    }
+    world.w().create_branch("z", MAIN, None).unwrap();
+    let log = world.w().log("z", false).unwrap();
+    let has = |id: CommitId| log.iter().any(|e| e.commit == Some(id));
+    assert!(has(last) && has(merged) && has(of_x), "{log:?}");
+}
+
+#[test]
 fn what_another_branch_was_is_not_what_this_one_was() {
     let (_base, world) = world();
     let (first, second) = branch_with_two(&world);
