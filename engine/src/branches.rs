@@ -423,7 +423,7 @@ impl Workspace {
             let inner = b.lock();
             BranchInfo {
                 name: b.name(),
-                head: inner.history.id_of(inner.history.head),
+                head: inner.book.history.id_of(inner.book.history.head),
                 created: created.get(&b.slot).copied().unwrap_or_default(),
             }
         };
@@ -482,7 +482,7 @@ impl Workspace {
         let record = BranchRecord::new(number, created, None);
         views.record(name, &record)?;
         let branch = views.add(branch, created);
-        let commit = branch.lock().history.id_of(head);
+        let commit = branch.lock().book.history.id_of(head);
         branch.signal();
         self.branches_changed(&branch, name);
         Ok(Created {
@@ -536,7 +536,7 @@ impl Workspace {
     /// waited for.
     pub(crate) fn snapshot(&self, slot: u16, text: &str, wait: Wait) -> Result<Arc<Branch>> {
         let branch = self.views.by_slot(slot).ok_or(Error::Stale)?;
-        let found = branch.lock().history.resolve(&branch.name(), text);
+        let found = branch.lock().book.history.resolve(&branch.name(), text);
         let state = match found {
             Err(Error::NoSuchRef(_) | Error::AmbiguousRef { .. } | Error::NoSuchBranch(_)) => {
                 return Err(Error::NotFound);
@@ -564,7 +564,7 @@ impl Workspace {
         };
         let id = match other {
             Some(other) => {
-                let state = other.lock().history.resolve(&other.name(), text)?;
+                let state = other.lock().book.history.resolve(&other.name(), text)?;
                 other.wait_for_id(state, &|_, _| {})?
             }
             None => match branch.resolve(target) {

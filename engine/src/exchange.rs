@@ -262,7 +262,7 @@ impl Branch {
     /// State of what the live tree is now, made where it differs from the head.
     fn freeze_now(&self, author: &str) -> Result<u64> {
         self.cache().flush_dirty();
-        let head = self.lock().history.head;
+        let head = self.lock().book.history.head;
         let before = self.tree_of(head)?;
         let state = self.freeze_if_differs(&mut self.lock(), &before, OpKind::Auto, author)?;
         self.signal();
@@ -274,8 +274,8 @@ impl Origin {
     /// The commit that it begins with counts as asked for.
     fn begin_as_asked_for(&mut self) {
         let inner = self.inner_mut();
-        let head = inner.history.head;
-        if let Some(state) = inner.history.states.get_mut(&head) {
+        let head = inner.book.history.head;
+        if let Some(state) = inner.book.history.states.get_mut(&head) {
             state.info.asked = true;
         }
         self.keep_off_groups();
@@ -290,7 +290,7 @@ impl Origin {
                 groups.push(i.group());
             }
         });
-        inner.counters.ino = widest_gap(groups, inner.counters.ino);
+        inner.book.counters.ino = widest_gap(groups, inner.book.counters.ino);
     }
 }
 

@@ -144,7 +144,7 @@ impl Branch {
         let time = clock::now();
         let mut inner = self.lock();
         match self.record(Event::Applied { time }, &[]) {
-            Ok(_) => inner.history.note_asked(Asked::Apply { time }),
+            Ok(_) => inner.book.history.note_asked(Asked::Apply { time }),
             Err(e) => tracing::warn!("{}: undo does not know of the apply: {e}", self.name()),
         }
     }

@@ -153,16 +153,16 @@ impl Branch {
     /// whatever fails, no state refers to a number that is given to another one later.
     fn take_ancestors(&self, lineage: Lineage) -> Result<bool> {
         let mut inner = self.lock_synced()?;
-        let states = inner.history.states.values();
+        let states = inner.book.history.states.values();
         let mut numbers: HashMap<CommitId, u64> = states
             .filter_map(|s| Some((s.info.id?, s.info.number)))
             .collect();
         let mut changed = !lineage.ancestors.is_empty();
         for Ancestor { info, id, parents } in lineage.ancestors {
             let known = numbers.get(&id).copied();
-            let was_asked = known.and_then(|n| inner.history.states.get(&n));
+            let was_asked = known.and_then(|n| inner.book.history.states.get(&n));
             let was_asked = was_asked.is_some_and(|s| s.info.asked);
-            let number = known.unwrap_or(inner.counters.state);
+            let number = known.unwrap_or(inner.book.counters.state);
             let info = StateInfo {
                 number,
                 kind: OpKind::Foreign,
@@ -175,8 +175,8 @@ impl Branch {
                 ..info
             };
             self.record(Event::Known { info: info.clone() }, &[])?;
-            inner.counters.state = inner.counters.state.max(number + 1);
-            inner.history.know(info);
+            inner.book.counters.state = inner.book.counters.state.max(number + 1);
+            inner.book.history.know(info);
             numbers.insert(id, number);
         }
         // Each goes before those that are there, so the newest comes first.
@@ -187,7 +187,7 @@ impl Branch {
     }
 
     fn inherit_label(&self, inner: &mut Inner, label: String, state: Option<u64>) -> Result<bool> {
-        let Some(state) = state.filter(|_| inner.history.labelled(&label).is_none()) else {
+        let Some(state) = state.filter(|_| inner.book.history.labelled(&label).is_none()) else {
             return Ok(false);
         };
         let event = Event::Inherited {
@@ -195,7 +195,7 @@ impl Branch {
             state,
         };
         self.record(event, &[])?;
-        Ok(inner.history.inherit_label(label, state))
+        Ok(inner.book.history.inherit_label(label, state))
     }
 }
 
@@ -211,10 +211,10 @@ impl Workspace {
         let _pin = from.places.store.pin();
         let (of, known) = {
             let inner = to.lock();
-            let of = of.map_or_else(|| inner.history.line(), |id| HashSet::from([id]));
-            (of, inner.history.known_parents())
+            let of = of.map_or_else(|| inner.book.history.line(), |id| HashSet::from([id]));
+            (of, inner.book.history.known_parents())
         };
-        let lineage = from.lock().history.lineage(&of, &known);
+        let lineage = from.lock().book.history.lineage(&of, &known);
         if to.take_ancestors(lineage)? {
             to.sync()?;
             self.snapshots_changed(to);

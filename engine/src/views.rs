@@ -188,7 +188,7 @@ impl Workspace {
             Virtual::Snapshots => {
                 let branch = self.views.by_slot(slot).ok_or(Error::Stale)?;
                 // What is not looked up yet has no number; any that nothing else has will do.
-                let labels = branch.lock().history.labels_with_states();
+                let labels = branch.lock().book.history.labels_with_states();
                 entries.extend(labels.into_iter().map(|(l, n)| {
                     let shown = NodeId::new(slot, Nid(VIRTUAL_MIN - 1 - n));
                     (l, shown, Kind::Dir)

@@ -363,8 +363,8 @@ impl Workspace {
         base: &CommitId,
         theirs: &CommitId,
     ) -> Result<Vec<Conflict>> {
-        let mut paths = self.main.lock().base_changed.clone();
-        paths.extend(branch.lock().base_changed.iter().cloned());
+        let mut paths = self.main.lock().book.base_changed.clone();
+        paths.extend(branch.lock().book.base_changed.iter().cloned());
         let store = &*branch.places.store;
         let start = self.main.wait_for_id(START_STATE, &|_, _| ())?;
         if paths.is_empty() || merge_bases(store, base, theirs)? != [start] {

@@ -147,7 +147,7 @@ impl Branch {
         }
         let (newest, live, tree) = {
             let inner = self.lock();
-            let history = &inner.history;
+            let history = &inner.book.history;
             let pending = history.states.values().rev().filter(|s| !s.in_store);
             let Some(newest) = history.states.keys().next_back().copied() else {
                 return Ok(false);
@@ -188,7 +188,7 @@ impl Branch {
             let inner = self.lock();
             let sealed = inner.reference.as_ref();
             let sealed = sealed.filter(|r| r.tree.same(&inner.live));
-            let (Some(sealed), Some(id)) = (sealed, inner.history.id_of(state)) else {
+            let (Some(sealed), Some(id)) = (sealed, inner.book.history.id_of(state)) else {
                 return Ok(false);
             };
             let meta = meta_of(inner.live.inode(Nid::ROOT)?);
@@ -210,7 +210,10 @@ impl Branch {
         if inner.fence.is_some() {
             return Ok(());
         }
-        let gone = inner.history.expired(now, &settings, &inner.timeline.used);
+        let gone = inner
+            .book
+            .history
+            .expired(now, &settings, &inner.book.timeline.used);
         if gone.is_empty() {
             return Ok(());
         }
@@ -222,8 +225,8 @@ impl Branch {
             },
             &[],
         )?;
-        inner.history.expire(&gone);
-        inner.timeline.expired(&gone.states);
+        inner.book.history.expire(&gone);
+        inner.book.timeline.expired(&gone.states);
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl Branch {
         let result = self.store_step(seq, idle);
         let failed = result.is_err();
         self.note_pause(result);
-        !failed && self.lock().history.first_pending().is_some()
+        !failed && self.lock().book.history.first_pending().is_some()
     }
 
     /// Reads what is left of the base's directories, the first time; false while closing.

@@ -41,7 +41,7 @@ pub(crate) struct Origin {
 impl Origin {
     /// State that becomes the new branch's head.
     pub fn head(&self) -> u64 {
-        self.inner.history.head
+        self.inner.book.history.head
     }
 
     /// Everything that changes.
@@ -107,7 +107,7 @@ impl Branch {
     /// What the live tree is now, for a new branch; frozen as a state where it differs from the head.
     pub fn origin_live(&self, author: &str) -> Result<Origin> {
         self.cache().flush_dirty();
-        let head = self.lock().history.head;
+        let head = self.lock().book.history.head;
         let before = self.tree_of(head)?;
         let mut inner = self.lock();
         let state = self.freeze_if_differs(&mut inner, &before, OpKind::BeforeBranch, author)?;
@@ -131,8 +131,8 @@ impl Branch {
         kind: OpKind,
         author: &str,
     ) -> Result<u64> {
-        let head = inner.history.head;
-        let stored = inner.history.tree(head).cloned();
+        let head = inner.book.history.head;
+        let stored = inner.book.history.tree(head).cloned();
         let before = stored.as_ref().unwrap_or(before);
         if !crate::control::differs(before, &inner.live) {
             return Ok(head);
@@ -150,7 +150,7 @@ impl Branch {
             .map_err(Error::io(&o.dir))?;
         let dir = journal_dir(&o);
         let journal = Journal::create(o.storage.clone(), &dir, journal_config(&o)?)?;
-        let pending = inner.history.pending();
+        let pending = inner.book.history.pending();
         let (mut first, root, kv) = match (&inner.reference, pending.first()) {
             (Some(r), _) => (r.tree.clone(), Some(r.root), r.kv),
             (None, Some((_, tree))) => (tree.clone(), None, None),
@@ -162,22 +162,22 @@ impl Branch {
         }
         let head = StateHead {
             next_seq: 1,
-            counters: inner.counters,
-            history: inner.history.to_stored_record(),
+            counters: inner.book.counters,
+            history: inner.book.history.to_stored_record(),
             root,
-            base_changed: inner.base_changed.iter().cloned().collect(),
-            unreadable: inner.unreadable.iter().cloned().collect(),
+            base_changed: inner.book.base_changed.iter().cloned().collect(),
+            unreadable: inner.book.unreadable.iter().cloned().collect(),
             tree_file: 0,
             patched: 0,
         };
         let more = StateMore {
             kv,
-            timeline: inner.timeline.clone(),
-            later: inner.history.later.clone(),
+            timeline: inner.book.timeline.clone(),
+            later: inner.book.history.later.clone(),
         };
-        inner.anchors = Anchors::new(first.clone(), root.flatten());
-        inner.anchors.timeline = inner.timeline.stored;
-        inner.anchors.kv = kv;
+        inner.book.anchors = Anchors::new(first.clone(), root.flatten());
+        inner.book.anchors.timeline = inner.book.timeline.stored;
+        inner.book.anchors.kv = kv;
         inner.tree_file = state_file(&o).write(head, &more, &first, &inner.tree_file)?;
         let stored = inner.reference.as_ref().map(|r| r.tree.clone());
         let branch = assemble(o, Arc::new(journal), inner, None, 1);
@@ -190,7 +190,7 @@ impl Branch {
 
     /// A read-only view of one of this branch's states.
     pub fn snapshot(&self, slot: u16, tree: Tree) -> Branch {
-        let mut inner = new_inner(tree, self.lock().counters, History::default());
+        let mut inner = new_inner(tree, self.lock().book.counters, History::default());
         inner.scan_done = true;
         let parts = Parts {
             name: self.name(),
@@ -213,8 +213,8 @@ impl Branch {
         let mut at = first;
         for (number, tree) in pending {
             self.record_step(&mut inner, &at, tree)?;
-            let info = inner.history.state(*number)?.info.clone();
-            let head = *number == inner.history.head;
+            let info = inner.book.history.state(*number)?.info.clone();
+            let head = *number == inner.book.history.head;
             self.record(
                 Event::Freeze {
                     info,
@@ -224,7 +224,7 @@ impl Branch {
                 &[],
             )?;
             self.record_headed(&inner, *number)?;
-            for label in inner.history.labels_of(*number) {
+            for label in inner.book.history.labels_of(*number) {
                 let state = *number;
                 self.record(Event::Label { label, state }, &[])?;
             }
@@ -239,10 +239,10 @@ impl Branch {
             return Ok(());
         }
         let patch = crate::record::TreePatch::between(from, to);
-        let counters = inner.counters;
+        let counters = inner.book.counters;
         self.record_switch(Event::Patched { counters }, &patch.to_bytes())?;
         let seq = self.places.journal.last_seq();
-        inner.anchors.switched(seq, to.clone());
+        inner.book.anchors.switched(seq, to.clone());
         Ok(())
     }
 }
@@ -250,17 +250,21 @@ impl Branch {
 /// Everything of a branch that one made of its state `head`, whose tree is `tree`, begins with.
 fn origin(inner: &Inner, head: u64, mut tree: Tree) -> Origin {
     drop_new_orphans(&mut tree, inner);
-    let history = inner.history.ancestry(head, inner.timeline.unnamed());
-    let mut new = new_inner(tree, inner.counters, history);
+    let history = inner
+        .book
+        .history
+        .ancestry(head, inner.book.timeline.unnamed());
+    let mut new = new_inner(tree, inner.book.counters, history);
     new.timeline = inner
+        .book
         .timeline
         .inherited(inner.state_ref(head), clock::now());
     new.scan_done = inner.scan_done;
     if !inner.scan_done {
         new.base_inodes = inner.base_inodes.clone();
     }
-    new.base_changed = inner.base_changed.clone();
-    new.unreadable = inner.unreadable.clone();
+    new.base_changed = inner.book.base_changed.clone();
+    new.unreadable = inner.book.unreadable.clone();
     new.reference = inner.reference.clone();
     new.tree_file = inner.tree_file.clone();
     Origin { inner: new }

@@ -59,9 +59,9 @@ fn replayed(
     history.later = more.later;
     let mut inner = new_inner(tree.clone(), head.counters, history);
     let (kv, timeline) = (more.kv, more.timeline);
-    (inner.anchors.root, inner.anchors.kv) = (head.root.flatten(), kv);
-    inner.anchors.timeline = timeline.stored;
-    inner.timeline = timeline;
+    (inner.book.anchors.root, inner.book.anchors.kv) = (head.root.flatten(), kv);
+    inner.book.anchors.timeline = timeline.stored;
+    inner.book.timeline = timeline;
     inner.reference = head.root.map(|root| Reference { tree, root, kv });
     let mut replay = Replay::new(&mut inner, dirs);
     let journal_dir = format!("{dir}/journal");

@@ -13,14 +13,14 @@ impl Branch {
         let commit: Commit = self.places.store.get_object(&id)?;
         let mut inner = self.lock_synced()?;
         let known = |id: &CommitId| {
-            let mut all = inner.history.states.values();
+            let mut all = inner.book.history.states.values();
             all.find(|s| s.info.id == Some(*id)).map(|s| s.info.number)
         };
         if let Some(number) = known(&id) {
             return Ok(number);
         }
         let info = StateInfo {
-            number: inner.counters.state,
+            number: inner.book.counters.state,
             kind: OpKind::Foreign,
             asked: false,
             time: Time {
@@ -34,9 +34,9 @@ impl Branch {
             id: Some(id),
         };
         self.record(Event::Known { info: info.clone() }, &[])?;
-        inner.counters.state += 1;
+        inner.book.counters.state += 1;
         let number = info.number;
-        inner.history.know(info);
+        inner.book.history.know(info);
         Ok(number)
     }
 

@@ -104,12 +104,12 @@ impl Remains {
             history.later = left.later;
         }
         let mut inner = new_inner(Tree::default(), counters, history);
-        inner.base_changed = base_changed.into_iter().collect();
-        inner.unreadable = unreadable.into_iter().collect();
+        inner.book.base_changed = base_changed.into_iter().collect();
+        inner.book.unreadable = unreadable.into_iter().collect();
         let has_timeline = has_head && left.timeline.is_some();
         let logs: Vec<Timeline> = left.timeline.into_iter().collect();
         if let Some(timeline) = logs.first().filter(|_| has_head) {
-            inner.timeline = timeline.clone();
+            inner.book.timeline = timeline.clone();
         }
         Remains {
             inner,
@@ -142,14 +142,14 @@ impl Remains {
 
     /// Numbers that are given later are above these.
     fn above(&mut self, nid: u64, ino: u64) {
-        let c = &mut self.inner.counters;
+        let c = &mut self.inner.book.counters;
         c.nid = c.nid.max(nid.saturating_add(1));
         c.ino = c.ino.max(ino.saturating_add(1));
     }
 
     /// States from here on are not given yet.
     fn states_from(&mut self, number: u64) {
-        let c = &mut self.inner.counters;
+        let c = &mut self.inner.book.counters;
         c.state = c.state.max(number);
     }
 
@@ -168,29 +168,32 @@ impl Remains {
                 let number = info.number;
                 self.states_from(number.saturating_add(1));
                 let inner = &mut self.inner;
-                inner.history.freeze(info, Tree::default(), head, label);
+                inner
+                    .book
+                    .history
+                    .freeze(info, Tree::default(), head, label);
                 inner.note_head(number);
                 self.show(number);
             }
             Event::Withdraw { state } => {
-                if self.inner.history.withdraw(state) {
+                if self.inner.book.history.withdraw(state) {
                     self.shown.retain(|s| s.state != state);
                 }
             }
             Event::Same { state, kept } => {
-                self.inner.history.merge(state, kept);
+                self.inner.book.history.merge(state, kept);
                 self.inner.note_same(state, kept);
                 let same = self.shown.iter_mut().filter(|s| s.state == state);
                 same.for_each(|s| s.state = kept);
             }
             Event::Expired { states, undo, redo } => {
-                self.inner.timeline.expired(&states);
+                self.inner.book.timeline.expired(&states);
                 let expiry = Expiry { states, undo, redo };
-                self.inner.history.expire(&expiry);
+                self.inner.book.history.expire(&expiry);
             }
-            Event::Label { label, state } => self.inner.history.label_unchanged(label, state),
+            Event::Label { label, state } => self.inner.book.history.label_unchanged(label, state),
             Event::Inherited { label, state } => {
-                self.inner.history.inherit_label(label, state);
+                self.inner.book.history.inherit_label(label, state);
             }
             Event::Switch {
                 kind,
@@ -200,7 +203,7 @@ impl Remains {
                 counters,
             } => {
                 self.counted(counters);
-                self.inner.history.switch(kind, replaced, target, head);
+                self.inner.book.history.switch(kind, replaced, target, head);
                 self.inner.note_switch(kind, replaced, target);
                 self.changes += 1;
                 if kind != SwitchKind::Restore {
@@ -209,7 +212,7 @@ impl Remains {
             }
             Event::Known { info } => {
                 self.states_from(info.number.saturating_add(1));
-                self.inner.history.know(info);
+                self.inner.book.history.know(info);
             }
             Event::Merged {
                 replaced,
@@ -220,7 +223,10 @@ impl Remains {
             } => {
                 self.counted(counters);
                 let (inner, number) = (&mut self.inner, info.number);
-                inner.history.merged(replaced, info, None, label, conflicts);
+                inner
+                    .book
+                    .history
+                    .merged(replaced, info, None, label, conflicts);
                 inner.note_switch(SwitchKind::Merge, replaced, number);
                 self.show(number);
             }
@@ -243,9 +249,9 @@ impl Remains {
         let inner = &mut self.inner;
         match event {
             Event::Named { state, id } => inner.named(state, id),
-            Event::Timeline { time, what } => inner.timeline.push(time, what),
+            Event::Timeline { time, what } => inner.book.timeline.push(time, what),
             Event::TimelineStored { stored, bytes } => {
-                let flushed = inner.timeline.flushed(stored, bytes as usize);
+                let flushed = inner.book.timeline.flushed(stored, bytes as usize);
                 self.has_timeline &= flushed.is_ok();
                 self.logs.push(Timeline::of_log(stored));
             }
@@ -254,8 +260,8 @@ impl Remains {
                 entries,
                 hash,
             } => inner.set_head(state, entries, hash),
-            Event::Applied { time } => inner.history.note_asked(Asked::Apply { time }),
-            Event::Resolved { path } => inner.history.conflicts.retain(|c| c.path != path),
+            Event::Applied { time } => inner.book.history.note_asked(Asked::Apply { time }),
+            Event::Resolved { path } => inner.book.history.conflicts.retain(|c| c.path != path),
             Event::Patched { counters } => {
                 self.counted(counters);
                 self.changes += 1;
@@ -272,7 +278,7 @@ impl Remains {
 
     /// Lets go of the states that are no commit of the store, and of what refers to them.
     pub fn keep_commits(&mut self, store: &ObjectStore) {
-        let history = &mut self.inner.history;
+        let history = &mut self.inner.book.history;
         let all: BTreeSet<u64> = history.states.keys().copied().collect();
         history.states.retain(|_, s| {
             let there = |id| store.get_object::<Commit>(&id).is_ok();
@@ -290,13 +296,13 @@ impl Remains {
         history.branched.retain(kept);
         let gone: Vec<u64> = all.into_iter().filter(|n| !kept(n)).collect();
         self.shown.retain(|s| kept(&s.state));
-        self.inner.timeline.expired(&gone);
+        self.inner.book.timeline.expired(&gone);
     }
 
     /// The states have other numbers now; what refers to one that has none goes.
     pub fn renumber(&mut self, numbers: &HashMap<u64, u64>) {
         let new = |n: &mut u64| numbers.get(n).map(|to| *n = *to).is_some();
-        let history = &mut self.inner.history;
+        let history = &mut self.inner.book.history;
         history.labels.retain_mut(|(_, n)| new(n));
         history.retain_turns(&mut |t| new(&mut t.state) && new(&mut t.head), &|n| {
             numbers.get(&n).copied()

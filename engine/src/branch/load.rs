@@ -65,14 +65,14 @@ impl Branch {
             Err(e @ Error::BaseMissing { .. }) => return Err(e),
             Err(e) => {
                 tracing::warn!("a base directory is gone: {e}");
-                self.lock().base_changed.insert(dir.path());
+                self.lock().book.base_changed.insert(dir.path());
                 (Vec::new(), false)
             }
         };
         let relinked = {
             let mut inner = self.lock();
             if unreadable {
-                inner.unreadable.insert(dir.path());
+                inner.book.unreadable.insert(dir.path());
             }
             let entries = number(&mut inner, &self.places.base, nid, entries);
             self.count(&entries);
@@ -267,7 +267,7 @@ impl Branch {
             path = %String::from_utf8_lossy(&path),
             "a base file cannot be read, commits are made without it: {why}"
         );
-        self.lock().unreadable.insert(path);
+        self.lock().book.unreadable.insert(path);
     }
 
     fn replace_version(&self, old: &BaseFile, new: Option<(&BaseFile, &BaseEntry)>) -> Result<()> {
@@ -283,7 +283,7 @@ impl Branch {
             mtime,
             ctime,
         };
-        self.lock().base_changed.insert(old.path());
+        self.lock().book.base_changed.insert(old.path());
         let changed = self.put_version(old, content, version)?;
         // Pages of the old version go; from a background thread, which the readers do not wait for.
         self.stale.lock().extend(changed);
@@ -315,7 +315,7 @@ impl Branch {
                 &[],
             )?;
             let seq = self.places.journal.last_seq();
-            inner.anchors.refers(seq, content);
+            inner.book.anchors.refers(seq, content);
             for tree in inner.trees_mut() {
                 tree.take_anew(*nid, old.stamp(), body.clone(), new);
             }
@@ -328,7 +328,7 @@ impl Branch {
     fn stored_before(&self, file: &BaseFile) -> Option<FileContent> {
         let id = {
             let inner = self.lock();
-            let first = inner.history.states.values().next()?;
+            let first = inner.book.history.states.values().next()?;
             (first.info.kind == OpKind::Start).then_some(first.info.id)??
         };
         let store = &self.places.store;
@@ -384,9 +384,9 @@ fn number(inner: &mut Inner, base: &Base, dir: Nid, entries: Vec<BaseEntry>) -> 
         } else {
             None
         };
-        let nid = known.unwrap_or(Nid(inner.counters.nid));
+        let nid = known.unwrap_or(Nid(inner.book.counters.nid));
         if known.is_none() {
-            inner.counters.nid += 1;
+            inner.book.counters.nid += 1;
         }
         if linked {
             inner.base_inodes.insert((s.dev, s.ino), nid);
@@ -394,8 +394,8 @@ fn number(inner: &mut Inner, base: &Base, dir: Nid, entries: Vec<BaseEntry>) -> 
         let ino = if s.dev == base.dev() && s.ino < FIRST_NEW_INO && s.ino > 1 {
             s.ino
         } else {
-            inner.counters.ino += 1;
-            inner.counters.ino - 1
+            inner.book.counters.ino += 1;
+            inner.book.counters.ino - 1
         };
         out.push(Loaded {
             nid: nid.0,

@@ -417,9 +417,9 @@ impl Numbers for BranchNumbers<'_> {
         const BLOCK: u64 = 256;
         if self.left == 0 {
             let mut inner = self.branch.lock();
-            self.have = inner.counters;
-            inner.counters.nid += BLOCK;
-            inner.counters.ino += BLOCK;
+            self.have = inner.book.counters;
+            inner.book.counters.nid += BLOCK;
+            inner.book.counters.ino += BLOCK;
             self.left = BLOCK;
         }
         self.left -= 1;

@@ -129,7 +129,7 @@ fn create(o: OpenBranch) -> Result<Branch> {
         &crate::record::encode(&crate::record::Record::Event(event)),
         &[],
     )?;
-    inner.history.freeze(info, tree.clone(), true, None);
+    inner.book.history.freeze(info, tree.clone(), true, None);
     journal.sync(journal.last_seq())?;
     let none = (0, Tree::default());
     let more = StateMore::default();
@@ -171,11 +171,11 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
     let mut history = History::from_record(state.history);
     history.later = later;
     let mut inner = new_inner(tree.clone(), state.counters, history);
-    inner.base_changed = state.base_changed.into_iter().collect();
-    inner.unreadable = state.unreadable.into_iter().collect();
-    (inner.anchors.root, inner.anchors.kv) = (state.root.flatten(), kv);
-    inner.anchors.timeline = timeline.stored;
-    inner.timeline = timeline;
+    inner.book.base_changed = state.base_changed.into_iter().collect();
+    inner.book.unreadable = state.unreadable.into_iter().collect();
+    (inner.book.anchors.root, inner.book.anchors.kv) = (state.root.flatten(), kv);
+    inner.book.anchors.timeline = timeline.stored;
+    inner.book.timeline = timeline;
     inner.reference = state.root.map(|root| Reference { tree, root, kv });
     let shared = o
         .trees

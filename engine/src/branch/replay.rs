@@ -135,7 +135,7 @@ impl<'a> Replay<'a> {
     }
 
     fn note_numbers(&mut self, m: &Mutation) {
-        let c = &mut self.inner.counters;
+        let c = &mut self.inner.book.counters;
         match m {
             Mutation::Create { nid, ino, .. } => {
                 c.nid = c.nid.max(nid + 1);
@@ -156,9 +156,9 @@ impl<'a> Replay<'a> {
         self.parts.extend(payload);
         let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
         let inner = &mut *self.inner;
-        inner.anchors.patched(self.seq, &patch);
+        inner.book.anchors.patched(self.seq, &patch);
         patch.apply(&mut inner.live, &mut self.dirs)?;
-        inner.counters = counters;
+        inner.book.counters = counters;
         Ok(())
     }
 
@@ -171,28 +171,28 @@ impl<'a> Replay<'a> {
         let inner = &mut *self.inner;
         match e {
             Event::Freeze { info, head, label } => {
-                inner.counters.state = inner.counters.state.max(info.number + 1);
+                inner.book.counters.state = inner.book.counters.state.max(info.number + 1);
                 let tree = inner.live.clone();
                 let number = info.number;
-                inner.history.freeze(info, tree, head, label);
+                inner.book.history.freeze(info, tree, head, label);
                 inner.note_head(number);
             }
             Event::Withdraw { state } => {
-                inner.history.withdraw(state);
+                inner.book.history.withdraw(state);
             }
             Event::Same { state, kept } => {
-                inner.history.merge(state, kept);
+                inner.book.history.merge(state, kept);
                 inner.note_same(state, kept);
             }
             Event::Expired { states, undo, redo } => {
-                inner.timeline.expired(&states);
-                inner.history.expire(&Expiry { states, undo, redo });
+                inner.book.timeline.expired(&states);
+                inner.book.history.expire(&Expiry { states, undo, redo });
             }
-            Event::Label { label, state } => inner.history.label_unchanged(label, state),
+            Event::Label { label, state } => inner.book.history.label_unchanged(label, state),
             Event::Inherited { label, state } => {
-                inner.history.inherit_label(label, state);
+                inner.book.history.inherit_label(label, state);
             }
-            Event::Applied { time } => inner.history.note_asked(Asked::Apply { time }),
+            Event::Applied { time } => inner.book.history.note_asked(Asked::Apply { time }),
             Event::Switch {
                 kind,
                 replaced,
@@ -201,13 +201,13 @@ impl<'a> Replay<'a> {
                 counters,
             } => {
                 self.patch_live(payload, read, counters)?;
-                self.inner.history.switch(kind, replaced, target, head);
+                self.inner.book.history.switch(kind, replaced, target, head);
                 self.inner.note_switch(kind, replaced, target);
             }
             Event::Patched { counters } => self.patch_live(payload, read, counters)?,
             Event::Known { info } => {
-                inner.counters.state = inner.counters.state.max(info.number + 1);
-                inner.history.know(info);
+                inner.book.counters.state = inner.book.counters.state.max(info.number + 1);
+                inner.book.history.know(info);
             }
             Event::Merged {
                 replaced,
@@ -218,10 +218,13 @@ impl<'a> Replay<'a> {
             } => {
                 self.patch_live(payload, read, counters)?;
                 let (inner, number) = (&mut *self.inner, info.number);
-                inner.history.merged(replaced, info, None, label, conflicts);
+                inner
+                    .book
+                    .history
+                    .merged(replaced, info, None, label, conflicts);
                 inner.note_switch(SwitchKind::Merge, replaced, number);
             }
-            Event::Resolved { path } => inner.history.conflicts.retain(|c| c.path != path),
+            Event::Resolved { path } => inner.book.history.conflicts.retain(|c| c.path != path),
             Event::Fenced {
                 state,
                 nid,
@@ -229,7 +232,7 @@ impl<'a> Replay<'a> {
                 now,
             } => {
                 let payload = payload.ok_or("a page without data")?;
-                let state = inner.history.states.get_mut(&state);
+                let state = inner.book.history.states.get_mut(&state);
                 let tree = state.and_then(|s| s.tree.as_mut());
                 let tree = tree.ok_or("a page of an unknown state")?;
                 tree.write(Nid(nid), offset, payload, None, now)?;
@@ -260,7 +263,7 @@ impl<'a> Replay<'a> {
                 mtime,
                 ctime,
             } => {
-                inner.anchors.refers(self.seq, content);
+                inner.book.anchors.refers(self.seq, content);
                 let body = content.map_or(Body::Unreadable, Body::Stored);
                 let new = NewVersion {
                     size,
@@ -274,10 +277,10 @@ impl<'a> Replay<'a> {
                 }
             }
             Event::Named { state, id } => inner.named(state, id),
-            Event::Timeline { time, what } => inner.timeline.push(time, what),
+            Event::Timeline { time, what } => inner.book.timeline.push(time, what),
             Event::TimelineStored { stored, bytes } => {
-                inner.timeline.flushed(stored, bytes as usize)?;
-                inner.anchors.refers(self.seq, Some(stored));
+                inner.book.timeline.flushed(stored, bytes as usize)?;
+                inner.book.anchors.refers(self.seq, Some(stored));
             }
             Event::Headed {
                 state,
@@ -310,18 +313,18 @@ fn note_anew(inner: &mut Inner, nid: Nid, old: &Stamp, (without, new): (bool, Ne
     }
     let same = (old.size, old.mtime, old.ctime) == (new.size, new.mtime, new.ctime);
     if without && same {
-        inner.unreadable.insert(path);
+        inner.book.unreadable.insert(path);
     } else {
-        inner.base_changed.insert(path);
+        inner.book.base_changed.insert(path);
     }
 }
 
 /// Numbers that a directory of the base gave out.
 fn note_loaded(inner: &mut Inner, entries: &[Loaded]) {
     for l in entries {
-        inner.counters.nid = inner.counters.nid.max(l.nid + 1);
+        inner.book.counters.nid = inner.book.counters.nid.max(l.nid + 1);
         if l.ino >= FIRST_NEW_INO {
-            inner.counters.ino = inner.counters.ino.max(l.ino + 1);
+            inner.book.counters.ino = inner.book.counters.ino.max(l.ino + 1);
         }
         let stamp = &l.entry.stamp;
         if l.entry.nlink > 1 && Kind::of_mode(l.entry.mode) != Some(Kind::Dir) {

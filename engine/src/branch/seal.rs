@@ -111,11 +111,11 @@ impl Branch {
             let mut inner = self.lock();
             let fenced = inner.fence.as_ref().map(|f| f.state);
             let after = last.map_or(0, |r| r.info.number + 1);
-            let next = inner.history.first_pending_from(after);
+            let next = inner.book.history.first_pending_from(after);
             let Some(number) = next.filter(|n| Some(*n) != fenced) else {
                 return Ok(None);
             };
-            let state = inner.history.state(number)?;
+            let state = inner.book.history.state(number)?;
             let (info, tree) = (state.info.clone(), state.tree.clone());
             inner.storing = tree.clone();
             let reference = last.map(|r| r.stored.clone());
@@ -144,7 +144,7 @@ impl Branch {
             let Ready {
                 info, id, stored, ..
             } = ready;
-            let same = match self.lock().history.state(info.number) {
+            let same = match self.lock().book.history.state(info.number) {
                 Ok(state) => state.info.parents == info.parents,
                 Err(_) => false,
             };
@@ -176,15 +176,15 @@ impl Branch {
         loop {
             let (batch, end) = {
                 let inner = self.lock();
-                let Some(number) = inner.history.first_pending() else {
+                let Some(number) = inner.book.history.first_pending() else {
                     return Ok(());
                 };
-                let Some(tree) = &inner.history.state(number)?.tree else {
+                let Some(tree) = &inner.book.history.state(number)?.tree else {
                     return Ok(());
                 };
                 (
                     base_files_in(tree, next..next + IMPORT_BATCH),
-                    inner.counters.nid,
+                    inner.book.counters.nid,
                 )
             };
             self.check_quota(bytes_of(&batch))?;
@@ -219,7 +219,7 @@ impl Branch {
                     .find(|r| r.info.number == n)
                     .map(|r| r.known_as)
             };
-            let id_of = |n: &u64| ready(*n).or_else(|| inner.history.id_of(*n));
+            let id_of = |n: &u64| ready(*n).or_else(|| inner.book.history.id_of(*n));
             info.parents.iter().filter_map(id_of).collect()
         };
         let commit = Commit {
@@ -271,7 +271,7 @@ impl Branch {
         let mut inner = self.lock();
         inner.reference = Some(reference.clone());
         inner.storing = None;
-        let Ok(state) = inner.history.state(number) else {
+        let Ok(state) = inner.book.history.state(number) else {
             return Ok(());
         };
         let told = state.info.id.filter(|known| self.is_told(*known, id));
@@ -285,7 +285,7 @@ impl Branch {
             self.record(Event::Named { state: number, id }, &[])?;
             inner.note_named(number, id);
         }
-        let history = &mut inner.history;
+        let history = &mut inner.book.history;
         if let Some(state) = history.states.get_mut(&number) {
             state.info.id = Some(id);
             (state.tree, state.stored, state.in_store) = (None, stored, true);
@@ -355,25 +355,25 @@ impl Branch {
     /// The live tree and everything that the state file needs; `None` where a state is pending again.
     fn freeze_for_seal(&self) -> Option<(StateHead, StateMore, Tree, Option<Reference>)> {
         let mut inner = self.lock();
-        if inner.history.first_pending().is_some() || inner.fence.is_some() {
+        if inner.book.history.first_pending().is_some() || inner.fence.is_some() {
             return None;
         }
         inner.storing = Some(inner.live.clone());
         let head = StateHead {
             next_seq: self.places.journal.last_seq() + 1,
-            counters: inner.counters,
-            history: inner.history.to_record(),
+            counters: inner.book.counters,
+            history: inner.book.history.to_record(),
             root: None,
-            base_changed: inner.base_changed.iter().cloned().collect(),
-            unreadable: inner.unreadable.iter().cloned().collect(),
+            base_changed: inner.book.base_changed.iter().cloned().collect(),
+            unreadable: inner.book.unreadable.iter().cloned().collect(),
             tree_file: 0,
             patched: 0,
         };
         let more = StateMore {
             // Known once the tree is stored.
             kv: None,
-            timeline: inner.timeline.clone(),
-            later: inner.history.later.clone(),
+            timeline: inner.book.timeline.clone(),
+            later: inner.book.history.later.clone(),
         };
         Some((head, more, inner.live.clone(), inner.reference.clone()))
     }
@@ -390,7 +390,7 @@ impl Branch {
             // Under the lock: a branch that is made of this one meanwhile takes nothing older.
             let mut inner = self.lock();
             let needed = needed_segments(&mut inner, &stored.tree);
-            inner.anchors.seal(&stored, timeline, next_seq);
+            inner.book.anchors.seal(&stored, timeline, next_seq);
             inner.storing = None;
             inner.reference = Some(stored);
             let journals = &self.places.journals;
@@ -431,7 +431,7 @@ fn needed_segments(inner: &mut Inner, sealed: &Tree) -> Needed {
             *lowest = segment.min(*lowest);
         }
     };
-    if !inner.unreadable.is_empty() {
+    if !inner.book.unreadable.is_empty() {
         // What was written over a file that cannot be read is in the journal alone.
         sealed.for_each(&mut |_, inode| need(inode));
     }

@@ -22,7 +22,7 @@ impl Workspace {
         let branch = self.changeable(name)?;
         let _control = branch.control.lock();
         branch.cache().flush_dirty();
-        let head = branch.lock().history.head;
+        let head = branch.lock().book.history.head;
         let before = branch.tree_of(head)?;
         let (author, kind) = (self.author(), OpKind::Stop);
         let state = branch.freeze_if_differs(&mut branch.lock(), &before, kind, author)?;
@@ -48,6 +48,7 @@ impl Workspace {
         let has = |b: &Arc<Branch>| {
             let inner = b.lock();
             inner
+                .book
                 .history
                 .states
                 .values()

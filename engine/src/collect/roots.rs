@@ -29,7 +29,7 @@ impl Roots {
     pub fn of(inner: &Inner) -> Roots {
         let mut roots = Roots::default();
         roots.trees.push(inner.live.clone());
-        for state in inner.history.states.values() {
+        for state in inner.book.history.states.values() {
             let list = if state.in_store {
                 &mut roots.commits
             } else {
@@ -47,12 +47,14 @@ impl Roots {
             roots.trees.push(reference.tree.clone());
         }
         roots.trees.extend(inner.storing.clone());
-        roots.trees.extend(inner.anchors.trees().cloned());
-        roots.directories.extend(inner.anchors.root);
-        roots.contents.extend(inner.anchors.contents().copied());
-        roots.contents.push(inner.timeline.stored);
+        roots.trees.extend(inner.book.anchors.trees().cloned());
+        roots.directories.extend(inner.book.anchors.root);
+        roots
+            .contents
+            .extend(inner.book.anchors.contents().copied());
+        roots.contents.push(inner.book.timeline.stored);
         roots.trees.extend(inner.pins.trees().cloned());
-        let conflicts = inner.history.conflicts.iter();
+        let conflicts = inner.book.history.conflicts.iter();
         let sides = conflicts.flat_map(|c| [&c.base, &c.ours, &c.theirs]);
         for side in sides.flatten() {
             match &side.entry.body {

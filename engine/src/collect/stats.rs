@@ -240,7 +240,7 @@ impl Engine {
             out.bytes += (key.len() + entry.value.len()) as u64;
             true
         });
-        for state in inner.history.states.values() {
+        for state in inner.book.history.states.values() {
             let automatic = state.info.kind.is_automatic() && !state.info.asked;
             *(if automatic {
                 &mut out.automatic

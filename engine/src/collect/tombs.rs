@@ -37,7 +37,7 @@ impl Engine {
         for (_, dir) in self.branch_dirs(name)? {
             match inspect(&*self.storage, &self.store, &trees, &dir, self.boot) {
                 Ok(Some(found)) => {
-                    let states = found.inner.history.states.values();
+                    let states = found.inner.book.history.states.values();
                     commits.extend(states.filter_map(|s| s.info.id));
                 }
                 Ok(None) => {}

@@ -26,7 +26,7 @@ impl Branch {
             crate::names::check_label(label)?;
         }
         self.cache().flush_dirty();
-        let head = self.lock().history.head;
+        let head = self.lock().book.history.head;
         let before = self.tree_of(head)?;
         let wait = req.wait;
         let mut done = self.freeze_or_label(author, req, &before)?;
@@ -39,7 +39,7 @@ impl Branch {
             done.commit = Some(named?);
         } else {
             self.sync()?;
-            done.commit = self.lock().history.id_of(done.state);
+            done.commit = self.lock().book.history.id_of(done.state);
         }
         done.unreadable = self.left_out();
         Ok(done)
@@ -59,7 +59,7 @@ impl Branch {
     /// Takes back a checkpoint that could not be stored: all is as it was before.
     fn withdraw(&self, state: u64) -> Result<()> {
         let mut inner = self.lock();
-        if inner.history.withdraw(state) {
+        if inner.book.history.withdraw(state) {
             self.record(Event::Withdraw { state }, &[])?;
         }
         Ok(())
@@ -73,10 +73,10 @@ impl Branch {
     ) -> Result<Checkpointed> {
         let mut inner = self.lock();
         // The head may have been stored meanwhile, and the live tree refers to the store since then.
-        let stored = inner.history.tree(inner.history.head).cloned();
+        let stored = inner.book.history.tree(inner.book.history.head).cloned();
         let before = stored.as_ref().unwrap_or(before);
         let label = req.label.clone();
-        let old = label.as_ref().and_then(|l| inner.history.labelled(l));
+        let old = label.as_ref().and_then(|l| inner.book.history.labelled(l));
         let (before, now) = (before.clone(), inner.live.clone());
         let plain = req.message.is_empty() && req.meta.is_empty();
         let new_commit = !plain || differs(&before, &now);
@@ -85,7 +85,7 @@ impl Branch {
             let info = self.new_state(&inner, OpKind::Checkpoint, author, req.message, meta);
             self.freeze(&mut inner, info, true, req.label)?
         } else {
-            let head = inner.history.head;
+            let head = inner.book.history.head;
             if let Some(label) = req.label {
                 self.record(
                     Event::Label {
@@ -94,14 +94,14 @@ impl Branch {
                     },
                     &[],
                 )?;
-                inner.history.label_unchanged(label, head);
+                inner.book.history.label_unchanged(label, head);
             }
             head
         };
         let moved_from = old
             .filter(|o| *o != state)
-            .and_then(|o| inner.history.id_of(o));
-        let unresolved = inner.history.conflicts.len();
+            .and_then(|o| inner.book.history.id_of(o));
+        let unresolved = inner.book.history.conflicts.len();
         drop(inner);
         if new_commit {
             self.signal();
@@ -128,14 +128,14 @@ impl Branch {
         meta: BTreeMap<String, String>,
     ) -> StateInfo {
         StateInfo {
-            number: inner.counters.state,
+            number: inner.book.counters.state,
             kind,
             asked: false,
             time: clock::now(),
             author: author.to_owned(),
             message,
             meta: meta.into_iter().collect(),
-            parents: inner.history.parents(),
+            parents: inner.book.history.parents(),
             id: None,
         }
     }
@@ -157,9 +157,9 @@ impl Branch {
             },
             &[],
         )?;
-        inner.counters.state = number + 1;
+        inner.book.counters.state = number + 1;
         let tree = inner.live.clone();
-        inner.history.freeze(info, tree, head, label);
+        inner.book.history.freeze(info, tree, head, label);
         inner.note_head(number);
         Ok(number)
     }
@@ -191,6 +191,7 @@ impl Branch {
             }
             let durable = |inner: &Inner| {
                 inner
+                    .book
                     .history
                     .state(state)
                     .map(|s| s.info.id.filter(|_| s.in_store))

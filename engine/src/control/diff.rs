@@ -24,9 +24,9 @@ impl Branch {
     pub(super) fn state_of(&self, side: &DiffSide) -> Result<u64> {
         let inner = self.lock();
         match side {
-            DiffSide::Ref(text) => inner.history.resolve(&self.name(), text),
+            DiffSide::Ref(text) => inner.book.history.resolve(&self.name(), text),
             DiffSide::Base | DiffSide::Live => {
-                let first = inner.history.states.keys().next().copied();
+                let first = inner.book.history.states.keys().next().copied();
                 first.ok_or(Error::NoSuchRef("base".into()))
             }
         }

@@ -195,7 +195,7 @@ impl Workspace {
 
     /// Takes back what a merge shows; false where others built on it.
     fn take_back(&self, ours: &Arc<Branch>, late: &Late, cancel: &Cancel) -> Result<bool> {
-        let turn = ours.lock().history.next_undo()?;
+        let turn = ours.lock().book.history.next_undo()?;
         let before = ours.tree_of(late.replaced)?;
         ours.cache().flush_dirty();
         let to = To::State(SwitchKind::Undo, turn);
@@ -368,7 +368,7 @@ impl Workspace {
             meta: meta.clone(),
             kind: CommitKind::Asked,
             kv: joined.keys.kv,
-            timeline: sides.ours.lock().timeline.head(),
+            timeline: sides.ours.lock().book.timeline.head(),
         };
         let id = sides.ours.places.store.put_object(&commit)?;
         sides.ours.mark_unsynced();
@@ -400,7 +400,7 @@ impl Workspace {
 
     /// Conflicts of a branch's last merge that are not settled.
     pub fn conflicts(&self, branch: &str) -> Result<Vec<Conflict>> {
-        Ok(self.branch(branch)?.lock().history.conflicts.clone())
+        Ok(self.branch(branch)?.lock().book.history.conflicts.clone())
     }
 }
 

@@ -227,7 +227,7 @@ impl Branch {
         let _pin = self.places.store.pin();
         let (id, reference) = {
             let inner = self.lock();
-            let state = inner.history.state(number)?;
+            let state = inner.book.history.state(number)?;
             if let Some(tree) = state
                 .stored
                 .as_ref()
@@ -260,7 +260,7 @@ impl Branch {
         )?;
         let loaded = loaded.with_kv(store, commit.kv)?;
         let tree = loaded.tree.clone();
-        if let Some(state) = self.lock().history.states.get_mut(&number) {
+        if let Some(state) = self.lock().book.history.states.get_mut(&number) {
             state.stored = Some(loaded);
         }
         Ok(tree)

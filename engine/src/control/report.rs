@@ -23,7 +23,7 @@ impl Branch {
     /// The entries, and which of them have parents that are not known here.
     fn entries(&self, all: bool) -> (Vec<LogEntry>, Vec<(usize, CommitId)>) {
         let inner = self.lock();
-        let history = &inner.history;
+        let history = &inner.book.history;
         let mut labels = history.labels_by_state();
         let mut unknown = Vec::new();
         let mut entries = Vec::new();
@@ -61,7 +61,7 @@ impl Branch {
     pub fn left_out(&self) -> Vec<Vec<u8>> {
         let tree = {
             let inner = self.lock();
-            if inner.unreadable.is_empty() {
+            if inner.book.unreadable.is_empty() {
                 return Vec::new();
             }
             inner.live.clone()
@@ -121,7 +121,7 @@ impl Branch {
         let i = &self.importer;
         Status {
             branch: self.name(),
-            head: inner.history.id_of(inner.history.head),
+            head: inner.book.history.id_of(inner.book.history.head),
             import: ImportStatus {
                 state,
                 wants_space: paused.as_ref().is_some_and(|p| p.wants_space),
@@ -131,7 +131,7 @@ impl Branch {
                 bytes_done: i.bytes_done.load(Relaxed),
                 bytes_total: i.bytes_total.load(Relaxed),
             },
-            base_changed: inner.base_changed.iter().cloned().collect(),
+            base_changed: inner.book.base_changed.iter().cloned().collect(),
             unreadable,
             base_missing: self.places.base.missing().map(str::to_owned),
             not_imported,

@@ -46,7 +46,7 @@ impl Workspace {
         let _one = b.control.lock();
         let found: Vec<Conflict> = {
             let inner = b.lock();
-            let all = inner.history.conflicts.iter();
+            let all = inner.book.history.conflicts.iter();
             all.filter(|c| c.path == path).cloned().collect()
         };
         let Some(first) = found.first() else {
@@ -71,8 +71,8 @@ impl Workspace {
             let mut inner = b.lock();
             let path = path.to_vec();
             b.record(Event::Resolved { path: path.clone() }, &[])?;
-            inner.history.conflicts.retain(|c| c.path != path);
-            inner.history.conflicts.len()
+            inner.book.history.conflicts.retain(|c| c.path != path);
+            inner.book.history.conflicts.len()
         };
         b.sync()?;
         Ok((left, back))
@@ -149,8 +149,8 @@ impl Branch {
             if !super::differs(&inner.live, &target) {
                 return Ok(None);
             }
-            let (shown, head) = (inner.history.shown, inner.history.head);
-            let mut counters = inner.counters;
+            let (shown, head) = (inner.book.history.shown, inner.book.history.head);
+            let mut counters = inner.book.counters;
             let changes = transition(&inner.live, &target, &mut counters, &inner.lookups);
             let to = To::State(SwitchKind::Restore, Turn { state: head, head });
             let before = inner.live.clone();

@@ -27,19 +27,19 @@ impl Branch {
             let source = self.tree_of(state)?;
             let blocked = {
                 let mut inner = self.lock_synced()?;
-                let source = inner.history.tree(state).cloned().unwrap_or(source);
-                let mut counters = inner.counters;
+                let source = inner.book.history.tree(state).cloned().unwrap_or(source);
+                let mut counters = inner.book.counters;
                 match self.grafted(&inner.live, &source, paths, &mut counters, inner.scan_done) {
                     Err(blocked) => blocked,
                     Ok(tree) if !super::differs(&inner.live, &tree) => {
                         return Ok(RolledBack {
-                            commit: inner.history.id_of(state),
+                            commit: inner.book.history.id_of(state),
                             replaced: None,
                             files_changed: 0,
                         });
                     }
                     Ok(tree) => {
-                        let (shown, head) = (inner.history.shown, inner.history.head);
+                        let (shown, head) = (inner.book.history.shown, inner.book.history.head);
                         let kernel = &inner.lookups;
                         let changes = in_place(&inner.live, &tree, &mut counters, kernel);
                         let turn = Turn { state, head };

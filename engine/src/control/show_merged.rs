@@ -82,7 +82,7 @@ impl Branch {
     }
 
     fn freeze_for_merge(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, u64)> {
-        let head = self.lock().history.head;
+        let head = self.lock().book.history.head;
         let before = self.tree_of(head)?;
         let mut inner = self.lock();
         let state = self.freeze_if_differs(&mut inner, &before, OpKind::BeforeMerge, author)?;
@@ -129,7 +129,7 @@ impl Branch {
         let (shown, replaced, changes, before, state, pinned) = {
             let mut inner = self.lock_synced()?;
             let frozen = frozen.tree_in(&inner)?;
-            let mut counters = inner.counters;
+            let mut counters = inner.book.counters;
             let merged = transition(&frozen, merged, &mut counters, &inner.lookups);
             let (target, revived) = (merged.tree, merged.revived);
             if let To::Merge(made) = &mut to {
@@ -138,7 +138,7 @@ impl Branch {
             let Some(over) = overlaid(&inner.live, &frozen, &target) else {
                 return Ok(None);
             };
-            let shown = inner.history.shown;
+            let shown = inner.book.history.shown;
             let mut changes = in_place(&inner.live, &over, &mut counters, &inner.lookups);
             changes.revived.extend(revived);
             let before = inner.live.clone();
@@ -148,9 +148,9 @@ impl Branch {
                 fence.carry = Some(Carry::new(before.clone(), changes.tree.clone()));
             }
             if let Some(state) = state.filter(|_| forward) {
-                inner.history.renumbered(state, target);
+                inner.book.history.renumbered(state, target);
             }
-            let head = inner.history.head;
+            let head = inner.book.history.head;
             let made = if undoes { replaced + 1 } else { head };
             let pinned = self.pin_in(&mut inner, changes.tree.clone());
             let state = state.unwrap_or(made);

@@ -65,10 +65,10 @@ impl Branch {
     pub fn resolve(&self, target: &Target) -> Result<u64> {
         let inner = self.lock();
         match target {
-            Target::Head => Ok(inner.history.head),
-            Target::Ref(text) => inner.history.resolve(&self.name(), text),
-            Target::Before(time) => inner.history.before(*time),
-            Target::Meta { key, value } => inner.history.with_meta(key, value),
+            Target::Head => Ok(inner.book.history.head),
+            Target::Ref(text) => inner.book.history.resolve(&self.name(), text),
+            Target::Before(time) => inner.book.history.before(*time),
+            Target::Meta { key, value } => inner.book.history.with_meta(key, value),
         }
     }
 
@@ -92,7 +92,7 @@ impl Branch {
     /// unless that may go too.
     pub fn undo(&self, author: &str, over_later: bool) -> Result<RolledBack> {
         let turn = {
-            let history = &self.lock().history;
+            let history = &self.lock().book.history;
             let turn = history.next_undo()?;
             let later = history.later_than_undo().map(|l| history.in_words(l));
             let later: Vec<String> = later.collect();
@@ -106,7 +106,7 @@ impl Branch {
 
     /// Takes the last undo back.
     pub fn redo(&self, author: &str) -> Result<RolledBack> {
-        let turn = self.lock().history.next_redo()?;
+        let turn = self.lock().book.history.next_redo()?;
         self.switch(author, SwitchKind::Redo, turn, false)
     }
 
@@ -123,24 +123,30 @@ impl Branch {
         let (shown, replaced, changes, before) = {
             let mut inner = self.lock_synced()?;
             // It may have expired meanwhile, and then gc may take what it holds.
-            inner.history.state(turn.state)?;
+            inner.book.history.state(turn.state)?;
             // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
-            let mut target = inner.history.tree(turn.state).cloned().unwrap_or(target);
+            let mut target = inner
+                .book
+                .history
+                .tree(turn.state)
+                .cloned()
+                .unwrap_or(target);
             if keep_kv {
                 *target.kv_mut() = inner.live.kv().clone();
             }
-            let same = inner.history.head == turn.head && !super::differs(&inner.live, &target);
+            let same =
+                inner.book.history.head == turn.head && !super::differs(&inner.live, &target);
             if kind == SwitchKind::Rollback && same {
-                let commit = inner.history.id_of(turn.state);
+                let commit = inner.book.history.id_of(turn.state);
                 return Ok(RolledBack {
                     commit,
                     replaced: None,
                     files_changed: 0,
                 });
             }
-            let shown = inner.history.shown;
+            let shown = inner.book.history.shown;
             let before = inner.live.clone();
-            let mut counters = inner.counters;
+            let mut counters = inner.book.counters;
             let changes = transition(&before, &target, &mut counters, &inner.lookups);
             let to = To::State(kind, turn);
             let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
@@ -200,8 +206,8 @@ impl Branch {
         let files_changed = files_changed(before, &changes.tree);
         let inner = self.lock();
         let back = RolledBack {
-            commit: inner.history.id_of(target),
-            replaced: inner.history.id_of(replaced),
+            commit: inner.book.history.id_of(target),
+            replaced: inner.book.history.id_of(replaced),
             files_changed,
         };
         Ok((back, overtaken.then_some(replaced)))
@@ -210,7 +216,7 @@ impl Branch {
     /// Whether a state that could be stored at once has no id yet.
     fn knows_no_id(&self, state: u64) -> bool {
         let inner = self.lock();
-        inner.reference.is_some() && inner.history.id_of(state).is_none()
+        inner.reference.is_some() && inner.book.history.id_of(state).is_none()
     }
 
     /// Freezes what is there, shows what comes, and puts up the fence: all or, on error, nothing. Gives
@@ -233,7 +239,7 @@ impl Branch {
         self.record_to(inner, to, replaced, &patch, counters)?;
         inner.live = changes.tree.clone();
         let seq = self.places.journal.last_seq();
-        inner.anchors.switched(seq, changes.tree.clone());
+        inner.book.anchors.switched(seq, changes.tree.clone());
         if freezes && let Err(e) = self.freeze_restored(inner, author, replaced + 1) {
             // It is shown already; only the timeline cannot say what that was.
             tracing::warn!("{}: what is shown now was not kept: {e}", self.name());
@@ -278,8 +284,11 @@ impl Branch {
                     counters,
                 };
                 self.record_switch(event, patch)?;
-                inner.history.switch(kind, replaced, turn.state, turn.head);
-                inner.counters = counters;
+                inner
+                    .book
+                    .history
+                    .switch(kind, replaced, turn.state, turn.head);
+                inner.book.counters = counters;
                 inner.note_switch(kind, replaced, turn.state);
             }
             To::Merge(made) => {
@@ -300,9 +309,9 @@ impl Branch {
                 };
                 self.record_switch(event, patch)?;
                 let number = info.number;
-                let history = &mut inner.history;
+                let history = &mut inner.book.history;
                 history.merged(replaced, info, Some(tree), label, conflicts);
-                inner.counters = counters;
+                inner.book.counters = counters;
                 inner.note_switch(SwitchKind::Merge, replaced, number);
             }
             To::Undone(call) => {
@@ -314,7 +323,7 @@ impl Branch {
                     counters,
                 };
                 self.record_switch(event, patch)?;
-                inner.counters = counters;
+                inner.book.counters = counters;
                 inner.note_call_undone(call, replaced, after);
             }
         }
@@ -337,7 +346,7 @@ impl Branch {
         let carry = inner.fence.take().and_then(|fence| fence.carry);
         let overtaken = carry.is_some_and(|carry| carry.is_overtaken());
         let same = shown.filter(|kept| {
-            let tree = |n| inner.history.tree(n);
+            let tree = |n| inner.book.history.tree(n);
             matches!((tree(*kept), tree(replaced)), (Some(a), Some(b)) if !super::differs(a, b))
         });
         let Some(kept) = same else {
@@ -350,7 +359,7 @@ impl Branch {
             },
             &[],
         )?;
-        inner.history.merge(replaced, kept);
+        inner.book.history.merge(replaced, kept);
         inner.note_same(replaced, kept);
         Ok((kept, overtaken))
     }

@@ -84,7 +84,7 @@ impl Branch {
     /// is made of.
     fn stores_again(&self, state: u64, id: &CommitId) -> bool {
         let inner = self.lock();
-        let state = inner.history.states.get(&state);
+        let state = inner.book.history.states.get(&state);
         state.is_some_and(|s| s.info.id == Some(*id) && !s.in_store)
     }
 

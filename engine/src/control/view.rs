@@ -73,7 +73,7 @@ impl Branch {
             // Loading it keeps it in the history, from where it is pinned unless it was let go of
             // in between.
             let tree = self.tree_of(state)?;
-            let kept = |inner: &crate::branch::Inner| inner.history.tree(state).cloned();
+            let kept = |inner: &crate::branch::Inner| inner.book.history.tree(state).cloned();
             let pinned = self.pin(|inner| Ok(kept(inner).unwrap_or_default()))?;
             if !pinned.tree()?.is_empty() || tree.is_empty() {
                 return Ok(View { pinned });

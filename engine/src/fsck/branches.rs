@@ -122,8 +122,8 @@ impl Check<'_> {
         namer: &mut Namer<'_>,
     ) {
         let who = affected(workspace, branch);
-        let mut labels = inner.history.labels_by_state();
-        for state in inner.history.states.values() {
+        let mut labels = inner.book.history.labels_by_state();
+        for state in inner.book.history.states.values() {
             let Some(id) = state.info.id.filter(|_| state.in_store) else {
                 continue;
             };
@@ -136,16 +136,16 @@ impl Check<'_> {
             namer.commit(&id, &of);
         }
         // Recovery begins from what the branch's files refer to.
-        if let Some(root) = inner.anchors.root {
+        if let Some(root) = inner.book.anchors.root {
             namer.tree(root, &who);
         }
-        if let Some(kv) = inner.anchors.kv {
+        if let Some(kv) = inner.book.anchors.kv {
             namer.content(&kv, b".agentvfs/kv", &who);
         }
-        for log in [&inner.timeline.stored, &inner.anchors.timeline] {
+        for log in [&inner.book.timeline.stored, &inner.book.anchors.timeline] {
             namer.content(log, b".agentvfs/timeline", &who);
         }
-        for conflict in &inner.history.conflicts {
+        for conflict in &inner.book.history.conflicts {
             let sides = [&conflict.base, &conflict.ours, &conflict.theirs];
             for side in sides.into_iter().flatten() {
                 match &side.entry.body {
@@ -159,7 +159,7 @@ impl Check<'_> {
         }
         let mut seen = HashSet::new();
         self.live(&inner.live, &who, read, namer, &mut seen);
-        let pending = inner.history.states.values().filter(|s| !s.in_store);
+        let pending = inner.book.history.states.values().filter(|s| !s.in_store);
         for tree in pending.filter_map(|s| s.tree.as_ref()) {
             self.live(tree, &who, read, namer, &mut seen);
         }

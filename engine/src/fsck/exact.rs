@@ -151,7 +151,7 @@ impl Engine {
         let mut root = inode_of(&entry, None, &BaseDir::root(), Nid::ROOT, 1);
         let trees = self.look_at_trees(workspace);
         let left = left_of(&*self.storage, &trees, dir, self.boot);
-        let id = left.inner.history.id_of(1);
+        let id = left.inner.book.history.id_of(1);
         if let Some(commit) = id.and_then(|id| self.store.get_object::<Commit>(&id).ok()) {
             let meta = commit.root_meta;
             (root.mode, root.uid, root.gid) = (meta.mode, meta.uid, meta.gid);

@@ -222,7 +222,7 @@ impl Engine {
             return Ok(None);
         };
         let number = newest.state;
-        let history = &mut left.inner.history;
+        let history = &mut left.inner.book.history;
         if !history.states.contains_key(&history.head) {
             history.head = head_for(history.states.get(&number), number);
             history.conflicts.clear();
@@ -232,11 +232,11 @@ impl Engine {
             state.info.asked = true;
         }
         let entries_lost = self.mend_timeline(&mut left, workspace)?;
-        let state = left.inner.history.state(number)?;
+        let state = left.inner.book.history.state(number)?;
         let Some(commit) = state.info.id else {
             return Ok(None);
         };
-        let label = left.inner.history.labels_of(number).into_iter().next();
+        let label = left.inner.book.history.labels_of(number).into_iter().next();
         let step = Reopen {
             workspace: workspace.to_owned(),
             branch: branch.to_owned(),
@@ -257,7 +257,7 @@ impl Engine {
 
     fn newest_shown(&self, left: &mut Remains, planned: Option<CommitId>) -> Option<Newest> {
         if let Some(id) = planned.filter(|_| !left.has_head) {
-            let mut states = left.inner.history.states.values();
+            let mut states = left.inner.book.history.states.values();
             let number = states.find(|s| s.info.id == Some(id))?.info.number;
             let mut shown = left.shown.iter().rev();
             let before = shown.find(|s| s.state == number).map(|s| s.changes);
@@ -272,7 +272,7 @@ impl Engine {
         if let Some(found) = self.sealed_tree(left) {
             return Some(found);
         }
-        let own = left.inner.history.states.values();
+        let own = left.inner.book.history.states.values();
         let own = own.filter(|s| s.info.kind != OpKind::Foreign);
         let numbers: Vec<u64> = own.map(|s| s.info.number).collect();
         let mut newest = numbers.into_iter().rev();
@@ -285,8 +285,8 @@ impl Engine {
 
     /// A state that is a commit; `before` are the changes before it was shown, where that is known.
     fn commit_tree(&self, left: &mut Remains, state: u64, before: Option<u64>) -> Option<Newest> {
-        let commit = self.commit_of_state(left.inner.history.states.get(&state)?)?;
-        let tree = self.tree_of_commit(&commit, commit.root, &mut left.inner.counters)?;
+        let commit = self.commit_of_state(left.inner.book.history.states.get(&state)?)?;
+        let tree = self.tree_of_commit(&commit, commit.root, &mut left.inner.book.counters)?;
         let tree = tree.with_kv(&self.store, commit.kv).ok()?;
         Some(Newest {
             state,
@@ -313,7 +313,7 @@ impl Engine {
     /// directory are those of a commit of it, or of the newest one.
     fn sealed_tree(&self, left: &mut Remains) -> Option<Newest> {
         let (root, kv) = left.sealed?;
-        let own = left.inner.history.states.values().rev();
+        let own = left.inner.book.history.states.values().rev();
         let own = own.filter(|s| s.info.kind != OpKind::Foreign);
         let commits: Vec<(u64, Commit)> = own
             .filter_map(|s| Some((s.info.number, self.commit_of_state(s)?)))
@@ -321,7 +321,7 @@ impl Engine {
         let is_this = |c: &Commit| c.root == root && kv.is_none_or(|kv| c.kv == kv);
         let same = commits.iter().find(|(_, c)| is_this(c));
         let (number, commit) = same.or(commits.first())?;
-        let tree = self.tree_of_commit(commit, root, &mut left.inner.counters)?;
+        let tree = self.tree_of_commit(commit, root, &mut left.inner.book.counters)?;
         let wanted = tree.clone().with_kv(&self.store, kv.unwrap_or(commit.kv));
         let tree = match wanted {
             Ok(tree) => tree,
@@ -340,22 +340,22 @@ impl Engine {
 
     /// Makes the timeline whole as far as it is found; returns how many entries are not.
     fn mend_timeline(&self, left: &mut Remains, workspace: &str) -> Result<u64> {
-        let states = left.inner.history.states.values();
+        let states = left.inner.book.history.states.values();
         let own = states.filter(|s| s.info.kind != OpKind::Foreign);
         let commits = own.filter_map(|s| self.commit_of_state(s));
         let heads = heads(commits.filter_map(|c| c.timeline));
         let said = heads.last_key_value().map_or(0, |(n, _)| *n);
-        if left.has_timeline && left.inner.timeline.entries >= said {
+        if left.has_timeline && left.inner.book.timeline.entries >= said {
             return Ok(0);
         }
         left.logs.extend(self.timelines(workspace)?);
         let (timeline, lost) = rebuilt(&self.store, &left.logs, &heads);
-        left.inner.timeline = timeline;
-        let history = &left.inner.history;
-        let mentioned = left.inner.timeline.mentioned();
+        left.inner.book.timeline = timeline;
+        let history = &left.inner.book.history;
+        let mentioned = left.inner.book.timeline.mentioned();
         let gone = mentioned.filter(|n| !history.states.contains_key(n));
         let gone: Vec<u64> = gone.collect();
-        left.inner.timeline.expired(&gone);
+        left.inner.book.timeline.expired(&gone);
         Ok(lost)
     }
 
@@ -367,11 +367,11 @@ impl Engine {
         branch: &str,
         planned: Option<CommitId>,
     ) -> Result<()> {
-        let states = left.inner.history.states.values();
+        let states = left.inner.book.history.states.values();
         let own = states.filter_map(|s| s.info.id).chain(planned).collect();
         let strays = self.strays(workspace, branch, &own)?;
         if let Some(c) = strays.counters {
-            let counters = &mut left.inner.counters;
+            let counters = &mut left.inner.book.counters;
             counters.nid = counters.nid.max(c.nid);
             counters.ino = counters.ino.max(c.ino);
             counters.state = counters.state.max(c.state);
@@ -381,11 +381,11 @@ impl Engine {
             .iter()
             .filter_map(|log| log.mentioned().max())
             .max();
-        let first = left.inner.counters.state.max(last.unwrap_or(0) + 1);
+        let first = left.inner.book.counters.state.max(last.unwrap_or(0) + 1);
         let mut old: HashMap<CommitId, StateInfo> = HashMap::new();
         let mut numbers: HashMap<u64, u64> = HashMap::new();
         let mut by_id: HashMap<CommitId, u64> = HashMap::new();
-        for state in std::mem::take(&mut left.inner.history.states).into_values() {
+        for state in std::mem::take(&mut left.inner.book.history.states).into_values() {
             old.extend(state.info.id.map(|id| (id, state.info)));
         }
         for ((id, commit), number) in strays.commits.into_iter().zip(first..) {
@@ -398,15 +398,15 @@ impl Engine {
                 (info.kind, info.asked) = (OpKind::Foreign, false);
             }
             by_id.insert(id, number);
-            left.inner.history.know(info);
-            left.inner.counters.state = number + 1;
+            left.inner.book.history.know(info);
+            left.inner.book.counters.state = number + 1;
         }
         left.renumber(&numbers);
         for (label, id) in strays.labels {
             if let Some(number) = by_id.get(&id)
-                && left.inner.history.labelled(&label).is_none()
+                && left.inner.book.history.labelled(&label).is_none()
             {
-                left.inner.history.label(label, *number);
+                left.inner.book.history.label(label, *number);
             }
         }
         Ok(())
@@ -444,7 +444,7 @@ fn info_of(number: u64, id: CommitId, commit: &Commit, parents: Vec<u64>) -> Sta
 
 fn best_of(step: Reopen, left: Remains, shown: Reference) -> Best {
     let inner = left.inner;
-    let mut counters = inner.counters;
+    let mut counters = inner.book.counters;
     let mut group = 0;
     shown
         .tree
@@ -453,17 +453,17 @@ fn best_of(step: Reopen, left: Remains, shown: Reference) -> Best {
     let head = StateHead {
         next_seq: 1,
         counters,
-        history: inner.history.to_record(),
+        history: inner.book.history.to_record(),
         root: Some(shown.root),
-        base_changed: inner.base_changed.into_iter().collect(),
-        unreadable: inner.unreadable.into_iter().collect(),
+        base_changed: inner.book.base_changed.into_iter().collect(),
+        unreadable: inner.book.unreadable.into_iter().collect(),
         tree_file: 0,
         patched: 0,
     };
     let more = StateMore {
         kv: shown.kv,
-        timeline: inner.timeline,
-        later: inner.history.later,
+        timeline: inner.book.timeline,
+        later: inner.book.history.later,
     };
     Best {
         step,

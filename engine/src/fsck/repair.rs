@@ -314,7 +314,7 @@ impl Engine {
         let dir = branch_refs::branch_dir(workspace, 0);
         let trees = self.look_at_trees(workspace);
         let found = inspect(&*self.storage, &self.store, &trees, &dir, self.boot).ok()??;
-        let first = found.inner.history.states.values().next()?;
+        let first = found.inner.book.history.states.values().next()?;
         if first.info.message.starts_with(crate::IMPORTED) {
             return Some(crate::exchange::no_base(self.root()));
         }

@@ -149,15 +149,15 @@ impl Engine {
             let dir = branch_dir(workspace, number);
             let mut left = left_of(&*self.storage, &trees, &dir, self.boot);
             left.keep_commits(&self.store);
-            let history = left.inner.history;
+            let history = left.inner.book.history;
             let ids = history.states.values().filter_map(|s| s.info.id);
             let sibling = Sibling {
                 created,
                 is_main: number == 0,
                 whole: left.has_head,
                 knows: ids.collect(),
-                counters: left.inner.counters,
-                timeline: left.inner.timeline,
+                counters: left.inner.book.counters,
+                timeline: left.inner.book.timeline,
                 history,
             };
             (name, sibling)

@@ -117,10 +117,10 @@ impl Branch {
         let _pin = self.places.store.pin();
         let id = {
             let inner = self.lock();
-            if let Some(tree) = inner.history.tree(state) {
+            if let Some(tree) = inner.book.history.tree(state) {
                 return Ok(tree.kv().clone());
             }
-            inner.history.state(state)?.info.id
+            inner.book.history.state(state)?.info.id
         };
         match id {
             None => Ok(self.tree_of(state)?.kv().clone()),

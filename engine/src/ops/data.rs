@@ -284,6 +284,7 @@ impl Branch {
             data,
         )?;
         let tree = inner
+            .book
             .history
             .states
             .get_mut(&state)
@@ -393,7 +394,7 @@ impl Branch {
 
 /// Length of a file in a state of the branch.
 fn size_in(inner: &Inner, state: u64, nid: Nid) -> Option<u64> {
-    Some(inner.history.tree(state)?.get(nid)?.size)
+    Some(inner.book.history.tree(state)?.get(nid)?.size)
 }
 
 fn file_of(inode: &Arc<Inode>) -> Result<&FileData> {

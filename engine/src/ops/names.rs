@@ -152,7 +152,7 @@ impl Branch {
             }
             let (bits, gid) = new_mode(new.kind, new.perm, dir);
             let (mode, xattrs) = acl::inherit(dir, new.kind, bits, who.umask);
-            let (nid, ino) = (inner.counters.nid, inner.counters.ino);
+            let (nid, ino) = (inner.book.counters.nid, inner.book.counters.ino);
             let m = Mutation::Create {
                 parent: parent.0,
                 name: name.to_vec(),
@@ -167,8 +167,8 @@ impl Branch {
                 now: clock::now(),
             };
             self.change(inner, m, &[])?;
-            inner.counters.nid += 1;
-            inner.counters.ino += 1;
+            inner.book.counters.nid += 1;
+            inner.book.counters.ino += 1;
             self.found(inner, Nid(nid))
         })
     }
@@ -191,7 +191,7 @@ impl Branch {
                 return Err(Error::Exists);
             }
             check_name(parent, name)?;
-            let group = inner.counters.ino;
+            let group = inner.book.counters.ino;
             let m = Mutation::Link {
                 nid: nid.0,
                 parent: parent.0,
@@ -200,7 +200,7 @@ impl Branch {
                 now: clock::now(),
             };
             self.change(inner, m, &[])?;
-            inner.counters.ino += 1;
+            inner.book.counters.ino += 1;
             self.found(inner, nid)
         })
     }
@@ -319,7 +319,7 @@ impl Branch {
 /// what a rollback has just removed.
 fn note_renamed_over(inner: &mut Inner, to: (Nid, &[u8]), replaced: Option<Entry>) {
     let state = inner.fence.as_ref().map(|f| f.state);
-    let before = state.and_then(|state| inner.history.tree(state)?.lookup(to.0, to.1).ok());
+    let before = state.and_then(|state| inner.book.history.tree(state)?.lookup(to.0, to.1).ok());
     for entry in replaced.into_iter().chain(before) {
         let is_gone = inner.live.get(entry.nid).is_none_or(|i| i.nlink == 0);
         if entry.kind == Kind::Dir && is_gone {

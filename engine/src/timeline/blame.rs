@@ -85,7 +85,7 @@ impl Branch {
     ) -> Result<()> {
         let checkpoints: Vec<BlameItem> = {
             let inner = self.lock();
-            let history = &inner.history;
+            let history = &inner.book.history;
             let labels = history.labels_by_state();
             let made = history.states.values().rev();
             made.filter(|s| s.info.kind == OpKind::Checkpoint)

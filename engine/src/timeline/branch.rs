@@ -79,7 +79,12 @@ impl Branch {
     /// What the commit of a state says of the timeline.
     pub fn timeline_head_of(&self, state: u64) -> Option<TimelineHead> {
         let inner = self.lock();
-        inner.history.states.get(&state).and_then(|s| s.timeline)
+        inner
+            .book
+            .history
+            .states
+            .get(&state)
+            .and_then(|s| s.timeline)
     }
 
     /// Journals an entry and adds it.
@@ -89,13 +94,13 @@ impl Branch {
             what: what.clone(),
         };
         self.record(event, &[])?;
-        inner.timeline.push(time, what);
+        inner.book.timeline.push(time, what);
         Ok(())
     }
 
     /// Journals what a state that another branch has too says of the timeline in its commit.
     pub fn record_headed(&self, inner: &Inner, state: u64) -> Result<()> {
-        let head = inner.history.state(state)?.timeline;
+        let head = inner.book.history.state(state)?.timeline;
         let (entries, hash) = head.map_or((0, [0; 32]), |h| (h.entries, h.hash));
         let event = Event::Headed {
             state,
@@ -117,7 +122,7 @@ impl Branch {
 
     fn flush_from(&self, least: usize) -> Result<()> {
         let waits = |t: &Timeline| t.tail.len() >= least;
-        if !waits(&self.lock().timeline) {
+        if !waits(&self.lock().book.timeline) {
             return Ok(());
         }
         let _one = self.flushing.lock();
@@ -125,10 +130,10 @@ impl Branch {
         let _pin = store.pin();
         let (stored, tail) = {
             let inner = self.lock();
-            if !waits(&inner.timeline) {
+            if !waits(&inner.book.timeline) {
                 return Ok(());
             }
-            (inner.timeline.stored, inner.timeline.tail.clone())
+            (inner.book.timeline.stored, inner.book.timeline.tail.clone())
         };
         let stored = log::append(store, &stored, &tail)?;
         store.sync()?;
@@ -142,10 +147,10 @@ impl Branch {
             &[],
         )?;
         let seq = self.places.journal.last_seq();
-        inner.anchors.refers(seq, Some(stored));
+        inner.book.anchors.refers(seq, Some(stored));
         drop(tail);
         // The tail only grows, and only here does it shrink.
-        let flushed = inner.timeline.flushed(stored, bytes);
+        let flushed = inner.book.timeline.flushed(stored, bytes);
         flushed.map_err(|why| crate::Error::Damaged {
             what: "the timeline".into(),
             why: why.into(),

@@ -111,17 +111,17 @@ impl Branch {
         check_text(call.parameters.as_deref())?;
         self.bound_timeline()?;
         let (mut inner, before) = self.state_now(author)?;
-        if call.owner != Owner::Anybody && inner.timeline.of_processes() >= PROCESS_CALLS_MAX {
+        if call.owner != Owner::Anybody && inner.book.timeline.of_processes() >= PROCESS_CALLS_MAX {
             return Err(Error::TooManyCalls(PROCESS_CALLS_MAX));
         }
-        let id = inner.timeline.next_call;
+        let id = inner.book.timeline.next_call;
         let what = What::Begun {
             call: id,
             name: call.name,
             parameters: call.parameters,
             before,
             owner: call.owner,
-            apart: inner.timeline.apart_of(&call.lineage),
+            apart: inner.book.timeline.apart_of(&call.lineage),
         };
         self.note(&mut inner, clock::now(), what)?;
         drop(inner);
@@ -152,7 +152,7 @@ impl Branch {
         (outcome, by): (CallOutcome, EndedBy),
         after: StateRef,
     ) -> Result<()> {
-        let what = inner.timeline.over(id, outcome, after, by);
+        let what = inner.book.timeline.over(id, outcome, after, by);
         self.note(inner, clock::now(), what)
     }
 
@@ -163,18 +163,18 @@ impl Branch {
         self.bound_timeline()?;
         let last = {
             let inner = self.lock();
-            let known = |n: &u64| inner.history.states.contains_key(n);
-            let last = inner.timeline.last.filter(known);
-            last.or(inner.history.states.keys().next_back().copied())
+            let known = |n: &u64| inner.book.history.states.contains_key(n);
+            let last = inner.book.timeline.last.filter(known);
+            last.or(inner.book.history.states.keys().next_back().copied())
         };
         let (mut inner, after) = self.state_now(author)?;
         let now = clock::now();
         let completed = call.completed.or(call.started).unwrap_or(now);
         let started = call.started.unwrap_or(completed);
         // Under the lock as it is now: another call may have been noted meanwhile.
-        let known = |n: &u64| inner.history.states.contains_key(n);
-        let last = inner.timeline.last.or(last).filter(known);
-        let id = inner.timeline.next_call;
+        let known = |n: &u64| inner.book.history.states.contains_key(n);
+        let last = inner.book.timeline.last.or(last).filter(known);
+        let id = inner.book.timeline.next_call;
         let what = What::Recorded {
             call: id,
             name: call.name,
@@ -184,7 +184,7 @@ impl Branch {
             completed: Some(completed),
             before: Some(last.map_or(after, |n| inner.state_ref(n))),
             after: Some(after),
-            overlaps: inner.timeline.ran_between(started, completed),
+            overlaps: inner.book.timeline.ran_between(started, completed),
         };
         self.note(&mut inner, now, what)?;
         drop(inner);
@@ -194,7 +194,7 @@ impl Branch {
 
     pub(crate) fn call_import(&self, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
         let mut ids = Vec::with_capacity(calls.len());
-        let mut next = self.lock().timeline.next_call;
+        let mut next = self.lock().book.timeline.next_call;
         for call in &calls {
             call.check()?;
             let id = call.id.unwrap_or(next);
@@ -207,7 +207,7 @@ impl Branch {
         for (call, id) in calls.into_iter().zip(&ids) {
             self.bound_timeline()?;
             let mut inner = self.lock();
-            if *id < inner.timeline.next_call {
+            if *id < inner.book.timeline.next_call {
                 return Err(Error::CallIdTaken(*id));
             }
             let mut overlaps = call.overlaps;
@@ -278,9 +278,9 @@ impl Branch {
 
 /// States whose trees are in memory and that the live tree most likely is.
 fn near_states(inner: &Inner) -> Vec<(u64, Tree)> {
-    let history = &inner.history;
+    let history = &inner.book.history;
     let newest = history.states.keys().next_back().copied();
-    let mut numbers: Vec<u64> = [inner.timeline.last, history.shown, newest]
+    let mut numbers: Vec<u64> = [inner.book.timeline.last, history.shown, newest]
         .into_iter()
         .flatten()
         .collect();
@@ -294,15 +294,15 @@ fn near_states(inner: &Inner) -> Vec<(u64, Tree)> {
 
 /// A state that is not taken back any more: a checkpoint may be, until it is stored.
 fn stays(inner: &Inner, state: u64) -> bool {
-    let state = inner.history.states.get(&state);
+    let state = inner.book.history.states.get(&state);
     state.is_some_and(|s| s.in_store || s.info.kind.is_automatic())
 }
 
 fn check_running(inner: &Inner, id: u64) -> Result<()> {
-    if inner.timeline.running.contains_key(&id) {
+    if inner.book.timeline.running.contains_key(&id) {
         return Ok(());
     }
-    match id > 0 && id < inner.timeline.next_call {
+    match id > 0 && id < inner.book.timeline.next_call {
         true => Err(Error::CallOver(id)),
         false => Err(Error::NoSuchCall(id)),
     }

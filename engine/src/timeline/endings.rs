@@ -33,7 +33,7 @@ impl Workspace {
     pub fn running_calls(&self, branch: &str) -> Result<Vec<RunningCall>> {
         let b = self.branch(branch)?;
         let inner = b.lock();
-        let running = inner.timeline.running.iter();
+        let running = inner.book.timeline.running.iter();
         let call = |(id, r): (&u64, &super::Running)| RunningCall {
             id: *id,
             owner: r.owner,
@@ -47,7 +47,7 @@ impl Workspace {
         let mut found: Vec<Process> = Vec::new();
         for branch in self.all_branches() {
             let inner = branch.lock();
-            for running in inner.timeline.running.values() {
+            for running in inner.book.timeline.running.values() {
                 if let Owner::Process(process) = running.owner
                     && !found.contains(&process)
                 {
@@ -104,7 +104,7 @@ impl Branch {
     /// Calls that run of which `meant` says so, ascending.
     fn calls_of_owners(&self, meant: &dyn Fn(&Owner, Time) -> bool) -> Vec<u64> {
         let inner = self.lock();
-        let running = inner.timeline.running.iter();
+        let running = inner.book.timeline.running.iter();
         let meant = running.filter(|(_, r)| meant(&r.owner, r.started));
         meant.map(|(id, _)| *id).collect()
     }
@@ -121,7 +121,7 @@ impl Branch {
             self.bound_timeline()?;
             let (mut inner, after) = self.state_at_hand(author)?;
             // It may have been ended meanwhile.
-            if inner.timeline.running.contains_key(&id) {
+            if inner.book.timeline.running.contains_key(&id) {
                 let outcome = CallOutcome::Error(why.clone());
                 self.note_end(&mut inner, id, (outcome, *by), after)?;
                 ended += 1;

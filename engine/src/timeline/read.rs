@@ -209,12 +209,13 @@ impl Branch {
         let pin = store.pin();
         let (log, mut reader) = {
             let inner = self.lock();
-            let running = inner.timeline.running.keys();
+            let running = inner.book.timeline.running.keys();
             let reader = Reader {
                 running: running
-                    .map(|c| (*c, inner.timeline.overlaps_of(*c)))
+                    .map(|c| (*c, inner.book.timeline.overlaps_of(*c)))
                     .collect(),
                 known: inner
+                    .book
                     .history
                     .states
                     .values()
@@ -222,7 +223,7 @@ impl Branch {
                     .collect(),
                 ..Reader::default()
             };
-            (Log::of(&inner.timeline, store, pin), reader)
+            (Log::of(&inner.book.timeline, store, pin), reader)
         };
         newest_first(&log, &mut |frame| {
             let entry = frame.entry()?;

@@ -66,10 +66,10 @@ impl Branch {
         let (timeline, commits) = {
             let inner = self.lock();
             // Those of other branches hold other timelines' heads.
-            let own = inner.history.states.values();
+            let own = inner.book.history.states.values();
             let own = own.filter(|s| s.in_store && s.info.kind != OpKind::Foreign);
             let ids: Vec<CommitId> = own.filter_map(|s| s.info.id).collect();
-            (inner.timeline.clone(), ids)
+            (inner.book.timeline.clone(), ids)
         };
         let mut witnesses = Witnesses::new();
         for id in commits {

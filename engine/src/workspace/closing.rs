@@ -86,7 +86,7 @@ impl Branch {
 
     /// Makes an automatic commit of what differs from the head, and seals everything.
     fn close_with_commit(&self, author: &str, progress: Progress<'_>) -> Result<Closed> {
-        let head = self.lock().history.head;
+        let head = self.lock().book.history.head;
         let before = self.tree_of(head)?;
         let state = {
             let mut inner = self.lock();
