@@ -191,15 +191,24 @@ impl History {
         Some((at, self.labels[at].1))
     }
 
+    /// Whether [`History::withdraw`] would take that state back.
+    pub fn can_withdraw(&self, state: u64) -> bool {
+        let is_pending = self.states.get(&state).is_some_and(|s| !s.in_store);
+        is_pending
+            && self
+                .before_freeze
+                .as_ref()
+                .is_some_and(|b| b.state == state)
+    }
+
     /// Takes the state that was frozen last back, unless something was built on it or it is a commit
     /// already; true where it was taken back.
     pub fn withdraw(&mut self, state: u64) -> bool {
-        let Some(before) = self.before_freeze.take_if(|b| b.state == state) else {
+        let can = self.can_withdraw(state);
+        let before = self.before_freeze.take_if(|b| b.state == state);
+        let Some(before) = before.filter(|_| can) else {
             return false;
         };
-        if self.states.get(&state).is_none_or(|s| s.in_store) {
-            return false;
-        }
         self.states.remove(&state);
         self.forget_checkpoint(state);
         for later in self.states.range_mut(state..) {
@@ -356,19 +365,29 @@ impl History {
         &mut self,
         replaced: u64,
         info: StateInfo,
-        tree: Option<Tree>,
         label: Option<String>,
         conflicts: Vec<Conflict>,
     ) {
         let number = info.number;
         self.know(info);
-        if let Some(s) = self.states.get_mut(&number) {
-            s.tree = tree;
-        }
         self.switch(SwitchKind::Merge, replaced, number, number);
         self.conflicts = conflicts;
         if let Some(label) = label {
             self.label(label, number);
+        }
+    }
+
+    /// Keeps the tree of a state in memory, for a quick way back.
+    pub fn keep_tree(&mut self, number: u64, tree: Tree) {
+        if let Some(s) = self.states.get_mut(&number) {
+            s.tree = Some(tree);
+        }
+    }
+
+    /// The commit of a state has this of the timeline.
+    pub fn set_timeline(&mut self, number: u64, head: Option<TimelineHead>) {
+        if let Some(s) = self.states.get_mut(&number) {
+            s.timeline = head;
         }
     }
 

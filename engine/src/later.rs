@@ -143,9 +143,8 @@ impl Branch {
     pub(crate) fn note_applied(&self) {
         let time = clock::now();
         let mut inner = self.lock();
-        match self.record(Event::Applied { time }, &[]) {
-            Ok(_) => inner.book.history.note_asked(Asked::Apply { time }),
-            Err(e) => tracing::warn!("{}: undo does not know of the apply: {e}", self.name()),
+        if let Err(e) = self.carry_out(&mut inner, Event::Applied { time }, &[]) {
+            tracing::warn!("{}: undo does not know of the apply: {e}", self.name());
         }
     }
 }

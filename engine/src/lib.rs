@@ -12,6 +12,7 @@ mod accessed;
 pub mod acl;
 mod apply;
 mod base;
+mod book;
 mod branch;
 mod branch_refs;
 mod branches;

@@ -174,9 +174,7 @@ impl Branch {
                 id: Some(id),
                 ..info
             };
-            self.record(Event::Known { info: info.clone() }, &[])?;
-            inner.book.counters.state = inner.book.counters.state.max(number + 1);
-            inner.book.history.know(info);
+            self.carry_out(&mut inner, Event::Known { info }, &[])?;
             numbers.insert(id, number);
         }
         // Each goes before those that are there, so the newest comes first.
@@ -190,12 +188,8 @@ impl Branch {
         let Some(state) = state.filter(|_| inner.book.history.labelled(&label).is_none()) else {
             return Ok(false);
         };
-        let event = Event::Inherited {
-            label: label.clone(),
-            state,
-        };
-        self.record(event, &[])?;
-        Ok(inner.book.history.inherit_label(label, state))
+        self.carry_out(inner, Event::Inherited { label, state }, &[])?;
+        Ok(true)
     }
 }
 

@@ -4,7 +4,6 @@
 //! old content with the journal's data over it, until the next state file. Recovery needs the old
 //! content, so gc must keep it. Invariant: never changed by what is stored meanwhile.
 
-use crate::record::{BodyRecord, ContentRecord, InodeRecord, SrcRecord, TreePatch};
 use crate::store_tree::Reference;
 use crate::tree::Tree;
 use objstore::TreeId;
@@ -50,14 +49,6 @@ impl Anchors {
         self.contents.extend(content.map(|c| (seq, c)));
     }
 
-    /// Record `seq` has a patch.
-    pub fn patched(&mut self, seq: u64, patch: &TreePatch) {
-        let inodes = patch.inodes.iter().filter_map(|(_, i)| i.as_ref());
-        for content in inodes.flat_map(|i| contents_of(i)) {
-            self.contents.push((seq, content));
-        }
-    }
-
     /// A state file with `sealed` and `timeline` has taken the place of all records before `next_seq`.
     pub fn seal(&mut self, sealed: &Reference, timeline: FileContent, next_seq: u64) {
         self.timeline = timeline;
@@ -77,20 +68,4 @@ impl Anchors {
         let since = self.contents.iter().map(|(_, c)| c).chain(&self.kv);
         since.chain(std::iter::once(&self.timeline))
     }
-}
-
-/// Stored content that a recorded inode refers to.
-fn contents_of(i: &InodeRecord) -> Vec<FileContent> {
-    let ContentRecord::File(body, _, _, extents) = &i.content else {
-        return Vec::new();
-    };
-    let shared = extents.iter().filter_map(|(_, _, src)| match src {
-        SrcRecord::Shared(body, _) => Some(body),
-        _ => None,
-    });
-    let stored = std::iter::once(body).chain(shared).filter_map(|b| match b {
-        BodyRecord::Stored(c) => Some(*c),
-        _ => None,
-    });
-    stored.collect()
 }

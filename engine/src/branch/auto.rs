@@ -15,6 +15,7 @@ use crate::control::differs;
 use crate::error::Result;
 use crate::limits::PENDING_STATES_MAX;
 use crate::record::{Event, OpKind};
+use crate::retention::Expiry;
 use crate::settings::{Settings, SharedSettings};
 use crate::store_tree::meta_of;
 use crate::types::{Nid, Time};
@@ -217,17 +218,8 @@ impl Branch {
         if gone.is_empty() {
             return Ok(());
         }
-        self.record(
-            Event::Expired {
-                states: gone.states.clone(),
-                undo: gone.undo,
-                redo: gone.redo,
-            },
-            &[],
-        )?;
-        inner.book.history.expire(&gone);
-        inner.book.timeline.expired(&gone.states);
-        Ok(())
+        let Expiry { states, undo, redo } = gone;
+        self.carry_out(&mut inner, Event::Expired { states, undo, redo }, &[])
     }
 }
 

@@ -240,7 +240,7 @@ impl Branch {
         }
         let patch = crate::record::TreePatch::between(from, to);
         let counters = inner.book.counters;
-        self.record_switch(Event::Patched { counters }, &patch.to_bytes())?;
+        self.record_patch(Event::Patched { counters }, &patch.to_bytes())?;
         let seq = self.places.journal.last_seq();
         inner.book.anchors.switched(seq, to.clone());
         Ok(())
@@ -255,16 +255,16 @@ fn origin(inner: &Inner, head: u64, mut tree: Tree) -> Origin {
         .history
         .ancestry(head, inner.book.timeline.unnamed());
     let mut new = new_inner(tree, inner.book.counters, history);
-    new.timeline = inner
+    new.book.timeline = inner
         .book
         .timeline
-        .inherited(inner.state_ref(head), clock::now());
+        .inherited(inner.book.state_ref(head), clock::now());
     new.scan_done = inner.scan_done;
     if !inner.scan_done {
         new.base_inodes = inner.base_inodes.clone();
     }
-    new.base_changed = inner.book.base_changed.clone();
-    new.unreadable = inner.book.unreadable.clone();
+    new.book.base_changed = inner.book.base_changed.clone();
+    new.book.unreadable = inner.book.unreadable.clone();
     new.reference = inner.reference.clone();
     new.tree_file = inner.tree_file.clone();
     Origin { inner: new }

@@ -33,10 +33,8 @@ impl Branch {
             parents: commit.parents.iter().filter_map(known).collect(),
             id: Some(id),
         };
-        self.record(Event::Known { info: info.clone() }, &[])?;
-        inner.book.counters.state += 1;
         let number = info.number;
-        inner.book.history.know(info);
+        self.carry_out(&mut inner, Event::Known { info }, &[])?;
         Ok(number)
     }
 

@@ -10,12 +10,11 @@
 use super::Inner;
 use super::open::new_inner;
 use super::state_file::{Left, StateFile};
+use crate::book::Beside;
 use crate::history::{History, HistoryRecord};
 use crate::journal::Journal;
-use crate::later::Asked;
 use crate::limits::FIRST_NEW_INO;
-use crate::record::{Counters, Event, Mutation, Record, SwitchKind, decode};
-use crate::retention::Expiry;
+use crate::record::{Counters, Event, Record, SwitchKind, decode};
 use crate::timeline::Timeline;
 use crate::tree::Tree;
 use objstore::content::FileContent;
@@ -73,7 +72,7 @@ impl Remains {
             remains.has_timeline &= r.seq == next;
             next = r.seq + 1;
             match decode(r.meta) {
-                Ok(record) => remains.record(record),
+                Ok(record) => remains.record(r.seq, record),
                 Err(_) => remains.has_timeline = false,
             }
             Ok(())
@@ -124,156 +123,51 @@ impl Remains {
         }
     }
 
-    /// The live tree is this state now.
-    fn show(&mut self, state: u64) {
-        let changes = self.changes;
-        self.shown.push(Shown { state, changes });
-    }
-
-    fn record(&mut self, record: Record) {
-        self.changes += u64::from(matches!(record, Record::Mutation(_)));
+    fn record(&mut self, seq: u64, record: Record) {
         match record {
-            Record::Mutation(Mutation::Create { nid, ino, .. }) => self.above(nid, ino),
-            Record::Mutation(Mutation::Link { group, .. }) => self.above(0, group),
-            Record::Mutation(_) => {}
-            Record::Event(event) => self.event(event),
+            Record::Mutation(m) => {
+                self.changes += 1;
+                self.inner.book.counters.pass_given(&m);
+            }
+            Record::Event(event) => self.event(seq, event),
         }
     }
 
-    /// Numbers that are given later are above these.
-    fn above(&mut self, nid: u64, ino: u64) {
-        let c = &mut self.inner.book.counters;
-        c.nid = c.nid.max(nid.saturating_add(1));
-        c.ino = c.ino.max(ino.saturating_add(1));
+    /// Carries out an event, but for what it changes in trees.
+    fn event(&mut self, seq: u64, event: Event) {
+        self.changes += u64::from(event.patches_live());
+        if let Event::TimelineStored { stored, .. } = &event {
+            self.logs.push(Timeline::of_log(*stored));
+        }
+        let shown = self.shown_by(&event);
+        let withdrawn = match &event {
+            Event::Withdraw { state } => Some(*state),
+            _ => None,
+        };
+        let live = &Tree::default();
+        let carried = self.inner.book.carry_out(event, Beside { seq, live });
+        self.has_timeline &= carried.is_ok();
+        self.shown.extend(shown);
+        let states = &self.inner.book.history.states;
+        let gone = withdrawn.filter(|state| !states.contains_key(state));
+        self.shown.retain(|s| Some(s.state) != gone);
     }
 
-    /// States from here on are not given yet.
-    fn states_from(&mut self, number: u64) {
-        let c = &mut self.inner.book.counters;
-        c.state = c.state.max(number);
-    }
-
-    fn counted(&mut self, counters: Counters) {
-        self.above(
-            counters.nid.saturating_sub(1),
-            counters.ino.saturating_sub(1),
-        );
-        self.states_from(counters.state);
-    }
-
-    /// What [`Replay`](super::replay::Replay) does for an event, but for the trees.
-    fn event(&mut self, event: Event) {
-        match event {
-            Event::Freeze { info, head, label } => {
-                let number = info.number;
-                self.states_from(number.saturating_add(1));
-                let inner = &mut self.inner;
-                inner
-                    .book
-                    .history
-                    .freeze(info, Tree::default(), head, label);
-                inner.note_head(number);
-                self.show(number);
-            }
-            Event::Withdraw { state } => {
-                if self.inner.book.history.withdraw(state) {
-                    self.shown.retain(|s| s.state != state);
-                }
-            }
+    /// The state that the live tree is after an event; what was shown as one that another stands for is that
+    /// one.
+    fn shown_by(&mut self, event: &Event) -> Option<Shown> {
+        let state = match event {
+            Event::Freeze { info, .. } | Event::Merged { info, .. } => info.number,
+            Event::Switch { kind, target, .. } if *kind != SwitchKind::Restore => *target,
             Event::Same { state, kept } => {
-                self.inner.book.history.merge(state, kept);
-                self.inner.note_same(state, kept);
-                let same = self.shown.iter_mut().filter(|s| s.state == state);
-                same.for_each(|s| s.state = kept);
+                let same = self.shown.iter_mut().filter(|s| s.state == *state);
+                same.for_each(|s| s.state = *kept);
+                return None;
             }
-            Event::Expired { states, undo, redo } => {
-                self.inner.book.timeline.expired(&states);
-                let expiry = Expiry { states, undo, redo };
-                self.inner.book.history.expire(&expiry);
-            }
-            Event::Label { label, state } => self.inner.book.history.label_unchanged(label, state),
-            Event::Inherited { label, state } => {
-                self.inner.book.history.inherit_label(label, state);
-            }
-            Event::Switch {
-                kind,
-                replaced,
-                target,
-                head,
-                counters,
-            } => {
-                self.counted(counters);
-                self.inner.book.history.switch(kind, replaced, target, head);
-                self.inner.note_switch(kind, replaced, target);
-                self.changes += 1;
-                if kind != SwitchKind::Restore {
-                    self.show(target);
-                }
-            }
-            Event::Known { info } => {
-                self.states_from(info.number.saturating_add(1));
-                self.inner.book.history.know(info);
-            }
-            Event::Merged {
-                replaced,
-                info,
-                label,
-                conflicts,
-                counters,
-            } => {
-                self.counted(counters);
-                let (inner, number) = (&mut self.inner, info.number);
-                inner
-                    .book
-                    .history
-                    .merged(replaced, info, None, label, conflicts);
-                inner.note_switch(SwitchKind::Merge, replaced, number);
-                self.show(number);
-            }
-            Event::CallUndone {
-                call,
-                replaced,
-                after,
-                counters,
-            } => {
-                self.counted(counters);
-                self.changes += 1;
-                self.inner.note_call_undone(call, replaced, after);
-            }
-            other => self.small_event(other),
-        }
-    }
-
-    /// Events that neither make nor show a state.
-    fn small_event(&mut self, event: Event) {
-        let inner = &mut self.inner;
-        match event {
-            Event::Named { state, id } => inner.named(state, id),
-            Event::Timeline { time, what } => inner.book.timeline.push(time, what),
-            Event::TimelineStored { stored, bytes } => {
-                let flushed = inner.book.timeline.flushed(stored, bytes as usize);
-                self.has_timeline &= flushed.is_ok();
-                self.logs.push(Timeline::of_log(stored));
-            }
-            Event::Headed {
-                state,
-                entries,
-                hash,
-            } => inner.set_head(state, entries, hash),
-            Event::Applied { time } => inner.book.history.note_asked(Asked::Apply { time }),
-            Event::Resolved { path } => inner.book.history.conflicts.retain(|c| c.path != path),
-            Event::Patched { counters } => {
-                self.counted(counters);
-                self.changes += 1;
-            }
-            Event::LoadDir { entries, .. } => {
-                for l in entries {
-                    let given = if l.ino >= FIRST_NEW_INO { l.ino } else { 0 };
-                    self.above(l.nid, given);
-                }
-            }
-            _ => {}
-        }
+            _ => return None,
+        };
+        let changes = self.changes;
+        Some(Shown { state, changes })
     }
 
     /// Lets go of the states that are no commit of the store, and of what refers to them.

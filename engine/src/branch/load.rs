@@ -6,8 +6,6 @@ use crate::error::{Error, Result};
 use crate::limits::{FIRST_NEW_INO, RESERVED_NAME};
 use crate::record::{Event, Loaded, OpKind};
 use crate::tree::NewVersion;
-use crate::tree::file::Body;
-use crate::tree::load;
 use crate::types::{Kind, Nid};
 use objstore::content::FileContent;
 use objstore::{Body as StoredBody, Commit};
@@ -81,7 +79,7 @@ impl Branch {
                 Err(_) if self.places.journal.poisoned().is_some() => {}
                 recorded => recorded?,
             }
-            load::load_dir(&mut inner.trees_mut(), nid, &entries, unreadable)
+            inner.load_dir(nid, &entries, unreadable)
         };
         if !relinked.is_empty() {
             self.stale.lock().extend(relinked);
@@ -298,27 +296,19 @@ impl Branch {
         content: Option<FileContent>,
         new: NewVersion,
     ) -> Result<Vec<Nid>> {
-        let body = content.map_or(Body::Unreadable, Body::Stored);
         let mut inner = self.lock();
         let nids = holders(&mut inner, old);
         for nid in &nids {
-            self.record(
-                Event::TakeAnew {
-                    nid: nid.0,
-                    old: *old.stamp(),
-                    content,
-                    size: new.size,
-                    alloc: new.alloc,
-                    mtime: new.mtime,
-                    ctime: new.ctime,
-                },
-                &[],
-            )?;
-            let seq = self.places.journal.last_seq();
-            inner.book.anchors.refers(seq, content);
-            for tree in inner.trees_mut() {
-                tree.take_anew(*nid, old.stamp(), body.clone(), new);
-            }
+            let event = Event::TakeAnew {
+                nid: nid.0,
+                old: *old.stamp(),
+                content,
+                size: new.size,
+                alloc: new.alloc,
+                mtime: new.mtime,
+                ctime: new.ctime,
+            };
+            self.carry_out(&mut inner, event, &[])?;
         }
         Ok(nids)
     }

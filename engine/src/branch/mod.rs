@@ -9,6 +9,7 @@ pub(crate) mod auto;
 pub(crate) mod carry;
 pub(crate) mod close;
 pub(crate) mod create;
+pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod frames;
 pub(crate) mod inspect;
@@ -23,13 +24,12 @@ pub(crate) mod sizes;
 pub(crate) mod state_file;
 pub(crate) mod tree_file;
 
-use self::anchors::Anchors;
 use self::fence::Fence;
 use self::tree_file::Trees;
 use crate::accessed::Accessed;
+use crate::book::Book;
 use crate::data::Places;
 use crate::error::{Error, Result};
-use crate::history::History;
 use crate::import::Importer;
 use crate::journal::{Appended, JournalError, PayloadRef};
 use crate::keeper::Wake;
@@ -38,14 +38,12 @@ use crate::load_tree::Numbers;
 use crate::lookups::Lookups;
 use crate::record::{Counters, Event, Mutation, Record, encode};
 use crate::store_tree::Reference;
-use crate::timeline::Timeline;
 use crate::tree::Tree;
 use crate::tree::inode::Inode;
 use crate::types::{Attr, KernelCache, Nid, NoKernelCache, NodeId, Wait};
-use objstore::CommitId;
 use objstore::io::Storage;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -54,8 +52,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub live: Tree,
-    pub history: History,
-    pub counters: Counters,
+    /// What is known besides the trees.
+    pub book: Book,
     pub lookups: Lookups,
     /// Access times that the tree does not have.
     pub accessed: Accessed,
@@ -67,10 +65,6 @@ pub(crate) struct Inner {
     pub scan_done: bool,
     /// Inodes of base files with several links, by device and number in the base.
     pub base_inodes: HashMap<(u64, u64), Nid>,
-    /// Base files that were not what had been shown.
-    pub base_changed: BTreeSet<Vec<u8>>,
-    /// Base files and directories that could not be read.
-    pub unreadable: BTreeSet<Vec<u8>>,
     /// The tree that was stored last.
     pub reference: Option<Reference>,
     /// The tree file that the state file names, with its tree.
@@ -80,10 +74,6 @@ pub(crate) struct Inner {
     /// The tree that is being stored: the live one may have gone on, and what is stored of it will
     /// be referred to.
     pub storing: Option<Tree>,
-    /// What the branch's files refer to in the store.
-    pub anchors: Anchors,
-    /// What tools did to it.
-    pub timeline: Timeline,
 }
 
 /// A branch of an open workspace.
@@ -263,7 +253,7 @@ impl Branch {
         })
     }
 
-    /// Journals an event.
+    /// Journals an event that is carried out already, or otherwise than by [`Branch::carry_out`].
     pub fn record(&self, event: Event, payload: &[u8]) -> Result<Option<PayloadRef>> {
         Ok(self.append(&Record::Event(event), payload, true)?.payload)
     }
@@ -428,34 +418,21 @@ impl Numbers for BranchNumbers<'_> {
 }
 
 impl Inner {
-    /// The commit of a state became known, as its record says.
-    pub fn named(&mut self, state: u64, id: CommitId) {
-        if let Some(s) = self.history.states.get_mut(&state) {
-            s.info.id = Some(id);
-        }
-        self.note_named(state, id);
-    }
-
     /// Trees and history as they are now, for looking at; O(states).
     pub fn snapshot(&self) -> Inner {
         Inner {
             live: self.live.clone(),
-            history: self.history.clone(),
-            counters: self.counters,
+            book: self.book.clone(),
             lookups: Lookups::default(),
             accessed: Default::default(),
             fence: None,
             held_until: None,
             scan_done: self.scan_done,
             base_inodes: HashMap::new(),
-            base_changed: BTreeSet::new(),
-            unreadable: BTreeSet::new(),
             reference: self.reference.clone(),
             storing: self.storing.clone(),
-            anchors: self.anchors.clone(),
             tree_file: self.tree_file.clone(),
             pins: pins::Pins::default(),
-            timeline: self.timeline.clone(),
         }
     }
 
@@ -471,7 +448,7 @@ impl Inner {
     pub fn trees_mut(&mut self) -> Vec<&mut Tree> {
         let reference = self.reference.iter_mut().map(|r| &mut r.tree);
         std::iter::once(&mut self.live)
-            .chain(self.history.trees_mut())
+            .chain(self.book.history.trees_mut())
             .chain(reference)
             .chain(self.pins.trees_mut())
             .collect()

@@ -1,12 +1,12 @@
 //! Opening a branch: made anew from the base, or recovered.
 
-use super::anchors::Anchors;
 use super::auto::{Automatic, Expiring};
 use super::replay::Replay;
 use super::state_file::{State, StateFile, StateHead, StateMore};
 use super::tree_file::Trees;
 use super::{Branch, CacheRef, Inner, Rest, drop_orphans};
 use crate::base::{Base, BaseDir};
+use crate::book::{Beside, Book};
 use crate::clock;
 use crate::data::Places;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::journals::Journals;
 use crate::keeper::Wake;
 use crate::limits::{FIRST_NEW_INO, JOURNAL_CAP_BYTES_MIN};
 use crate::lookups::Lookups;
-use crate::record::{Counters, Event, OpKind, StateInfo};
+use crate::record::{Counters, Event, OpKind, Record, StateInfo, encode};
 use crate::settings::SharedSettings;
 use crate::store_tree::Reference;
 use crate::tree::Tree;
@@ -121,15 +121,18 @@ fn create(o: OpenBranch) -> Result<Branch> {
     let history = History::from_record(head.history.clone());
     let mut inner = new_inner(tree.clone(), head.counters, history);
     let event = Event::Freeze {
-        info: info.clone(),
+        info,
         head: true,
         label: None,
     };
-    journal.append(
-        &crate::record::encode(&crate::record::Record::Event(event)),
-        &[],
-    )?;
-    inner.book.history.freeze(info, tree.clone(), true, None);
+    let record = Record::Event(event.clone());
+    let seq = journal.append(&encode(&record), &[])?.seq;
+    let live = &tree;
+    let carried = inner.book.carry_out(event, Beside { seq, live });
+    carried.map_err(|why| Error::Damaged {
+        what: "a new branch".into(),
+        why: why.into(),
+    })?;
     journal.sync(journal.last_seq())?;
     let none = (0, Tree::default());
     let more = StateMore::default();
@@ -223,23 +226,18 @@ fn describe(r: &RecoveryReport) -> String {
 /// What is known of a branch whose state file has this tree and this history.
 pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inner {
     Inner {
-        anchors: Anchors::new(live.clone(), None),
+        book: Book::new(live.clone(), counters, history),
         live,
-        history,
-        counters,
         lookups: Lookups::default(),
         accessed: Default::default(),
         fence: None,
         held_until: None,
         scan_done: false,
         base_inodes: HashMap::new(),
-        base_changed: Default::default(),
-        unreadable: Default::default(),
         reference: None,
         tree_file: (0, Tree::default()),
         pins: Default::default(),
         storing: None,
-        timeline: Default::default(),
     }
 }
 

@@ -1,16 +1,11 @@
 //! Carrying out journal records again, after a restart.
 
 use super::Inner;
-use crate::base::Stamp;
+use super::events::Recorded;
 use crate::journal::{JournalError, JournalResult, PayloadRef, ReplayError, ReplayRecord};
-use crate::later::Asked;
-use crate::limits::FIRST_NEW_INO;
-use crate::record::{Counters, Event, Loaded, Mutation, Record, SwitchKind, TreePatch, decode};
-use crate::retention::Expiry;
-use crate::tree::file::Body;
+use crate::record::{Event, Loaded, Record, TreePatch, decode};
+use crate::tree::Tree;
 use crate::tree::patch::BaseDirs;
-use crate::tree::{NewVersion, load};
-use crate::types::{Kind, Nid};
 
 /// Replays records into a branch's state.
 pub(super) struct Replay<'a> {
@@ -55,17 +50,7 @@ impl<'a> Replay<'a> {
     /// Takes one record. After the first switch, all wait for [`Replay::finish`], in order.
     pub fn take(&mut self, r: ReplayRecord<'_>) -> Result<(), ReplayError> {
         let record: Record = decode(r.meta)?;
-        let needs_payload = matches!(
-            record,
-            Record::Event(
-                Event::Switch { .. }
-                    | Event::SwitchPart
-                    | Event::Patched { .. }
-                    | Event::Merged { .. }
-                    | Event::CallUndone { .. }
-            )
-        );
-        if needs_payload || !self.late.is_empty() {
+        if is_of_patch(&record) || !self.late.is_empty() {
             self.late.push(Late {
                 seq: r.seq,
                 record,
@@ -98,7 +83,7 @@ impl<'a> Replay<'a> {
         match record {
             Record::Mutation(m) => {
                 m.check(payload)?;
-                self.note_numbers(&m);
+                self.inner.book.counters.pass_given(&m);
                 self.inner.live.apply(&m, payload)?;
                 Ok(())
             }
@@ -109,17 +94,7 @@ impl<'a> Replay<'a> {
     /// Parts that were recorded one after the other are nothing where the last one is missing: appending
     /// it had failed.
     fn drop_unfinished(&mut self, record: &Record) {
-        let of_switch = matches!(
-            record,
-            Record::Event(
-                Event::SwitchPart
-                    | Event::Switch { .. }
-                    | Event::Patched { .. }
-                    | Event::Merged { .. }
-                    | Event::CallUndone { .. }
-            )
-        );
-        if !of_switch {
+        if !is_of_patch(record) {
             self.parts.clear();
         }
         let Record::Event(Event::LoadDir { dir, entries, .. }) = record else {
@@ -134,204 +109,67 @@ impl<'a> Replay<'a> {
         self.entries_of = *dir;
     }
 
-    fn note_numbers(&mut self, m: &Mutation) {
-        let c = &mut self.inner.book.counters;
-        match m {
-            Mutation::Create { nid, ino, .. } => {
-                c.nid = c.nid.max(nid + 1);
-                c.ino = c.ino.max(ino + 1);
-            }
-            Mutation::Link { group, .. } => c.ino = c.ino.max(group + 1),
-            _ => {}
-        }
-    }
-
-    /// Changes the live tree by the patch that ends with this payload.
-    fn patch_live(
-        &mut self,
-        payload: Option<PayloadRef>,
-        read: Option<&ReadPayload<'_>>,
-        counters: Counters,
-    ) -> Result<(), ReplayError> {
-        self.parts.extend(payload);
-        let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
-        let inner = &mut *self.inner;
-        inner.book.anchors.patched(self.seq, &patch);
-        patch.apply(&mut inner.live, &mut self.dirs)?;
-        inner.book.counters = counters;
-        Ok(())
-    }
-
     fn event(
         &mut self,
-        e: Event,
+        event: Event,
         payload: Option<PayloadRef>,
         read: Option<&ReadPayload<'_>>,
     ) -> Result<(), ReplayError> {
-        let inner = &mut *self.inner;
-        match e {
-            Event::Freeze { info, head, label } => {
-                inner.book.counters.state = inner.book.counters.state.max(info.number + 1);
-                let tree = inner.live.clone();
-                let number = info.number;
-                inner.book.history.freeze(info, tree, head, label);
-                inner.note_head(number);
+        let event = match event {
+            Event::SwitchPart => {
+                self.parts.extend(payload);
+                return Ok(());
             }
-            Event::Withdraw { state } => {
-                inner.book.history.withdraw(state);
-            }
-            Event::Same { state, kept } => {
-                inner.book.history.merge(state, kept);
-                inner.note_same(state, kept);
-            }
-            Event::Expired { states, undo, redo } => {
-                inner.book.timeline.expired(&states);
-                inner.book.history.expire(&Expiry { states, undo, redo });
-            }
-            Event::Label { label, state } => inner.book.history.label_unchanged(label, state),
-            Event::Inherited { label, state } => {
-                inner.book.history.inherit_label(label, state);
-            }
-            Event::Applied { time } => inner.book.history.note_asked(Asked::Apply { time }),
-            Event::Switch {
-                kind,
-                replaced,
-                target,
-                head,
-                counters,
-            } => {
-                self.patch_live(payload, read, counters)?;
-                self.inner.book.history.switch(kind, replaced, target, head);
-                self.inner.note_switch(kind, replaced, target);
-            }
-            Event::Patched { counters } => self.patch_live(payload, read, counters)?,
-            Event::Known { info } => {
-                inner.book.counters.state = inner.book.counters.state.max(info.number + 1);
-                inner.book.history.know(info);
-            }
-            Event::Merged {
-                replaced,
-                info,
-                label,
-                conflicts,
-                counters,
-            } => {
-                self.patch_live(payload, read, counters)?;
-                let (inner, number) = (&mut *self.inner, info.number);
-                inner
-                    .book
-                    .history
-                    .merged(replaced, info, None, label, conflicts);
-                inner.note_switch(SwitchKind::Merge, replaced, number);
-            }
-            Event::Resolved { path } => inner.book.history.conflicts.retain(|c| c.path != path),
-            Event::Fenced {
-                state,
-                nid,
-                offset,
-                now,
-            } => {
-                let payload = payload.ok_or("a page without data")?;
-                let state = inner.book.history.states.get_mut(&state);
-                let tree = state.and_then(|s| s.tree.as_mut());
-                let tree = tree.ok_or("a page of an unknown state")?;
-                tree.write(Nid(nid), offset, payload, None, now)?;
-            }
-            Event::SwitchPart => self.parts.extend(payload),
-            Event::LoadDir {
-                entries,
-                more: true,
-                ..
-            } => self.entries.extend(entries),
             Event::LoadDir {
                 dir,
-                entries: last,
+                entries,
                 unreadable,
-                more: false,
+                more,
             } => {
-                let mut entries = std::mem::take(&mut self.entries);
-                entries.extend(last);
-                note_loaded(inner, &entries);
-                load::load_dir(&mut inner.trees_mut(), Nid(dir), &entries, unreadable);
-            }
-            Event::TakeAnew {
-                nid,
-                old,
-                content,
-                size,
-                alloc,
-                mtime,
-                ctime,
-            } => {
-                inner.book.anchors.refers(self.seq, content);
-                let body = content.map_or(Body::Unreadable, Body::Stored);
-                let new = NewVersion {
-                    size,
-                    alloc,
-                    mtime,
-                    ctime,
-                };
-                note_anew(inner, Nid(nid), &old, (content.is_none(), new));
-                for tree in inner.trees_mut() {
-                    tree.take_anew(Nid(nid), &old, body.clone(), new);
+                self.entries.extend(entries);
+                if more {
+                    return Ok(());
+                }
+                let entries = std::mem::take(&mut self.entries);
+                Event::LoadDir {
+                    dir,
+                    entries,
+                    unreadable,
+                    more,
                 }
             }
-            Event::Named { state, id } => inner.named(state, id),
-            Event::Timeline { time, what } => inner.book.timeline.push(time, what),
-            Event::TimelineStored { stored, bytes } => {
-                inner.book.timeline.flushed(stored, bytes as usize)?;
-                inner.book.anchors.refers(self.seq, Some(stored));
-            }
-            Event::Headed {
-                state,
-                entries,
-                hash,
-            } => inner.set_head(state, entries, hash),
-            Event::CallUndone {
-                call,
-                replaced,
-                after,
-                counters,
-            } => {
-                self.patch_live(payload, read, counters)?;
-                self.inner.note_call_undone(call, replaced, after);
-            }
-        }
-        Ok(())
+            other => other,
+        };
+        let live = match event.patches_live() {
+            true => Some(self.patched(payload, read)?),
+            false => None,
+        };
+        let recorded = Recorded {
+            seq: self.seq,
+            payload,
+            live,
+        };
+        self.inner.carry_out(event, recorded)
+    }
+
+    /// The live tree with the patch that ends with this payload.
+    fn patched(
+        &mut self,
+        payload: Option<PayloadRef>,
+        read: Option<&ReadPayload<'_>>,
+    ) -> Result<Tree, ReplayError> {
+        self.parts.extend(payload);
+        let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
+        // Not a copy: where the patch does not fit, nothing of the branch is used.
+        let mut live = std::mem::take(&mut self.inner.live);
+        patch.apply(&mut live, &mut self.dirs)?;
+        Ok(live)
     }
 }
 
-/// Notes the path of a base file that was taken anew, or that cannot be read and is as it was.
-fn note_anew(inner: &mut Inner, nid: Nid, old: &Stamp, (without, new): (bool, NewVersion)) {
-    let file = inner.live.get(nid).and_then(|i| i.file());
-    let Some((Body::Base(base), _)) = file.map(|f| f.body()) else {
-        return;
-    };
-    let path = base.path();
-    if base.stamp() != old {
-        return;
-    }
-    let same = (old.size, old.mtime, old.ctime) == (new.size, new.mtime, new.ctime);
-    if without && same {
-        inner.book.unreadable.insert(path);
-    } else {
-        inner.book.base_changed.insert(path);
-    }
-}
-
-/// Numbers that a directory of the base gave out.
-fn note_loaded(inner: &mut Inner, entries: &[Loaded]) {
-    for l in entries {
-        inner.book.counters.nid = inner.book.counters.nid.max(l.nid + 1);
-        if l.ino >= FIRST_NEW_INO {
-            inner.book.counters.ino = inner.book.counters.ino.max(l.ino + 1);
-        }
-        let stamp = &l.entry.stamp;
-        if l.entry.nlink > 1 && Kind::of_mode(l.entry.mode) != Some(Kind::Dir) {
-            let place = (stamp.dev, stamp.ino);
-            inner.base_inodes.insert(place, Nid(l.nid));
-        }
-    }
+/// The record's payload is a patch, or a part of one.
+fn is_of_patch(record: &Record) -> bool {
+    matches!(record, Record::Event(e) if e.patches_live() || matches!(e, Event::SwitchPart))
 }
 
 fn read_patch(

@@ -282,8 +282,7 @@ impl Branch {
         };
         if new {
             // First: where it fails the state has no id yet, and can be taken back.
-            self.record(Event::Named { state: number, id }, &[])?;
-            inner.note_named(number, id);
+            self.carry_out(&mut inner, Event::Named { state: number, id }, &[])?;
         }
         let history = &mut inner.book.history;
         if let Some(state) = history.states.get_mut(&number) {

@@ -1,5 +1,6 @@
 //! Roots: everything of the store that a branch needs, in memory and by its files.
 
+use crate::book::Book;
 use crate::branch::Inner;
 use crate::error::Result;
 use crate::tree::Tree;
@@ -23,47 +24,74 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    /// The roots of a branch: live tree (with what the kernel still holds of unlinked files), states,
-    /// what is being stored, what somebody reads, what conflicts can be settled with, the timeline, and what
-    /// its files on disk refer to.
+    /// The roots of a branch: live tree (with what the kernel still holds of unlinked files), what is being
+    /// stored, what somebody reads, and what its book keeps.
+    ///
+    /// All fields are named: a new one compiles only once it is said here what it keeps.
     pub fn of(inner: &Inner) -> Roots {
+        let Inner {
+            live,
+            book,
+            reference,
+            storing,
+            pins,
+            // The state file names the same tree, of which `anchors` has all that is stored.
+            tree_file: _,
+            lookups: _,
+            accessed: _,
+            fence: _,
+            held_until: _,
+            scan_done: _,
+            base_inodes: _,
+        } = inner;
         let mut roots = Roots::default();
-        roots.trees.push(inner.live.clone());
-        for state in inner.book.history.states.values() {
+        roots.trees.push(live.clone());
+        roots.add_book(book);
+        if let Some(reference) = reference {
+            roots.directories.extend(reference.root);
+            roots.contents.extend(reference.kv);
+            roots.trees.push(reference.tree.clone());
+        }
+        roots.trees.extend(storing.clone());
+        roots.trees.extend(pins.trees().cloned());
+        roots
+    }
+
+    /// States, what conflicts can be settled with, the timeline, and what the branch's files refer to.
+    fn add_book(&mut self, book: &Book) {
+        let Book {
+            history,
+            timeline,
+            anchors,
+            counters: _,
+            base_changed: _,
+            unreadable: _,
+        } = book;
+        for state in history.states.values() {
             let list = if state.in_store {
-                &mut roots.commits
+                &mut self.commits
             } else {
-                &mut roots.maybe
+                &mut self.maybe
             };
             list.extend(state.info.id);
             // Of a stored state nothing is needed beside its commit: its tree in memory may still have
             // unlinked files of the tree that it was made from.
             let pending = state.tree.iter().filter(|_| !state.in_store);
-            roots.trees.extend(pending.cloned());
+            self.trees.extend(pending.cloned());
         }
-        if let Some(reference) = &inner.reference {
-            roots.directories.extend(reference.root);
-            roots.contents.extend(reference.kv);
-            roots.trees.push(reference.tree.clone());
-        }
-        roots.trees.extend(inner.storing.clone());
-        roots.trees.extend(inner.book.anchors.trees().cloned());
-        roots.directories.extend(inner.book.anchors.root);
-        roots
-            .contents
-            .extend(inner.book.anchors.contents().copied());
-        roots.contents.push(inner.book.timeline.stored);
-        roots.trees.extend(inner.pins.trees().cloned());
-        let conflicts = inner.book.history.conflicts.iter();
+        self.trees.extend(anchors.trees().cloned());
+        self.directories.extend(anchors.root);
+        self.contents.extend(anchors.contents().copied());
+        self.contents.push(timeline.stored);
+        let conflicts = history.conflicts.iter();
         let sides = conflicts.flat_map(|c| [&c.base, &c.ours, &c.theirs]);
         for side in sides.flatten() {
             match &side.entry.body {
-                objstore::Body::File(content) => roots.contents.push(*content),
-                objstore::Body::Dir(id) => roots.directories.extend(id),
+                objstore::Body::File(content) => self.contents.push(*content),
+                objstore::Body::Dir(id) => self.directories.extend(id),
                 _ => {}
             }
         }
-        roots
     }
 
     /// Marks all that must be there.

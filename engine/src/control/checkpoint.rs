@@ -59,10 +59,15 @@ impl Branch {
     /// Takes back a checkpoint that could not be stored: all is as it was before.
     fn withdraw(&self, state: u64) -> Result<()> {
         let mut inner = self.lock();
-        if inner.book.history.withdraw(state) {
-            self.record(Event::Withdraw { state }, &[])?;
+        if !inner.book.history.can_withdraw(state) {
+            return Ok(());
         }
-        Ok(())
+        let withdrawn = self.carry_out(&mut inner, Event::Withdraw { state }, &[]);
+        if withdrawn.is_err() {
+            // The caller hears of a failure, so it is gone all the same; a crash brings it back.
+            inner.book.history.withdraw(state);
+        }
+        withdrawn
     }
 
     fn freeze_or_label(
@@ -87,14 +92,7 @@ impl Branch {
         } else {
             let head = inner.book.history.head;
             if let Some(label) = req.label {
-                self.record(
-                    Event::Label {
-                        label: label.clone(),
-                        state: head,
-                    },
-                    &[],
-                )?;
-                inner.book.history.label_unchanged(label, head);
+                self.carry_out(&mut inner, Event::Label { label, state: head }, &[])?;
             }
             head
         };
@@ -149,18 +147,7 @@ impl Branch {
         label: Option<String>,
     ) -> Result<u64> {
         let number = info.number;
-        self.record(
-            Event::Freeze {
-                info: info.clone(),
-                head,
-                label: label.clone(),
-            },
-            &[],
-        )?;
-        inner.book.counters.state = number + 1;
-        let tree = inner.live.clone();
-        inner.book.history.freeze(info, tree, head, label);
-        inner.note_head(number);
+        self.carry_out(inner, Event::Freeze { info, head, label }, &[])?;
         Ok(number)
     }
 

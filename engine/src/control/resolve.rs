@@ -70,8 +70,7 @@ impl Workspace {
         let left = {
             let mut inner = b.lock();
             let path = path.to_vec();
-            b.record(Event::Resolved { path: path.clone() }, &[])?;
-            inner.book.history.conflicts.retain(|c| c.path != path);
+            b.carry_out(&mut inner, Event::Resolved { path }, &[])?;
             inner.book.history.conflicts.len()
         };
         b.sync()?;

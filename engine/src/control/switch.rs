@@ -57,8 +57,51 @@ impl To {
     }
 }
 
-/// Bytes of a patch in one journal record.
-const PATCH_PART_BYTES: usize = 32 << 20;
+impl To {
+    /// The switch as an event, with the tree of the state that a merge makes.
+    fn into_event(self, replaced: u64, mut counters: Counters) -> (Event, Option<(u64, Tree)>) {
+        match self {
+            To::State(kind, turn) => {
+                let event = Event::Switch {
+                    kind,
+                    replaced,
+                    target: turn.state,
+                    head: turn.head,
+                    counters,
+                };
+                (event, None)
+            }
+            To::Merge(made) => {
+                let Made {
+                    mut info,
+                    tree,
+                    label,
+                    conflicts,
+                } = *made;
+                info.number = counters.state;
+                counters.state += 1;
+                let kept = (info.number, tree);
+                let event = Event::Merged {
+                    replaced,
+                    info,
+                    label,
+                    conflicts,
+                    counters,
+                };
+                (event, Some(kept))
+            }
+            To::Undone(call) => {
+                let event = Event::CallUndone {
+                    call,
+                    replaced,
+                    after: replaced + 1,
+                    counters,
+                };
+                (event, None)
+            }
+        }
+    }
+}
 
 impl Branch {
     /// State that a target means.
@@ -236,10 +279,11 @@ impl Branch {
         let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
         let replaced = self.freeze(inner, info, false, None)?;
         counters.state = replaced + 1 + to.freezes_after();
-        self.record_to(inner, to, replaced, &patch, counters)?;
-        inner.live = changes.tree.clone();
-        let seq = self.places.journal.last_seq();
-        inner.book.anchors.switched(seq, changes.tree.clone());
+        let (event, kept) = to.into_event(replaced, counters);
+        self.switch_live(inner, event, &patch, changes.tree.clone())?;
+        if let Some((state, tree)) = kept {
+            inner.book.history.keep_tree(state, tree);
+        }
         if freezes && let Err(e) = self.freeze_restored(inner, author, replaced + 1) {
             // It is shown already; only the timeline cannot say what that was.
             tracing::warn!("{}: what is shown now was not kept: {e}", self.name());
@@ -265,71 +309,6 @@ impl Branch {
         }
     }
 
-    /// Journals a switch, and notes it in history and timeline; what is shown is still the same.
-    fn record_to(
-        &self,
-        inner: &mut Inner,
-        to: To,
-        replaced: u64,
-        patch: &[u8],
-        mut counters: Counters,
-    ) -> Result<()> {
-        match to {
-            To::State(kind, turn) => {
-                let event = Event::Switch {
-                    kind,
-                    replaced,
-                    target: turn.state,
-                    head: turn.head,
-                    counters,
-                };
-                self.record_switch(event, patch)?;
-                inner
-                    .book
-                    .history
-                    .switch(kind, replaced, turn.state, turn.head);
-                inner.book.counters = counters;
-                inner.note_switch(kind, replaced, turn.state);
-            }
-            To::Merge(made) => {
-                let Made {
-                    mut info,
-                    tree,
-                    label,
-                    conflicts,
-                } = *made;
-                info.number = counters.state;
-                counters.state += 1;
-                let event = Event::Merged {
-                    replaced,
-                    info: info.clone(),
-                    label: label.clone(),
-                    conflicts: conflicts.clone(),
-                    counters,
-                };
-                self.record_switch(event, patch)?;
-                let number = info.number;
-                let history = &mut inner.book.history;
-                history.merged(replaced, info, Some(tree), label, conflicts);
-                inner.book.counters = counters;
-                inner.note_switch(SwitchKind::Merge, replaced, number);
-            }
-            To::Undone(call) => {
-                let after = replaced + 1;
-                let event = Event::CallUndone {
-                    call,
-                    replaced,
-                    after,
-                    counters,
-                };
-                self.record_switch(event, patch)?;
-                inner.book.counters = counters;
-                inner.note_call_undone(call, replaced, after);
-            }
-        }
-        Ok(())
-    }
-
     /// Freezes what a restore shows as the state that was set aside for it.
     fn freeze_restored(&self, inner: &mut Inner, author: &str, number: u64) -> Result<()> {
         let why = OpKind::Restored;
@@ -352,27 +331,9 @@ impl Branch {
         let Some(kept) = same else {
             return Ok((replaced, overtaken));
         };
-        self.record(
-            Event::Same {
-                state: replaced,
-                kept,
-            },
-            &[],
-        )?;
-        inner.book.history.merge(replaced, kept);
-        inner.note_same(replaced, kept);
+        let state = replaced;
+        self.carry_out(&mut inner, Event::Same { state, kept }, &[])?;
         Ok((kept, overtaken))
-    }
-
-    /// Journals an event with a patch, in parts where that is long.
-    pub fn record_switch(&self, event: Event, patch: &[u8]) -> Result<()> {
-        let mut rest = patch;
-        while rest.len() > PATCH_PART_BYTES {
-            let (part, after) = rest.split_at(PATCH_PART_BYTES);
-            self.record(Event::SwitchPart, part)?;
-            rest = after;
-        }
-        self.record(event, rest).map(|_| ())
     }
 
     /// Lets the kernel forget what changed; ends each inode's fence once its pages are gone.

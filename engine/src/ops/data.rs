@@ -274,26 +274,13 @@ impl Branch {
         data: &[u8],
     ) -> Result<()> {
         let now = clock::now();
-        let payload = self.record(
-            Event::Fenced {
-                state,
-                nid: nid.0,
-                offset,
-                now,
-            },
-            data,
-        )?;
-        let tree = inner
-            .book
-            .history
-            .states
-            .get_mut(&state)
-            .and_then(|s| s.tree.as_mut());
-        if let (Some(tree), Some(payload)) = (tree, payload) {
-            tree.write(nid, offset, payload, None, now)
-                .map_err(|_| Error::Stale)?;
-        }
-        Ok(())
+        let event = Event::Fenced {
+            state,
+            nid: nid.0,
+            offset,
+            now,
+        };
+        self.carry_out(inner, event, data)
     }
 
     /// Allocates, punches or zeroes a range.

@@ -296,3 +296,17 @@ pub enum Event {
         time: Time,
     },
 }
+
+impl Event {
+    /// True where the record's payload, after those of the [`Event::SwitchPart`]s right before it, is a patch of
+    /// the live tree.
+    pub fn patches_live(&self) -> bool {
+        matches!(
+            self,
+            Event::Switch { .. }
+                | Event::Patched { .. }
+                | Event::Merged { .. }
+                | Event::CallUndone { .. }
+        )
+    }
+}

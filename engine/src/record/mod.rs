@@ -11,6 +11,7 @@ mod event;
 mod inode;
 
 use crate::kv::KvEntry;
+use crate::limits::FIRST_NEW_INO;
 pub use crate::timeline::entry::What;
 pub use crate::timeline::{CallOutcome, EndedBy, Owner, Process, StateRef, SwitchWord};
 use crate::types::Time;
@@ -45,6 +46,43 @@ pub struct Counters {
     pub ino: u64,
     /// Next state number.
     pub state: u64,
+}
+
+impl Counters {
+    /// Gives nothing below `to` any more.
+    pub fn raise(&mut self, to: Counters) {
+        self.nid = self.nid.max(to.nid);
+        self.ino = self.ino.max(to.ino);
+        self.state = self.state.max(to.state);
+    }
+
+    /// A state has this number.
+    pub fn pass_state(&mut self, number: u64) {
+        self.state = self.state.max(number.saturating_add(1));
+    }
+
+    /// An inode has these numbers.
+    fn pass_inode(&mut self, nid: u64, ino: u64) {
+        self.nid = self.nid.max(nid.saturating_add(1));
+        self.ino = self.ino.max(ino.saturating_add(1));
+    }
+
+    /// Inodes of a base directory have the numbers that these say.
+    pub fn pass_loaded(&mut self, entries: &[Loaded]) {
+        for l in entries {
+            let given = if l.ino >= FIRST_NEW_INO { l.ino } else { 0 };
+            self.pass_inode(l.nid, given);
+        }
+    }
+
+    /// The numbers that a mutation gave.
+    pub fn pass_given(&mut self, m: &Mutation) {
+        match m {
+            Mutation::Create { nid, ino, .. } => self.pass_inode(*nid, *ino),
+            Mutation::Link { group, .. } => self.pass_inode(0, *group),
+            _ => {}
+        }
+    }
 }
 
 /// A change of one tree. `now` is the time that the changed inodes get.

@@ -182,7 +182,7 @@ impl Branch {
             outcome: Some(call.outcome),
             started,
             completed: Some(completed),
-            before: Some(last.map_or(after, |n| inner.state_ref(n))),
+            before: Some(last.map_or(after, |n| inner.book.state_ref(n))),
             after: Some(after),
             overlaps: inner.book.timeline.ran_between(started, completed),
         };
@@ -271,7 +271,7 @@ impl Branch {
                 self.freeze(&mut inner, info, false, None)?
             }
         };
-        let state = inner.state_ref(state);
+        let state = inner.book.state_ref(state);
         Ok((inner, state))
     }
 }
