@@ -55,23 +55,23 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// Keep everything below DIR instead of $AGENTVFS_HOME, $XDG_DATA_HOME/agentvfs or
-    /// ~/.local/share/agentvfs
+    /// Directory for the store, logs and mounts [default: $AGENTVFS_HOME, else
+    /// $XDG_DATA_HOME/agentvfs, else ~/.local/share/agentvfs]
     #[arg(long, global = true, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// The workspace that is meant; else $AGENTVFS_WORKSPACE, the one that holds the current
-    /// directory, or the only one running
+    /// Workspace to use [default: $AGENTVFS_WORKSPACE, else the one that holds the current
+    /// directory, else the only one running]
     #[arg(long, short, global = true, value_name = "NAME")]
     pub workspace: Option<String>,
-    /// The branch that is meant; else $AGENTVFS_BRANCH, the one that holds the current
-    /// directory, else main
+    /// Branch to use [default: $AGENTVFS_BRANCH, else the one that holds the current directory,
+    /// else main]
     #[arg(long, global = true, value_name = "NAME")]
     pub branch: Option<String>,
     /// Print one JSON object
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say on standard error what is asked for and how long it takes; what is started for it writes
-    /// more to the log
+    /// Print each request and its duration to standard error; a daemon started by the command logs
+    /// more
     #[arg(long, global = true)]
     pub verbose: bool,
 }
@@ -80,66 +80,66 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Command {
-    /// Make, start, stop workspaces; checkpoint them and go back
+    /// Create, start and stop workspaces; checkpoint them and roll back
     #[command(subcommand)]
     Workspace(Verb),
-    /// Make, list and delete branches, and merge them
+    /// Create, list, delete and merge branches
     #[command(subcommand)]
     Branch(BranchVerb),
-    /// Say which cgroups see which branch at one and the same path
+    /// Map cgroups to branches at a shared path
     #[command(subcommand)]
     Session(SessionVerb),
-    /// Look into commits and the live tree, and write files, without a mount
+    /// Read commits and the live tree, and write files, without a mount
     #[command(subcommand)]
     Fs(FsVerb),
-    /// Write a branch or a commit as one SQLite file, which AgentFS's tools open too
+    /// Export a branch or a commit to one SQLite file, which AgentFS's tools can open
     #[command(override_usage = "agentvfs export [OPTIONS] [WORKSPACE] FILE")]
     #[command(after_help = "Examples:\n  agentvfs export my-task state.db\n  \
         agentvfs export --ref before-refactor --history state.db")]
     Export(ExportArgs),
-    /// Make a workspace, or with --branch a branch of one, of an export or a database of AgentFS
+    /// Import an export or an AgentFS database as a workspace, or with --branch as a branch of one
     #[command(override_usage = "agentvfs import [OPTIONS] --workspace <NAME> FILE")]
     #[command(
         after_help = "Examples:\n  agentvfs import state.db --workspace copy\n  \
         agentvfs import state.db --workspace my-task --branch theirs"
     )]
     Import(ImportArgs),
-    /// Note what tools do: which call changed what, and take back what one changed
+    /// Record tool calls, show what each changed, undo one
     #[command(subcommand)]
     Tool(ToolVerb),
     /// List the tool calls: id, tool, status, duration, start; newest first
     #[command(
         after_help = "Examples:\n  agentvfs timeline --status error --format json\n  agentvfs timeline --verify\n\n\
-        A rollback adds to the timeline and takes nothing away."
+        A rollback adds an entry to the timeline and never removes one."
     )]
     Timeline(TimelineArgs),
     /// List the calls, checkpoints, rollbacks and merges that changed a file or directory; newest first
     #[command(after_help = "Example:\n  agentvfs blame src/main.rs")]
     Blame(BlameArgs),
-    /// Keep values beside the files: per branch, part of checkpoints, rollback and merges
+    /// Store JSON values with a branch; checkpoints, rollbacks and merges include them
     #[command(subcommand)]
     Kv(KvVerb),
-    /// Offer a workspace to programs that speak other protocols
+    /// Serve a workspace over another protocol
     #[command(subcommand)]
     Serve(ServeVerb),
-    /// Look whether this machine has what agentvfs needs, and say how to get what is missing
+    /// Check whether this machine has what agentvfs needs; name what is missing and how to get it
     #[command(after_help = "Example:\n  agentvfs doctor")]
     Doctor(RowArgs),
-    /// Give space back that nothing needs any more, while workspaces go on running
+    /// Free space used by unreachable objects; safe while workspaces run
     #[command(after_help = "Example:\n  agentvfs gc --dry-run\n\n\
-        It also runs by itself when that is worthwhile; see `agentvfs config --help`.")]
+        The daemon also runs it when it is worthwhile; see `agentvfs config --help`.")]
     Gc(GcArgs),
-    /// Say what takes the space: workspaces, branches, packs, journals, kinds of files
+    /// Show disk usage by workspace, branch, pack, journal and kind of file
     #[command(after_help = "Example:\n  agentvfs stats --json")]
     Stats,
-    /// Check every checksum and every reference; name the files, commits and branches that damage
-    /// affects; exit status 1 where there is damage
+    /// Check every checksum and reference; list the files, commits and branches that are damaged;
+    /// exit status 1 if any are
     #[command(after_help = "Example:\n  agentvfs fsck\n  agentvfs fsck --repair --dry-run")]
     Fsck(FsckArgs),
-    /// Show settings of the store, or change them
+    /// Show or change the settings of the store
     #[command(after_help = SETTINGS_HELP)]
     Config(ConfigArgs),
-    /// Print completions for a shell
+    /// Print shell completions
     #[command(
         after_help = "Example:\n  agentvfs completions bash > ~/.local/share/bash-completion/completions/agentvfs"
     )]
@@ -159,58 +159,58 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Verb {
-    /// Make a workspace from a project's directory, without mounting it
+    /// Create a workspace from a project's directory without mounting it
     #[command(after_help = "Example:\n  agentvfs workspace init my-task --from project")]
     Init(InitArgs),
-    /// Mount a workspace; with --from make it first where it does not exist
+    /// Mount a workspace; with --from, create it if it does not exist
     #[command(after_help = "Example:\n  agentvfs workspace start --from project")]
     Start(StartArgs),
-    /// Unmount a workspace; what was not checkpointed is kept in an automatic commit
+    /// Unmount a workspace; an automatic commit keeps what was not checkpointed
     #[command(after_help = "Example:\n  agentvfs workspace stop my-task")]
     Stop(StopArgs),
-    /// Say what a workspace is doing; exit status 0 only where it runs and is healthy
+    /// Show the state of a workspace; exit status 0 only if it runs and is healthy
     #[command(after_help = "Examples:\n  agentvfs workspace status --json\n  \
         agentvfs workspace status --log")]
     Status(StatusArgs),
     /// List the workspaces: name, status, mount
     #[command(after_help = "Example:\n  agentvfs workspace list")]
     List(RowArgs),
-    /// Remove a stopped workspace with all its commits; the project's directory is left alone
+    /// Delete a stopped workspace with all its commits; the project's directory does not change
     #[command(after_help = "Example:\n  agentvfs workspace delete my-task --yes")]
     Delete(DeleteArgs),
-    /// Make a commit of everything as it is now, and print its id
+    /// Commit all files and keys as they are now, and print the commit id
     #[command(override_usage = "agentvfs workspace checkpoint [OPTIONS] [[WORKSPACE] LABEL]")]
     #[command(
         after_help = "Example:\n  agentvfs workspace checkpoint before-refactor --meta turn=12"
     )]
     Checkpoint(CheckpointArgs),
-    /// Go back to the last checkpoint, or to what REF, --before or --meta name
+    /// Roll back to the last checkpoint, or to the commit that REF, --before or --meta names
     #[command(
         override_usage = "agentvfs workspace rollback [OPTIONS] [[WORKSPACE] REF]\n       \
         agentvfs workspace rollback [OPTIONS] <--before TIME|--meta KEY=VALUE> [WORKSPACE]"
     )]
     #[command(after_help = "Example:\n  agentvfs workspace rollback --before 5m\n\n\
-        What was there is kept: `agentvfs workspace undo` brings it back.")]
+        The replaced state is kept: `agentvfs workspace undo` brings it back.")]
     Rollback(RollbackArgs),
-    /// Take files or directories back from the last checkpoint, or from REF, or write them elsewhere
+    /// Restore files or directories from the last checkpoint or from REF, in place or elsewhere
     #[command(after_help = "Examples:\n  agentvfs workspace restore src/main.rs\n  \
         agentvfs workspace restore --ref before-refactor src docs\n  \
         agentvfs workspace restore --ref @~1 src --to /tmp/old\n\n\
-        What was there is kept: `agentvfs workspace undo` brings it back.")]
+        The replaced state is kept: `agentvfs workspace undo` brings it back.")]
     Restore(RestoreArgs),
-    /// Take back the last rollback, restore, merge, resolve or update of the branch
+    /// Undo the branch's last rollback, restore, merge, resolve or update
     #[command(after_help = "Example:\n  agentvfs workspace undo\n\n\
-        Files and keys become what that replaced. What was there is kept: `redo` brings it back.\n\
-        Checkpoints and applies are not taken back; where one came later, nothing is done\n\
-        without --over-later-changes.")]
+        Files and keys become what that command replaced. `agentvfs workspace redo` reverses the undo.\n\
+        If a checkpoint or an apply came later, undo changes nothing unless --over-later-changes is\n\
+        given; neither of the two is undone.")]
     Undo(UndoArgs),
-    /// Take back the last undo
+    /// Reverse the last undo
     #[command(after_help = "Example:\n  agentvfs workspace redo")]
     Redo(OneWorkspace),
     /// List the commits: id, time, label, message; newest first
     #[command(after_help = "Example:\n  agentvfs workspace log --json")]
     Log(LogArgs),
-    /// Tell what differs from the head, from REF, between two refs, or from the base
+    /// Show what differs from the head, from REF, between two refs, or from the base
     #[command(
         override_usage = "agentvfs workspace diff [OPTIONS] [WORKSPACE] [REF [REF]]\n       \
         agentvfs workspace diff [OPTIONS] --base [WORKSPACE]"
@@ -220,14 +220,14 @@ pub enum Verb {
         agentvfs workspace diff --base --patch | git -C project apply"
     )]
     Diff(DiffArgs),
-    /// Write a branch's changes to the project's directory: all of them, or none
+    /// Write a branch's changes to the project's directory, all or none of them
     #[command(after_help = "Examples:\n  agentvfs workspace apply --dry-run\n  \
         agentvfs workspace apply my-task --branch fix\n\n\
-        What both sides changed is merged; with conflicts nothing is done.")]
+        What both sides changed is merged. If there are conflicts, nothing changes.")]
     Apply(ApplyArgs),
-    /// Bring what was changed in the project's directory into a branch
+    /// Merge what changed in the project's directory into a branch
     #[command(after_help = "Example:\n  agentvfs workspace update\n\n\
-        `agentvfs workspace undo` takes it back.")]
+        `agentvfs workspace undo` reverses it.")]
     Update(UpdateArgs),
 }
 
@@ -237,13 +237,13 @@ pub struct ApplyArgs {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// Tell what would be done, and do nothing
+    /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Write the changes as a patch to FILE (- for standard output), and do nothing else
+    /// Only write the changes to FILE as a patch (-: standard output)
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub patch: Option<PathBuf>,
-    /// Apply set-id bits, devices, capabilities and files of other owners too
+    /// Also apply set-id bits, devices, capabilities and files of other owners
     #[arg(long)]
     pub privileged: bool,
     /// How rows are printed
@@ -257,10 +257,10 @@ pub struct UpdateArgs {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// Tell what would change, and do nothing
+    /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// With conflicts change nothing, or commit them with markers
+    /// On conflicts, change nothing or commit the files with conflict markers
     #[arg(long, value_name = "WHAT", default_value = "abort")]
     pub conflicts: ConflictsArg,
     /// How rows are printed
@@ -282,7 +282,7 @@ pub struct StatusArgs {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// Print the end of the daemon's log instead; no daemon is needed for that
+    /// Print the end of the daemon's log instead; works without a daemon
     #[arg(long)]
     pub log: bool,
 }
@@ -290,13 +290,13 @@ pub struct StatusArgs {
 #[doc = concat!("Arguments of `init`.")]
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// Name of the new workspace; else the directory's
+    /// Name of the new workspace [default: name of the directory]
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// The project's directory; it is only ever read
+    /// The project's directory, which is only read
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub from: PathBuf,
-    /// Where to mount it: the project's directory itself, an empty one, or a new one
+    /// Mount point: the project's directory itself, an empty directory, or a new one
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,
 }
@@ -304,25 +304,25 @@ pub struct InitArgs {
 #[doc = concat!("Arguments of `start`.")]
 #[derive(Debug, Args)]
 pub struct StartArgs {
-    /// The workspace; with --from its name, else the directory's
+    /// The workspace; with --from its name [default: name of the directory]
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// The project's directory; it is only ever read. A named workspace whose own is gone gets this one
+    /// The project's directory, which is only read; a named workspace whose directory is gone takes this one
     #[arg(long, value_name = "DIR")]
     pub from: Option<PathBuf>,
-    /// Where to mount it from now on: the project's directory itself, an empty one, or a new one
+    /// Mount point from now on: the project's directory itself, an empty directory, or a new one
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,
-    /// Let other users enter the mount, as far as permissions allow [default for root: true where they can pass every directory from / to the project]
+    /// Let other users access the mount, subject to permissions [default for root: true if they can pass every directory from / to the project]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_other: Option<bool>,
-    /// Let set-user-id programs in the mount have effect
+    /// Honor set-user-id bits in the mount
     #[arg(long)]
     pub suid: bool,
-    /// Let device nodes in the mount be opened
+    /// Allow device nodes in the mount to be opened
     #[arg(long)]
     pub dev: bool,
-    /// Keep processors awake while requests come fast, or not
+    /// Whether to keep processors awake while requests come fast
     #[arg(long, value_name = "KIND", default_value = "low")]
     pub latency: LatencyArg,
 }
@@ -342,10 +342,10 @@ pub struct StopArgs {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// Stop though processes use it; their open files fail from then on
+    /// Stop even if processes use the workspace; their open files fail afterwards
     #[arg(long)]
     pub force: bool,
-    /// Make no commit; what was not checkpointed is kept, and there again at the next start
+    /// Make no commit; changes since the last one are kept and shown again at the next start
     #[arg(long)]
     pub no_checkpoint: bool,
 }
@@ -353,7 +353,7 @@ pub struct StopArgs {
 #[doc = concat!("Arguments of commands that print rows.")]
 #[derive(Debug, Args)]
 pub struct RowArgs {
-    /// End rows with NUL and quote nothing
+    /// End rows with NUL instead of a newline, and do not quote names
     #[arg(short = 'z')]
     pub nul: bool,
 }
@@ -364,7 +364,7 @@ pub struct DeleteArgs {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
 }
@@ -378,10 +378,10 @@ pub struct CheckpointArgs {
     /// Why the commit was made
     #[arg(long, short, value_name = "TEXT")]
     pub message: Option<String>,
-    /// Something to find the commit by, such as turn=12; may be given often
+    /// Metadata to find the commit by, such as turn=12; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub meta: Vec<String>,
-    /// Do not wait for the id where the project is still being imported
+    /// Do not wait for the commit id while the project is still being imported
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -389,26 +389,26 @@ pub struct CheckpointArgs {
 #[doc = concat!("Arguments of `rollback`.")]
 #[derive(Debug, Args)]
 pub struct RollbackArgs {
-    /// The label, commit id, unique prefix of one, @ or @~N; or workspace and that
+    /// A label, commit id, unique prefix of one, @ or @~N; a workspace may come first
     #[arg(value_name = "WORD", num_args = 0..=2)]
     pub words: Vec<String>,
-    /// The newest commit, also an automatic one, from before a duration (90s, 5m, 2h, 1d) or a time
-    /// in RFC 3339
+    /// The newest commit, automatic ones included, from before a time: RFC 3339, or a time ago
+    /// (90s, 5m, 2h, 1d)
     #[arg(long, value_name = "TIME", conflicts_with = "meta")]
     pub before: Option<String>,
     /// The newest commit with this metadata
     #[arg(long, value_name = "KEY=VALUE")]
     pub meta: Option<String>,
-    /// Go back only with what lies at or below this path; may be given often
+    /// Roll back only this path and what is below it; may be repeated
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
-    /// Leave the key-value state (`agentvfs kv`) as it is, as --path always does
+    /// Do not change keys (`agentvfs kv`); implied by --path
     #[arg(long)]
     pub keep_kv: bool,
-    /// Change nothing; list what would change, and who holds those files open
+    /// Change nothing; list what would change and which processes hold those files open
     #[arg(long)]
     pub dry_run: bool,
-    /// End rows of --dry-run with NUL and quote nothing
+    /// End rows of --dry-run with NUL instead of a newline, and do not quote names
     #[arg(short = 'z', requires = "dry_run")]
     pub nul: bool,
 }
@@ -419,7 +419,7 @@ pub struct LogArgs {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// Also automatic commits
+    /// Include automatic commits
     #[arg(long)]
     pub all: bool,
     /// How rows are printed.
@@ -430,19 +430,19 @@ pub struct LogArgs {
 #[doc = concat!("Arguments of `diff`.")]
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// One ref: from there to now; two: between them; a workspace may come first
+    /// One ref: compare it with the live tree; two: compare them; a workspace may come first
     #[arg(value_name = "WORD", num_args = 0..=3)]
     pub words: Vec<String>,
     /// Compare with the project's directory as it was at the start
     #[arg(long)]
     pub base: bool,
-    /// Compare only what lies at or below this path; may be given often
+    /// Compare only this path and what is below it; may be repeated
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
     /// Print A, M, D, R or T and the path (the default)
     #[arg(long, conflicts_with_all = ["stat", "patch"])]
     pub name_status: bool,
-    /// Print how many lines were added and removed, and the path
+    /// Print the number of added and removed lines, and the path
     #[arg(long, conflicts_with = "patch")]
     pub stat: bool,
     /// Print a patch for git apply or patch -p1
@@ -550,8 +550,13 @@ fn describe(command: &mut Definition, text: &mut String) {
         .get_bin_name()
         .unwrap_or(command.get_name())
         .to_owned();
+    let is_root = text.ends_with(include_str!("cli.md"));
     let help = command
         .clone()
+        .mut_args(|arg| {
+            let hidden = arg.is_global_set() && !is_root;
+            arg.hide(hidden)
+        })
         .term_width(96)
         .render_long_help()
         .to_string();

@@ -8,29 +8,29 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum BranchVerb {
-    /// Make a branch of everything as it is now, or of a commit; it is at once at the path printed
+    /// Create a branch from the files as they are now, or from a commit; print its path
     #[command(after_help = "Example:\n  agentvfs branch create fix --from before-refactor")]
     Create(CreateArgs),
     /// List the branches: name, head, path
     #[command(after_help = "Example:\n  agentvfs branch list")]
     List(RowArgs),
-    /// Delete a branch; what it showed last stays as a commit until it is collected
+    /// Delete a branch; gc removes its last state later
     #[command(after_help = "Example:\n  agentvfs branch delete fix")]
     Delete(BranchNameArgs),
-    /// Give a branch another name
+    /// Rename a branch
     #[command(after_help = "Example:\n  agentvfs branch rename fix fix-2")]
     Rename(RenameArgs),
-    /// Merge a branch into another; with conflicts nothing is changed unless they are to be kept
+    /// Merge a branch into another; on conflicts nothing changes unless --conflicts keep is given
     #[command(after_help = "Example:\n  agentvfs branch merge fix --into main\n\n\
-        `agentvfs workspace undo` takes it back.")]
+        `agentvfs workspace undo` reverses it.")]
     Merge(MergeArgs),
-    /// List the conflicts of the last merge that are not settled: kind, path
+    /// List the unresolved conflicts of the last merge: kind, path
     #[command(after_help = "Example:\n  agentvfs branch conflicts --branch main")]
     Conflicts(ConflictsArgs),
-    /// Settle a conflict by one side's version, or by what is there now
+    /// Resolve a conflict with one side's version, or with the file as it is now
     #[command(after_help = "Example:\n  agentvfs branch resolve src/main.rs --theirs")]
     Resolve(ResolveArgs),
-    /// List what differs between two branches as they are now
+    /// List what differs between two branches
     #[command(after_help = "Example:\n  agentvfs branch diff main fix")]
     Diff(BranchDiffArgs),
 }
@@ -40,8 +40,8 @@ pub enum BranchVerb {
 pub struct CreateArgs {
     /// Name of the new branch
     pub name: String,
-    /// The commit to make it of, instead of the files as they are: a label, commit id, unique prefix
-    /// of one, @, @~N, or one of these after BRANCH:
+    /// Create it from this commit instead: a label, commit id, unique prefix of one, @, @~N, or one of
+    /// these after BRANCH:
     #[arg(long, value_name = "REF")]
     pub from: Option<String>,
 }
@@ -65,7 +65,7 @@ pub struct RenameArgs {
 /// What to do with conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ConflictsArg {
-    /// Make a commit that shows them, with markers
+    /// Commit the files with conflict markers
     Keep,
     /// Change nothing
     Abort,
@@ -74,9 +74,9 @@ pub enum ConflictsArg {
 #[doc = concat!("Arguments of `branch merge`.")]
 #[derive(Debug, Args)]
 pub struct MergeArgs {
-    /// The branch that is merged
+    /// The branch to merge
     pub name: String,
-    /// The branch that is changed [default: --branch, else main]
+    /// The branch to merge into [default: --branch, else main]
     #[arg(long, value_name = "BRANCH")]
     pub into: Option<String>,
     /// Change nothing; list what would change
@@ -85,13 +85,13 @@ pub struct MergeArgs {
     /// What to do with conflicts
     #[arg(long, value_name = "HOW", default_value = "abort")]
     pub conflicts: ConflictsArg,
-    /// Label for the merge's commit
+    /// Label for the merge commit
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
-    /// Message for it
+    /// Message for the merge commit
     #[arg(long, short, value_name = "TEXT")]
     pub message: Option<String>,
-    /// End rows with NUL and quote nothing
+    /// End rows with NUL instead of a newline, and do not quote names
     #[arg(short = 'z')]
     pub nul: bool,
 }
@@ -119,10 +119,10 @@ pub struct ResolveArgs {
     /// The version of the branch that was merged
     #[arg(long)]
     pub theirs: bool,
-    /// The version that both came from
+    /// The version of the merge base
     #[arg(long)]
     pub base: bool,
-    /// What is there now
+    /// The file as it is now
     #[arg(long)]
     pub working: bool,
 }
@@ -130,11 +130,11 @@ pub struct ResolveArgs {
 #[doc = concat!("Arguments of `branch diff`.")]
 #[derive(Debug, Args)]
 pub struct BranchDiffArgs {
-    /// From this branch
+    /// The branch to compare from
     pub from: String,
-    /// To this one
+    /// The branch to compare to
     pub to: String,
-    /// Compare only what lies at or below this path; may be given often
+    /// Compare only this path and what is below it; may be repeated
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
     /// How rows are printed.

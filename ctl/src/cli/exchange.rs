@@ -9,13 +9,13 @@ pub struct ExportArgs {
     /// The file to write; a workspace may come first
     #[arg(value_name = "WORD", num_args = 1..=2, required = true)]
     pub words: Vec<PathBuf>,
-    /// The label, commit id, unique prefix of one, @ or @~N to export; else what the branch shows now
+    /// The commit to export: a label, commit id, unique prefix of one, @ or @~N [default: the live tree]
     #[arg(long = "ref", value_name = "REF")]
     pub reference: Option<String>,
-    /// Also every commit of the branch, and what it changed
+    /// Include every commit of the branch, and what each changed
     #[arg(long)]
     pub history: bool,
-    /// Replace FILE where it is there
+    /// Replace FILE if it exists
     #[arg(long)]
     pub force: bool,
 }
@@ -26,13 +26,13 @@ pub struct ImportArgs {
     /// The file: an export, or a database of AgentFS
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The directory that a database of AgentFS's overlay was made on
+    /// The directory that an AgentFS overlay database is based on
     #[arg(long, value_name = "DIR")]
     pub base: Option<PathBuf>,
-    /// Take pieces of files that are missing as holes, as AgentFS's own mount leaves them
+    /// Treat missing pieces of files as holes, as AgentFS's own mount leaves them
     #[arg(long)]
     pub sparse: bool,
-    /// Leave out keys and calls that AgentFS takes and agentvfs does not, and say which
+    /// Leave out keys and calls that AgentFS allows and agentvfs does not, and list them
     #[arg(long)]
     pub skip_invalid: bool,
 }

@@ -7,24 +7,24 @@ use std::path::PathBuf;
 #[doc = concat!("Arguments of `restore`.")]
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
-    /// Files or directories, from the workspace's root, or from here in the mount
+    /// Files or directories; relative to the current directory in the mount, else to the workspace's root
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
-    /// The commit to take them from: a label, commit id, unique prefix of one, @~N [default: @]
+    /// The commit to restore from: a label, commit id, unique prefix of one, @~N [default: @]
     #[arg(long = "ref", value_name = "REF", conflicts_with = "before")]
     pub reference: Option<String>,
-    /// The newest commit, also an automatic one, from before a duration (90s, 5m, 2h, 1d) or a time
-    /// in RFC 3339
+    /// The newest commit, automatic ones included, from before a time: RFC 3339, or a time ago
+    /// (90s, 5m, 2h, 1d)
     #[arg(long, value_name = "TIME")]
     pub before: Option<String>,
-    /// Write them below this directory of the machine instead, under the same paths; nothing that
-    /// exists is overwritten
+    /// Write them below this directory outside the workspace instead, under the same paths; nothing
+    /// that exists is overwritten
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
-    /// Change nothing; list what would change, and who holds those files open
+    /// Change nothing; list what would change and which processes hold those files open
     #[arg(long)]
     pub dry_run: bool,
-    /// End rows of --dry-run with NUL and quote nothing
+    /// End rows of --dry-run with NUL instead of a newline, and do not quote names
     #[arg(short = 'z', requires = "dry_run")]
     pub nul: bool,
 }
@@ -41,19 +41,19 @@ pub enum FsVerb {
         after_help = "Example:\n  agentvfs fs cat --ref @~1 src/main.rs | diff - src/main.rs"
     )]
     Cat(FsPathArgs),
-    /// Write standard input to a file of the live tree; it is made where it does not exist
+    /// Write standard input to a file of the live tree; create the file if it does not exist
     #[command(after_help = "Example:\n  echo hello | agentvfs fs write notes/today --parents")]
     Write(FsWriteArgs),
-    /// Make a directory
+    /// Create a directory
     #[command(after_help = "Example:\n  agentvfs fs mkdir --parents notes/2026")]
     Mkdir(FsMkdirArgs),
-    /// Remove a file, or an empty directory; with --recursive everything in it too
+    /// Remove a file or an empty directory; with --recursive, a directory and everything in it
     #[command(after_help = "Example:\n  agentvfs fs rm --recursive build")]
     Rm(FsRmArgs),
-    /// Give a file or directory another path; a file that has it is replaced
+    /// Move or rename a file or directory; replaces an existing file
     #[command(after_help = "Example:\n  agentvfs fs mv draft.md notes/final.md")]
     Mv(FsMvArgs),
-    /// Tell what is known of a path: type, size, permissions, owner, times
+    /// Show type, size, permissions, owner and times of a path
     #[command(after_help = "Example:\n  agentvfs fs stat --ref @ README")]
     Stat(FsPathArgs),
     /// Show everything below a directory
@@ -67,8 +67,7 @@ pub enum FsVerb {
 #[doc = concat!("Which state is looked into.")]
 #[derive(Debug, Args)]
 pub struct StateArg {
-    /// A commit to look into instead of the live tree: a label, commit id, unique prefix of one, @,
-    /// @~N
+    /// Read this commit instead of the live tree: a label, commit id, unique prefix of one, @, @~N
     #[arg(long = "ref", value_name = "REF")]
     pub reference: Option<String>,
 }
@@ -76,7 +75,7 @@ pub struct StateArg {
 #[doc = concat!("Arguments of `fs ls`.")]
 #[derive(Debug, Args)]
 pub struct FsListArgs {
-    /// The directory [default: the root]; of anything else its own row is printed
+    /// The directory [default: the root]; for a file, its own row is printed
     #[arg(value_name = "PATH")]
     pub path: Option<PathBuf>,
     /// Which state.
@@ -104,10 +103,10 @@ pub struct FsWriteArgs {
     /// The file
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Add to the end of what is there
+    /// Append to the file
     #[arg(long)]
     pub append: bool,
-    /// Make missing directories
+    /// Create missing parent directories
     #[arg(long)]
     pub parents: bool,
 }
@@ -118,7 +117,7 @@ pub struct FsMkdirArgs {
     /// The directory
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Make missing directories above it too; one that exists is no error
+    /// Create missing parent directories; a directory that exists is no error
     #[arg(long)]
     pub parents: bool,
 }
@@ -126,10 +125,10 @@ pub struct FsMkdirArgs {
 #[doc = concat!("Arguments of `fs rm`.")]
 #[derive(Debug, Args)]
 pub struct FsRmArgs {
-    /// The file or directory; a symbolic link is removed itself
+    /// The file or directory; of a symbolic link, the link itself
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Remove everything in a directory too
+    /// Remove a directory with everything in it
     #[arg(long)]
     pub recursive: bool,
 }
@@ -151,7 +150,7 @@ pub struct FsTreeArgs {
     /// The directory [default: the root]
     #[arg(value_name = "PATH")]
     pub path: Option<PathBuf>,
-    /// How many levels are shown
+    /// Number of levels to show
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
     /// Which state.
@@ -168,7 +167,7 @@ pub struct FsFindArgs {
     /// The directory [default: the root]
     #[arg(value_name = "PATH")]
     pub path: Option<PathBuf>,
-    /// Only names that match a pattern with *, ? and [a-z]
+    /// Only names that match PATTERN, with *, ? and [a-z]
     #[arg(long, value_name = "PATTERN")]
     pub name: Option<String>,
     /// Only one type

@@ -7,19 +7,19 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum KvVerb {
-    /// Set a key to a JSON value; it is on stable storage when this returns
+    /// Set a key to a JSON value; the value is on stable storage when the command returns
     #[command(after_help = "Example:\n  agentvfs kv set plan '{\"step\": 3}'\n  \
         agentvfs kv set note --string 'tests are green'\n  agentvfs kv set big - < big.json\n\n\
         A key has 1 to 1024 bytes of UTF-8 without control characters, a value at most 512 KiB, all \
         keys and values of a branch at most 64 MiB.")]
     Set(KvSetArgs),
-    /// Print the value of a key; exit status 1 where there is none
+    /// Print the value of a key; exit status 1 if the key does not exist
     #[command(after_help = "Example:\n  agentvfs kv get plan")]
     Get(KvGetArgs),
     /// List keys with their values
     #[command(after_help = "Example:\n  agentvfs kv list plan/")]
     List(KvListArgs),
-    /// Remove a key; exit status 1 where there is none
+    /// Delete a key; exit status 1 if the key does not exist
     #[command(after_help = "Example:\n  agentvfs kv delete plan")]
     Delete(KvDeleteArgs),
 }
@@ -33,7 +33,7 @@ pub struct KvSetArgs {
     /// The value; - reads it from standard input
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     pub value: String,
-    /// The value is a text, kept as a JSON string
+    /// Store the value as a JSON string
     #[arg(long)]
     pub string: bool,
 }
@@ -52,7 +52,7 @@ pub struct KvGetArgs {
 #[doc = concat!("Arguments of `kv list`.")]
 #[derive(Debug, Args)]
 pub struct KvListArgs {
-    /// What the keys begin with [default: all keys]
+    /// List only keys with this prefix [default: all keys]
     #[arg(value_name = "PREFIX")]
     pub prefix: Option<String>,
     /// Which state.

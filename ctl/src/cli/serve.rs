@@ -7,11 +7,11 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum ServeVerb {
-    /// Speak the Model Context Protocol on standard input and output, for agents to start
+    /// Serve the Model Context Protocol on standard input and output
     #[command(
         after_help = "Examples:\n  agentvfs serve mcp --workspace my-task --branch fix\n  \
         claude mcp add files -- agentvfs serve mcp -w my-task\n\n\
-        It serves one client, and ends when that closes its input. docs/mcp.md describes the tools."
+        It serves one client and exits when the client closes its input. docs/mcp.md describes the tools."
     )]
     Mcp(McpArgs),
 }
@@ -19,7 +19,7 @@ pub enum ServeVerb {
 #[doc = concat!("Arguments of `serve mcp`.")]
 #[derive(Debug, Args)]
 pub struct McpArgs {
-    /// Where the tool export writes files, instead of exports in the agentvfs home
+    /// Directory for files that the tool export writes [default: exports in the agentvfs home]
     #[arg(long, value_name = "DIR")]
     pub exports: Option<PathBuf>,
 }

@@ -8,16 +8,16 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum SessionVerb {
-    /// Have the processes of a cgroup, and of those below it, see a branch at the path printed
+    /// Show a branch to the processes of a cgroup and its descendants at the path printed
     #[command(
         after_help = "Example:\n  agentvfs session register --cgroup /sys/fs/cgroup/agents/1 --branch fix\n\n\
-        Processes of other cgroups see main there. This is a convenience, not isolation."
+        Processes of other cgroups see main there. This is not a security boundary."
     )]
     Register(CgroupArgs),
     /// List the registered cgroups: directory, branch, workspace
     #[command(after_help = "Example:\n  agentvfs session list")]
     List(RowArgs),
-    /// Forget a cgroup; without --workspace for all workspaces
+    /// Remove the mapping of a cgroup; without --workspace, in all workspaces
     #[command(
         after_help = "Example:\n  agentvfs session unregister --cgroup /sys/fs/cgroup/agents/1"
     )]
@@ -27,7 +27,7 @@ pub enum SessionVerb {
 #[doc = concat!("A control group.")]
 #[derive(Debug, Args)]
 pub struct CgroupArgs {
-    /// The cgroup's directory, of version 1 or 2
+    /// The cgroup's directory (version 1 or 2)
     #[arg(long, value_name = "PATH")]
     pub cgroup: PathBuf,
 }

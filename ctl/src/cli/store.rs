@@ -5,7 +5,7 @@ use clap::Args;
 #[doc = concat!("Arguments of `config`.")]
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// A setting to show, or to change with =VALUE; all are shown where none is given
+    /// A setting to show, or to change with =VALUE [default: show all]
     #[arg(value_name = "KEY[=VALUE]")]
     pub settings: Vec<String>,
 }
@@ -13,17 +13,16 @@ pub struct ConfigArgs {
 /// What `config --help` says of the settings.
 pub const SETTINGS_HELP: &str = "\
 Settings, with their defaults:
-  auto-idle=10s     rest after which an automatic commit is made; off: never
-  auto-busy=1m      time after which one is made though there is no rest; off: never
-  keep-all=1h       age up to which all automatic commits are kept
-  keep-hourly=1d    age up to which one an hour is kept
-  keep-daily=30d    age up to which one a day is kept
-  keep-calls=30d    age up to which what was there before and after each tool call is kept
-  end-calls=1h      age at which a tool call that nobody ended counts as over, where no process
-                    holds it; or off
-  quota=none        space that the home may take, such as 20G; then writes fail with EDQUOT
-  gc-grace=1h       age up to which gc leaves alone what nothing needs any more
-  gc=auto           gc runs by itself when that is worthwhile; off: only when asked for
+  auto-idle=10s     idle time before an automatic commit; off: none
+  auto-busy=1m      time between automatic commits while changes go on; off: none
+  keep-all=1h       keep all automatic commits up to this age
+  keep-hourly=1d    keep one automatic commit an hour up to this age
+  keep-daily=30d    keep one automatic commit a day up to this age
+  keep-calls=30d    keep the states before and after each tool call up to this age
+  end-calls=1h      end a tool call that no process holds at this age; off: never
+  quota=none        limit of the home's size, such as 20G; beyond it writes fail with EDQUOT
+  gc-grace=1h       keep unreachable objects up to this age
+  gc=auto           run gc when it is worthwhile; off: only on request
 
 Example:
   agentvfs config quota=20G keep-daily=90d";
@@ -31,11 +30,11 @@ Example:
 #[doc = concat!("Arguments of `gc`.")]
 #[derive(Debug, Args)]
 pub struct GcArgs {
-    /// Leave alone what was written or deleted less than this ago, such as 0s, 30m, 2h [default: the
-    /// setting gc-grace]
+    /// Keep what was written or deleted within this time, such as 0s, 30m, 2h [default: the setting
+    /// gc-grace]
     #[arg(long, value_name = "DURATION")]
     pub grace: Option<String>,
-    /// Change nothing; say what would go
+    /// Change nothing; show what would be freed
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -43,13 +42,13 @@ pub struct GcArgs {
 #[doc = concat!("Arguments of `fsck`.")]
 #[derive(Debug, Args)]
 pub struct FsckArgs {
-    /// Show the plan of a repair, then carry it out; what is replaced is kept in damaged/ in the home
+    /// Print a repair plan, then carry it out; replaced files are kept in damaged/ in the home
     #[arg(long)]
     pub repair: bool,
-    /// With --repair: only show the plan
+    /// With --repair: only print the plan
     #[arg(long, requires = "repair")]
     pub dry_run: bool,
-    /// Read all packs in place of their indexes, and write the indexes anew
+    /// Read all packs instead of their indexes, and rebuild the indexes
     #[arg(long)]
     pub rebuild_index: bool,
 }

@@ -9,44 +9,44 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum ToolVerb {
-    /// Note a call that is over already, and print its id
+    /// Record a call that has ended already, and print its id
     #[command(
         after_help = "Example:\n  agentvfs tool record edit_file --params '{\"path\": \"src/main.rs\"}' --result true\n\n\
-        What it changed is what differs from the call or rollback before it. To have the states before \
-        and after\na call exactly, use `agentvfs tool start` and `success`, or `agentvfs tool exec`."
+        Its changes are the differences from the previous call or rollback. To record the exact states \
+        before and after\na call, use `agentvfs tool start` and `success`, or `agentvfs tool exec`."
     )]
     Record(ToolRecordArgs),
-    /// Note that a call begins, and print its id
+    /// Record the start of a call, and print its id
     #[command(after_help = "Example:\n  id=$(agentvfs tool start edit_file)\n  \
         agentvfs tool success $id --result true\n\n\
-        A call that begins and ends while another runs is part of that one. One that nobody ends is given up\n\
-        after a time: see end-calls in `agentvfs config --help`.")]
+        A call that begins and ends while another runs is part of that one. A call that is never ended\n\
+        times out: see end-calls in `agentvfs config --help`.")]
     Start(ToolStartArgs),
-    /// Note that a call has ended well
+    /// Record that a call succeeded
     #[command(after_help = "Example:\n  agentvfs tool success 7 --result '{\"lines\": 12}'")]
     Success(ToolSuccessArgs),
-    /// Note that a call has failed, or that nobody will hear of it any more
+    /// Record that a call failed or was abandoned
     #[command(after_help = "Example:\n  agentvfs tool error 7 'no such file'")]
     Error(ToolErrorArgs),
     /// List the calls: id, tool, status, duration, start; newest first (as `agentvfs timeline`)
     #[command(after_help = "Example:\n  agentvfs tool list --status error")]
     List(ListCallsArgs),
-    /// Tell what a call changed in the files
+    /// Show what a call changed in the files
     #[command(after_help = "Example:\n  agentvfs tool diff 7 --patch")]
     Diff(ToolDiffArgs),
-    /// Take back what a call changed in files and keys, and nothing else; print the commit now shown
+    /// Undo only what a call changed in files and keys; print the commit that is now shown
     #[command(after_help = "Example:\n  agentvfs tool undo 7\n\n\
-        What was changed there since is kept where it fits; else it is a conflict, and nothing changes.\n\
-        Calls inside the call are taken back with it. Where another call ran at the same time, and the branch\n\
-        changed meanwhile, it is not known whose that was: then it is refused.\n\
-        `agentvfs workspace undo` takes it back.")]
+        Later changes are merged with the undo; on a conflict nothing changes. Calls inside the call are\n\
+        undone with it. If another call ran at the same time and the branch changed meanwhile, the undo is\n\
+        refused, because agentvfs does not know which call made the change.\n\
+        `agentvfs workspace undo` reverses it.")]
     Undo(ToolUndoArgs),
-    /// Run a command here as a call: note what it was, what it printed, how it ended, what it changed
+    /// Run a command as a call; record the command, its output, its exit status and its changes
     #[command(after_help = "Example:\n  agentvfs tool exec test -- cargo test\n\n\
-        Its exit status is the command's own; 126 where that cannot be run, 127 where it is not found,\n\
-        125 where the call cannot be noted. It ends with the command: what that leaves running goes on, and\n\
-        its output goes where it went. SIGTERM is passed on, a second one kills the command. With --json what the command prints goes to standard error,\n\
-        and standard output has the call's id, commit and exit_status.")]
+        The exit status is the command's own; 126 if it cannot be run, 127 if it is not found, 125 if the\n\
+        call cannot be recorded. The call ends with the command; processes that it leaves running go on, and\n\
+        so does their output. SIGTERM is passed on; a second one kills the command. With --json the command's\n\
+        output goes to standard error, and standard output has the call's id, commit and exit_status.")]
     Exec(ToolExecArgs),
 }
 
@@ -55,19 +55,19 @@ pub enum ToolVerb {
 pub struct ToolRecordArgs {
     /// Name of the tool
     pub name: String,
-    /// What it was called with
+    /// Its parameters
     #[arg(long, value_name = "JSON")]
     pub params: Option<String>,
-    /// What it returned
+    /// Its result
     #[arg(long, value_name = "JSON")]
     pub result: Option<String>,
     /// Why it failed
     #[arg(long, value_name = "TEXT", conflicts_with = "result")]
     pub error: Option<String>,
-    /// When it began, in RFC 3339 or as a time ago (90s, 5m); else when it ended
+    /// Start time, in RFC 3339 or as a time ago (90s, 5m) [default: --completed]
     #[arg(long, value_name = "TIME")]
     pub started: Option<String>,
-    /// When it ended; else now
+    /// End time [default: now]
     #[arg(long, value_name = "TIME")]
     pub completed: Option<String>,
 }
@@ -77,7 +77,7 @@ pub struct ToolRecordArgs {
 pub struct ToolStartArgs {
     /// Name of the tool
     pub name: String,
-    /// What it is called with
+    /// Its parameters
     #[arg(long, value_name = "JSON")]
     pub params: Option<String>,
 }
@@ -85,9 +85,9 @@ pub struct ToolStartArgs {
 #[doc = concat!("Arguments of `tool success`.")]
 #[derive(Debug, Args)]
 pub struct ToolSuccessArgs {
-    /// The call
+    /// Id of the call
     pub id: u64,
-    /// What it returned
+    /// Its result
     #[arg(long, value_name = "JSON")]
     pub result: Option<String>,
 }
@@ -95,7 +95,7 @@ pub struct ToolSuccessArgs {
 #[doc = concat!("Arguments of `tool error`.")]
 #[derive(Debug, Args)]
 pub struct ToolErrorArgs {
-    /// The call
+    /// Id of the call
     pub id: u64,
     /// Why it failed
     pub message: String,
@@ -104,19 +104,19 @@ pub struct ToolErrorArgs {
 #[doc = concat!("Arguments of `tool list`, and of `timeline` with more.")]
 #[derive(Debug, Args)]
 pub struct ListCallsArgs {
-    /// At most so many, the newest
+    /// Maximum number of rows
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u64,
     /// Only calls of this tool
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
-    /// Only calls that are so
+    /// Only calls with this status
     #[arg(long, value_name = "STATUS")]
     pub status: Option<StatusArg>,
-    /// A table also where nobody looks at it, or a JSON array
+    /// Print a table even if standard output is no terminal, or a JSON array
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<FormatArg>,
-    /// Also rollbacks, undos, redos, merges and restores
+    /// Include rollbacks, undos, redos, merges and restores
     #[arg(long)]
     pub all: bool,
     /// How rows are printed
@@ -130,7 +130,7 @@ pub struct TimelineArgs {
     /// What to list
     #[command(flatten)]
     pub list: ListCallsArgs,
-    /// Check instead that no entry was altered or removed; exit status 1 where one was
+    /// Check instead that no entry was altered or removed; exit status 1 if one was
     #[arg(long, conflicts_with_all = ["limit", "filter", "status", "format", "all", "nul"])]
     pub verify: bool,
 }
@@ -138,35 +138,35 @@ pub struct TimelineArgs {
 /// How a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StatusArg {
-    /// It has not ended
+    /// Calls that have not ended
     Pending,
-    /// It worked
+    /// Calls that succeeded
     Success,
-    /// It failed
+    /// Calls that failed
     Error,
 }
 
 /// How a list is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FormatArg {
-    /// Aligned, with a header
+    /// Aligned columns with a header
     Table,
-    /// As a JSON array
+    /// A JSON array
     Json,
 }
 
 #[doc = concat!("Arguments of `tool diff`.")]
 #[derive(Debug, Args)]
 pub struct ToolDiffArgs {
-    /// The call
+    /// Id of the call
     pub id: u64,
-    /// Only what lies at or below this path; may be given often
+    /// Only this path and what is below it; may be repeated
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
     /// Print A, M, D, R or T and the path (the default)
     #[arg(long, conflicts_with_all = ["stat", "patch"])]
     pub name_status: bool,
-    /// Print how many lines were added and removed, and the path
+    /// Print the number of added and removed lines, and the path
     #[arg(long, conflicts_with = "patch")]
     pub stat: bool,
     /// Print a patch for git apply or patch -p1
@@ -180,7 +180,7 @@ pub struct ToolDiffArgs {
 #[doc = concat!("Arguments of `tool undo`.")]
 #[derive(Debug, Args)]
 pub struct ToolUndoArgs {
-    /// The call
+    /// Id of the call
     pub id: u64,
     /// Change nothing; list what would change
     #[arg(long)]
@@ -205,7 +205,7 @@ pub struct ToolExecArgs {
 pub struct BlameArgs {
     /// A file or directory
     pub path: PathBuf,
-    /// At most so many, the newest
+    /// Maximum number of rows
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u64,
     /// How rows are printed

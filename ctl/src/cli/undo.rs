@@ -8,7 +8,7 @@ pub struct UndoArgs {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// Undo also where a checkpoint or an apply came later
+    /// Undo even if a checkpoint or an apply came later
     #[arg(long)]
     pub over_later_changes: bool,
 }
