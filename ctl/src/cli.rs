@@ -37,7 +37,7 @@ pub use store::*;
 pub use timeline::*;
 pub use undo::*;
 
-/// A copy-on-write filesystem for agents: start on any project at once, go back to any moment.
+/// A copy-on-write filesystem for AI agents: workspaces on any project, with branches, checkpoints and rollback.
 #[derive(Debug, Parser)]
 #[command(name = "agentvfs", version, styles = styles(), max_term_width = 100)]
 #[command(disable_help_subcommand = true)]
@@ -70,8 +70,7 @@ pub struct Global {
     /// Print one JSON object
     #[arg(long, global = true)]
     pub json: bool,
-    /// Print each request and its duration to standard error; a daemon started by the command logs
-    /// more
+    /// Print each request and its duration to standard error, and log more
     #[arg(long, global = true)]
     pub verbose: bool,
 }
