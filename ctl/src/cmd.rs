@@ -512,7 +512,7 @@ fn id_or_pending(commit: Option<&str>) -> &str {
 }
 
 /// The beginning of an id, for people.
-fn short(id: &str) -> &str {
+pub fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 

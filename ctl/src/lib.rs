@@ -6,6 +6,7 @@
 //!
 //! `unsafe` stands in the module `sys` alone.
 
+mod blame;
 pub mod cli;
 mod client;
 mod cmd;

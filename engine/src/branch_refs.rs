@@ -12,6 +12,8 @@ use objstore::CommitId;
 use objstore::refs::RefStore;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Below it are the refs of the timelines that are kept.
+pub(crate) const TIMELINES_DIR: &str = "timelines";
 const RECORD_VERSION: u16 = 1;
 
 /// What the ref of a branch says.
@@ -169,6 +171,11 @@ pub(crate) fn deleted_dir(workspace: &str) -> String {
     format!("deleted/{workspace}")
 }
 
+/// Refs to the timelines of branches that were deleted ([`crate::timeline::kept`]).
+pub(crate) fn timelines_dir(workspace: &str) -> String {
+    format!("{TIMELINES_DIR}/{workspace}")
+}
+
 /// The ref of a branch.
 pub(crate) fn ref_name(workspace: &str, branch: &str) -> String {
     format!("branches/{workspace}/{branch}")
@@ -176,7 +183,11 @@ pub(crate) fn ref_name(workspace: &str, branch: &str) -> String {
 
 /// Refs that tell which branches of a workspace there were; removed with the workspace.
 pub(crate) fn forget_refs(refs: &RefStore, workspace: &str) -> Result<()> {
-    for dir in [ref_dir(workspace), deleted_dir(workspace)] {
+    for dir in [
+        ref_dir(workspace),
+        deleted_dir(workspace),
+        timelines_dir(workspace),
+    ] {
         for name in refs.list(&dir)? {
             refs.delete(&name)?;
         }

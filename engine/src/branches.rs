@@ -269,6 +269,13 @@ impl Views {
         all.map(|(_, b)| b.clone()).collect()
     }
 
+    /// All branches but one.
+    pub fn branches_but(&self, one: &Branch) -> Vec<Arc<Branch>> {
+        let mut all = self.branches();
+        all.retain(|b| b.slot != one.slot);
+        all
+    }
+
     /// All branches and snapshots.
     pub fn all(&self) -> Vec<Arc<Branch>> {
         self.table.read().by_slot.values().cloned().collect()

@@ -74,9 +74,10 @@ pub use kv::{KvEntry, KvMap};
 pub use objstore::CommitId;
 pub use settings::Settings;
 pub use timeline::{
-    Blame, BlameItem, CALL_TEXT_BYTES_MAX, CallOutcome, CallRecord, CallStart, CallStatus, Doubt,
-    EndedBy, ImportedCall, Owner, Process, RunningCall, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX,
-    TimelineFault, TimelineItem, TimelinePage, TimelineQuery, Verified, check_log_bytes,
+    Blame, BlameChange, BlameItem, BlameQuery, CALL_TEXT_BYTES_MAX, CallOutcome, CallRecord,
+    CallStart, CallStatus, Doubt, EndedBy, ImportedCall, Owner, Process, RunningCall, StateRef,
+    SwitchWord, TOOL_NAME_BYTES_MAX, TimelineFault, TimelineItem, TimelinePage, TimelineQuery,
+    TimelineSource, Verified, check_log_bytes,
 };
 pub use types::*;
 pub use views::names_last;

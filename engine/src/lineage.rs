@@ -203,6 +203,8 @@ impl Workspace {
         of: Option<CommitId>,
     ) -> Result<()> {
         let _pin = from.places.store.pin();
+        // What is taken over holds entries of the other timeline.
+        from.sync()?;
         let (of, known) = {
             let inner = to.lock();
             let of = of.map_or_else(|| inner.book.history.line(), |id| HashSet::from([id]));

@@ -116,7 +116,7 @@ pub struct ListCallsArgs {
     /// Print a table even if standard output is no terminal, or a JSON array
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<FormatArg>,
-    /// Include rollbacks, undos, redos, merges and restores
+    /// Include rollbacks, undos, redos, merges and restores, and the timelines of merged branches
     #[arg(long)]
     pub all: bool,
     /// How rows are printed
@@ -208,6 +208,9 @@ pub struct BlameArgs {
     /// Maximum number of rows
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u64,
+    /// Do not follow renames: only look at this name
+    #[arg(long)]
+    pub no_follow: bool,
     /// How rows are printed
     #[command(flatten)]
     pub rows: RowArgs,

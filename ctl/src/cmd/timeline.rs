@@ -1,9 +1,10 @@
 //! `agentvfs timeline`, `agentvfs tool list` and `agentvfs blame`.
 
-use super::{Context, id_or_pending, path_or_root, short};
+use super::{Context, path_or_root};
+use crate::blame;
 use crate::cli::{BlameArgs, FormatArg, ListCallsArgs, StatusArg, TimelineArgs};
 use crate::exit::{FAILED, Failure};
-use crate::output::{Rows, count, print, print_json, talk, warn};
+use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
 use crate::protocol::*;
 use crate::when::{rfc3339, rfc3339_seconds};
 use serde_json::{Value, json};
@@ -76,22 +77,46 @@ fn fetch(
         }),
         all: args.all,
         brief,
+        of: None,
     };
-    let mut items = Vec::new();
+    let (mut items, mut others) = fetch_one(&mut ask, args.limit, context)?;
+    let several = !others.is_empty();
+    while let Some(other) = others.pop() {
+        (ask.before, ask.of) = (None, Some(other));
+        items.extend(fetch_one(&mut ask, args.limit, context)?.0);
+    }
+    if several {
+        items.sort_by_key(|item| std::cmp::Reverse((item.started.sec, item.started.nsec)));
+        items.truncate(usize::try_from(args.limit).unwrap_or(usize::MAX));
+    }
+    Ok(items)
+}
+
+/// Asks for one timeline; gives the others that there are.
+fn fetch_one(
+    ask: &mut TimelineList,
+    limit: u64,
+    context: &mut Context,
+) -> Result<(Vec<TimelineRow>, Vec<TimelineOf>), Failure> {
+    let (mut items, mut others) = (Vec::new(), Vec::new());
     loop {
-        ask.limit = args.limit - items.len() as u64;
+        ask.limit = limit - items.len() as u64;
         let call = Call::Timeline(ask.clone());
         let answer: TimelineAnswer = context.ask("cannot show the timeline", &call)?;
         items.extend(answer.items);
+        others.extend(answer.others);
         ask.before = answer.next;
-        if answer.next.is_none() || items.len() as u64 >= args.limit {
-            return Ok(items);
+        if answer.next.is_none() || items.len() as u64 >= limit {
+            return Ok((items, others));
         }
     }
 }
 
 fn rows(items: &[TimelineRow], all: bool, to_person: bool) -> Rows {
-    let mut rows = Rows::new(&["ID", "TOOL", "STATUS", "DURATION", "STARTED"]);
+    let mut rows = match all {
+        true => Rows::new(&["ID", "TOOL", "STATUS", "DURATION", "STARTED", "BRANCH"]),
+        false => Rows::new(&["ID", "TOOL", "STATUS", "DURATION", "STARTED"]),
+    };
     for item in items {
         let time = item.started.into();
         let started = match to_person {
@@ -105,8 +130,10 @@ fn rows(items: &[TimelineRow], all: bool, to_person: bool) -> Rows {
             Some(call) if all => format!("{} {call}", item.name),
             _ => item.name.clone(),
         };
+        let branch = all.then(|| item.branch.clone());
         let cells = [id, name, item.status.word().to_owned(), duration, started];
-        rows.push(cells.into_iter().map(String::into_bytes).collect());
+        let cells = cells.into_iter().chain(branch);
+        rows.push(cells.map(String::into_bytes).collect());
     }
     rows
 }
@@ -140,6 +167,8 @@ pub fn object(item: &TimelineRow) -> Value {
         "parent": item.parent,
         "overlaps": item.overlaps,
         "switches": item.switches,
+        "branch": item.branch,
+        "branch_deleted": item.branch_deleted,
     })
 }
 
@@ -186,73 +215,37 @@ pub fn blame(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: context.branch()?,
         path,
         limit: args.limit,
+        no_follow: args.no_follow,
     });
     let answer: BlameAnswer = context.ask(&format!("cannot tell who changed {shown}"), &call)?;
     if context.json() {
         let items: Vec<Value> = answer.items.iter().map(blame_object).collect();
-        print_json(&json!({ "items": items, "unknown": answer.unknown }))?;
+        print_json(&json!({
+            "items": items,
+            "unknown": answer.unknown,
+            "calls": answer.calls,
+            "commits": answer.commits,
+            "more": answer.more,
+        }))?;
         return Ok(0);
     }
     let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
-    blame_rows(&answer.items, to_person).print(args.rows.nul)?;
+    let mut rows = Rows::new(&blame::COLUMNS);
     for item in &answer.items {
-        tell_doubt(item);
+        rows.push(blame::cells(item, to_person));
     }
-    if answer.unknown > 0 {
-        warn(&format!(
-            "of {} it cannot be said: what was there before or after is not kept any longer",
-            count(answer.unknown, "older entry").replace("entrys", "entries")
-        ));
+    rows.print(args.rows.nul)?;
+    for doubt in answer.items.iter().filter_map(blame::doubt) {
+        warn(&doubt);
+    }
+    for note in [blame::uncalled(&shown, &answer), blame::unknown(&answer)] {
+        note.iter().for_each(|note| warn(note));
     }
     Ok(0)
 }
 
-fn tell_doubt(item: &BlameRow) {
-    let Some(call) = item.call.filter(|_| item.kind == "call") else {
-        return;
-    };
-    if !item.overlaps.is_empty() {
-        let others: Vec<String> = item.overlaps.iter().map(u64::to_string).collect();
-        let others = others.join(", ");
-        warn(&format!(
-            "call {call} ran at the same time as {others}: the change may be theirs"
-        ));
-    } else if !item.switches.is_empty() {
-        warn(&format!(
-            "the branch was switched while call {call} ran: the change may be that"
-        ));
-    }
-}
-
-fn blame_rows(items: &[BlameRow], to_person: bool) -> Rows {
-    let mut rows = Rows::new(&["TIME", "KIND", "ID", "NAME", "COMMIT"]);
-    for item in items {
-        let time = item.time.into();
-        let (time, commit) = match to_person {
-            true => (rfc3339_seconds(time), short(&item.after)),
-            false => (rfc3339(time), id_or_pending(Some(&item.after))),
-        };
-        let id = item
-            .call
-            .map_or_else(|| "-".to_owned(), |id| id.to_string());
-        let name = match item.name.lines().next() {
-            Some(name) if !name.is_empty() => name,
-            _ => "-",
-        };
-        let cells = [
-            time,
-            item.kind.clone(),
-            id,
-            name.to_owned(),
-            commit.to_owned(),
-        ];
-        rows.push(cells.into_iter().map(String::into_bytes).collect());
-    }
-    rows
-}
-
 fn blame_object(item: &BlameRow) -> Value {
-    json!({
+    let mut object = json!({
         "kind": item.kind,
         "id": item.call,
         "name": item.name,
@@ -260,7 +253,18 @@ fn blame_object(item: &BlameRow) -> Value {
         "before": item.before,
         "after": item.after,
         "certain": item.overlaps.is_empty() && item.switches.is_empty(),
+        "parent": item.parent,
         "overlaps": item.overlaps,
         "switches": item.switches,
-    })
+        "change": item.change,
+        "old_path": Value::Null,
+        "branch": item.branch,
+    });
+    if let Some(object) = object.as_object_mut() {
+        insert_bytes(object, "path", &item.path.0);
+        if let Some(old) = &item.old_path {
+            insert_bytes(object, "old_path", &old.0);
+        }
+    }
+    object
 }

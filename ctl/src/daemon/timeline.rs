@@ -5,7 +5,8 @@ use super::mounts::Mounts;
 use super::{callers, faults};
 use crate::protocol::*;
 use engine::{
-    CallOutcome, CallRecord, CallStart, CallStatus, Owner, StateRef, TimelineItem, TimelineQuery,
+    BlameQuery, CallOutcome, CallRecord, CallStart, CallStatus, Owner, StateRef, TimelineItem,
+    TimelineQuery,
 };
 
 /// Most items of one answer.
@@ -94,7 +95,10 @@ pub fn show(mounts: &Mounts, ask: &OneCall) -> Result<TimelineRow, Fault> {
         why: doubt.why,
         pending: doubt.pending,
     });
-    Ok(TimelineRow { doubt, ..row(item) })
+    Ok(TimelineRow {
+        doubt,
+        ..row(item, (&ask.branch, false))
+    })
 }
 
 /// Takes back what a call changed.
@@ -124,11 +128,32 @@ pub fn list(mounts: &Mounts, ask: &TimelineList) -> Result<TimelineAnswer, Fault
         status: ask.status.map(status),
         all: ask.all,
         brief: ask.brief,
+        of: ask.of.as_ref().map(|of| {
+            let deleted = of.deleted.map(Into::into);
+            (of.branch.clone(), deleted)
+        }),
     };
-    let page = looking_into(mounts, &ask.workspace, |w| w.timeline(&ask.branch, &query))?;
+    let first = ask.all && ask.of.is_none() && ask.before.is_none();
+    let (page, others) = looking_into(mounts, &ask.workspace, |w| {
+        let page = w.timeline(&ask.branch, &query)?;
+        let others = match first {
+            true => w.timelines(&ask.branch)?.split_off(1),
+            false => Vec::new(),
+        };
+        Ok((page, others))
+    })?;
+    let timeline = match &ask.of {
+        Some(of) => (&of.branch[..], of.deleted.is_some()),
+        None => (&ask.branch[..], false),
+    };
+    let of = |source: engine::TimelineSource| TimelineOf {
+        branch: source.branch,
+        deleted: source.deleted.map(Into::into),
+    };
     Ok(TimelineAnswer {
-        items: page.items.into_iter().map(row).collect(),
+        items: page.items.into_iter().map(|i| row(i, timeline)).collect(),
         next: page.next,
+        others: others.into_iter().map(of).collect(),
     })
 }
 
@@ -140,7 +165,7 @@ fn status(state: CallState) -> CallStatus {
     }
 }
 
-fn row(item: TimelineItem) -> TimelineRow {
+fn row(item: TimelineItem, (branch, branch_deleted): (&str, bool)) -> TimelineRow {
     let commit = |s: Option<StateRef>| s.and_then(|s| s.commit).map(|id| id.to_string());
     let is_call = item.switch.is_none();
     TimelineRow {
@@ -166,6 +191,8 @@ fn row(item: TimelineItem) -> TimelineRow {
         overlaps: item.overlaps,
         switches: item.switches,
         doubt: None,
+        branch: branch.to_owned(),
+        branch_deleted,
     }
 }
 
@@ -187,7 +214,11 @@ pub fn verify(mounts: &Mounts, ask: &OnBranch) -> Result<VerifyAnswer, Fault> {
 /// Who changed a path.
 pub fn blame(mounts: &Mounts, ask: &BlamePath) -> Result<BlameAnswer, Fault> {
     let blame = looking_into(mounts, &ask.workspace, |w| {
-        w.blame(&ask.branch, &ask.path.0, ask.limit.min(ITEMS_MAX) as usize)
+        let query = BlameQuery {
+            limit: ask.limit.min(ITEMS_MAX) as usize,
+            follow: !ask.no_follow,
+        };
+        w.blame_as(&ask.branch, &ask.path.0, query)
     })?;
     let row = |i: engine::BlameItem| BlameRow {
         kind: i.kind.to_owned(),
@@ -196,11 +227,19 @@ pub fn blame(mounts: &Mounts, ask: &BlamePath) -> Result<BlameAnswer, Fault> {
         time: i.time.into(),
         before: i.before.to_string(),
         after: i.after.to_string(),
+        parent: i.parent,
         overlaps: i.overlaps,
         switches: i.switches,
+        change: i.change.word().to_owned(),
+        path: Bytes(i.path),
+        old_path: i.old_path.map(Bytes),
+        branch: i.branch,
     };
     Ok(BlameAnswer {
         items: blame.items.into_iter().map(row).collect(),
         unknown: blame.unknown,
+        commits: blame.commits.iter().map(ToString::to_string).collect(),
+        calls: blame.calls,
+        more: blame.more,
     })
 }

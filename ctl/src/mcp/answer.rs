@@ -157,8 +157,8 @@ impl Page {
 }
 
 /// Cells of a row, separated by tabs and quoted as in the rows that commands print.
-pub fn row(cells: &[&[u8]]) -> String {
-    let shown = |cell: &&[u8]| String::from_utf8_lossy(&quoted(cell)).into_owned();
+pub fn row(cells: &[impl AsRef<[u8]>]) -> String {
+    let shown = |cell: &_| String::from_utf8_lossy(&quoted(AsRef::as_ref(cell))).into_owned();
     cells.iter().map(shown).collect::<Vec<_>>().join("\t")
 }
 

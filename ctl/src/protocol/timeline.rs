@@ -144,6 +144,18 @@ wire! {
         /// Without parameters, results and errors.
         #[serde(default)]
         pub brief: bool,
+        /// Of one of `others`, rather than of the branch's own timeline.
+        #[serde(default)]
+        pub of: Option<TimelineOf>,
+    }
+
+    /// The timeline of another branch.
+    pub struct TimelineOf {
+        /// Name of the branch.
+        pub branch: String,
+        /// When it was deleted; `null` where it is there.
+        #[serde(default)]
+        pub deleted: Option<Moment>,
     }
 
     /// How a call is.
@@ -164,6 +176,8 @@ wire! {
         pub items: Vec<TimelineRow>,
         /// There may be more; `before` for asking on.
         pub next: Option<u64>,
+        /// With `all`, on the first page of the branch's own: further timelines that its commits lead into.
+        pub others: Vec<TimelineOf>,
     }
 
     /// A call, or a switch of the branch.
@@ -203,6 +217,10 @@ wire! {
         pub overlaps: Vec<u64>,
         /// Entries by which the branch was switched meanwhile.
         pub switches: Vec<u64>,
+        /// The branch in whose timeline it stands.
+        pub branch: String,
+        /// That branch was deleted.
+        pub branch_deleted: bool,
         /// Of `tool.show` with `wait`: why it is not known what the call changed, where that is so.
         #[serde(default)]
         pub doubt: Option<CallDoubt>,
@@ -246,6 +264,9 @@ wire! {
         pub path: Bytes,
         /// At most so many.
         pub limit: u64,
+        /// Leave names alone that the path had before it was renamed.
+        #[serde(default)]
+        pub no_follow: bool,
     }
 
     /// Answer of `timeline.blame`.
@@ -254,6 +275,13 @@ wire! {
         pub items: Vec<BlameRow>,
         /// Calls and switches of which it cannot be said, as their files are not kept.
         pub unknown: u64,
+        /// Where no call changed it: the commits that it came with, the newest first; none where it is in none, or
+        /// there may be more.
+        pub commits: Vec<String>,
+        /// Calls that changed it, as far as the limit let it look.
+        pub calls: u64,
+        /// The limit ended the search: there may be more.
+        pub more: bool,
     }
 
     /// Something that changed a path.
@@ -270,10 +298,20 @@ wire! {
         pub before: String,
         /// Commit of the branch after it.
         pub after: String,
+        /// The innermost call that it lay inside: that one changed it too.
+        pub parent: Option<u64>,
         /// Calls that ran at the same time: the change may be theirs.
         pub overlaps: Vec<u64>,
         /// Entries by which the branch was switched meanwhile: the change may be theirs.
         pub switches: Vec<u64>,
+        /// `added`, `modified`, `renamed`, `type-changed` or `deleted`.
+        pub change: String,
+        /// What it was called afterwards.
+        pub path: Bytes,
+        /// What it was called before, where it was renamed.
+        pub old_path: Option<Bytes>,
+        /// The branch in whose timeline it stands; `null` for a checkpoint that another branch made.
+        pub branch: Option<String>,
     }
 }
 

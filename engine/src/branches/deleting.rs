@@ -1,8 +1,8 @@
 //! Deleting a branch.
 //!
 //! Order: what it shows becomes a commit, branches that read from its journal store what they need of it, others
-//! take over the ancestors that they have from it, and only then its ref goes. So whatever fails, the branch
-//! is there as it was, or gone with nothing of others.
+//! take over the ancestors that they have from it, its timeline is kept, and only then its ref goes. So
+//! whatever fails, the branch is there as it was, or gone with nothing of others and its timeline kept.
 
 use super::{Deleted, Progress};
 use crate::branch::Branch;
@@ -10,6 +10,7 @@ use crate::branch_refs::{DeletedRecord, deleted_dir, ref_name};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::{OpKind, encode};
+use crate::types::Time;
 use crate::workspace::Workspace;
 use objstore::CommitId;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ impl Workspace {
         let (author, kind) = (self.author(), OpKind::Stop);
         let state = branch.freeze_if_differs(&mut branch.lock(), &before, kind, author)?;
         let last = branch.wait_for_id(state, progress)?;
+        // What its timeline mentions has commits then.
+        branch.store_pending()?;
         let number = branch.places.journal.number();
         for user in self.views.branches() {
             if self
@@ -43,7 +46,9 @@ impl Workspace {
             self.take_over_line(&other, &branch, None)?;
         }
         self.views.shared.store.sync()?;
-        self.forget_branch(&branch, name, last)?;
+        let now = clock::now();
+        self.keep_timeline(&branch, now)?;
+        self.forget_branch(&branch, name, (now, last))?;
         let others = self.views.branches();
         let has = |b: &Arc<Branch>| {
             let inner = b.lock();
@@ -60,9 +65,13 @@ impl Workspace {
         })
     }
 
-    fn forget_branch(&self, branch: &Arc<Branch>, name: &str, last: CommitId) -> Result<()> {
+    fn forget_branch(
+        &self,
+        branch: &Arc<Branch>,
+        name: &str,
+        (now, last): (Time, CommitId),
+    ) -> Result<()> {
         let views = &self.views;
-        let now = clock::now();
         let record = DeletedRecord::new(now, last);
         let (dir, when) = (deleted_dir(&views.workspace), now.sec);
         let kept = format!("{dir}/{name}-{when}");

@@ -8,6 +8,7 @@
 pub(crate) mod roots;
 mod sizes;
 mod stats;
+mod timelines;
 mod tombs;
 
 pub use stats::{BranchFigures, KindFigures, StoreFigures, WorkspaceFigures};
@@ -134,8 +135,13 @@ impl Engine {
             self.bury(now, grace)?;
         }
         self.expire_all(now);
+        let timelines = self.timelines_to_forget(now, grace);
+        let timelines = match req.dry_run {
+            true => timelines,
+            false => self.forget_timelines(timelines)?,
+        };
         let (run, still) = self.begin()?;
-        self.mark_all(&run, &still, (now, grace), &mut |_| ())?;
+        self.mark_all(&run, &still, (now, grace, &timelines), &mut |_| ())?;
         drop(still);
         let dead = req.dead_percent.map_or(REWRITE_DEAD_PERCENT, u64::from);
         let plan = run.plan(grace, dead)?;
@@ -185,7 +191,7 @@ impl Engine {
         &self,
         run: &Collection<'_>,
         still: &Still<'_>,
-        (now, grace): (Time, Duration),
+        (now, grace, but): (Time, Duration, &[String]),
         met: &mut dyn FnMut(Met<'_>),
     ) -> Result<()> {
         let mut walk = Walk::new(run, met);
@@ -198,6 +204,7 @@ impl Engine {
         }
         // Last: what was deleted since the branches were counted is among these.
         maybe.extend(self.tombs(now, grace)?);
+        maybe.extend(self.mark_timelines(now, but, &mut walk)?);
         maybe.extend(self.base_commits()?);
         Roots::walk_rest(&maybe, &mut walk)?;
         Ok(walk.finish()?)

@@ -21,6 +21,8 @@ pub(crate) struct Roots {
     /// Trees whose files are needed, the live one first.
     trees: Vec<Tree>,
     contents: Vec<FileContent>,
+    /// Content of which some may be missing.
+    pub loose: Vec<FileContent>,
 }
 
 impl Roots {
@@ -121,6 +123,9 @@ impl Roots {
                 return Err(e.into());
             }
             before = tree;
+        }
+        for content in &self.loose {
+            walk.content(content, b"", Strictness::WhatIsThere)?;
         }
         Ok(())
     }

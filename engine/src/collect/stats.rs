@@ -9,9 +9,11 @@ use super::sizes::Sizes;
 use crate::branch::Inner;
 use crate::branch::inspect::inspect;
 use crate::branch_refs::trees_dir;
+use crate::clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::keeper::lower_priority;
+use crate::timeline::kept::kept;
 use crate::types::Kind;
 use objstore::Kind as ObjectKind;
 use objstore::gc::{Collection, Met, Walk};
@@ -149,6 +151,7 @@ impl Engine {
         let mut sizes = Sizes::new(&self.store);
         let mut figures = self.store_figures()?;
         let mut looks = Vec::new();
+        let now = clock::now();
         for name in self.names()? {
             let own = self.store.look(&self.stop);
             let mut tally = Tally::default();
@@ -169,6 +172,11 @@ impl Engine {
                 Ok(())
             })?;
             w.needed_bytes = tally.needed;
+            for (_, record) in kept(&self.refs, &name)? {
+                let roots = self.kept_roots(&record, now);
+                walk(&own, &roots, &mut tally)?;
+                walk(&all, &roots, &mut total)?;
+            }
             figures.state_bytes += self.bytes_below(&trees_dir(&name))?;
             figures.workspaces.push(w);
             looks.push(own);

@@ -146,7 +146,7 @@ fn is_of_branch(name: &str) -> bool {
     name.matches('/').count() > 1
 }
 
-fn is_young(deleted: Time, now: Time, grace: Duration) -> bool {
+pub(super) fn is_young(deleted: Time, now: Time, grace: Duration) -> bool {
     let age = now.sec.saturating_sub(deleted.sec).max(0) as u64;
     age < grace.as_secs()
 }

@@ -122,6 +122,8 @@ impl Workspace {
         };
         let _locks = (first.control.lock(), second.control.lock());
         let their_id = theirs.frozen(self.author(), watch)?;
+        // Its commit holds entries of its timeline, which are to be there as long as the commit is.
+        theirs.sync()?;
         let report = self.merge_commit(req, &ours, their_id, true, watch)?;
         if report.commit.is_some() && report.outcome != Outcome::UpToDate {
             self.take_over_line_of(&ours, &theirs, their_id);

@@ -12,11 +12,12 @@ mod reopen;
 mod repair;
 mod strays;
 
-use crate::branch_refs::check_record;
+use crate::branch_refs::{TIMELINES_DIR, check_record};
 use crate::control::Progress;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::keeper::lower_priority;
+use crate::timeline::kept::{kept, kept_record};
 use names::Namer;
 use objstore::{CommitId, Kind};
 pub use reopen::Reopen;
@@ -108,6 +109,7 @@ impl Engine {
         let mut namer = Namer::new(&self.store);
         for name in self.names()? {
             check.workspace(&name, &mut namer)?;
+            check.timelines(&name, &mut namer)?;
         }
         check.objects(namer);
         Ok(check.report)
@@ -195,9 +197,32 @@ impl Check<'_> {
                         Err(why) => why,
                     }
                 }
+                (Ok(Some(bytes)), None) if name.starts_with(TIMELINES_DIR) => {
+                    match kept_record(&name, &bytes) {
+                        Ok(_) => continue,
+                        Err(e) => e.to_string(),
+                    }
+                }
                 (Ok(_), None) => continue,
             };
             self.bad_ref(&name, &why);
+        }
+        Ok(())
+    }
+
+    /// Looks at the timelines of branches that were deleted.
+    fn timelines(&mut self, workspace: &str, namer: &mut Namer<'_>) -> Result<()> {
+        for (_, record) in kept(&self.engine.refs, workspace)? {
+            let who = Affected {
+                workspace: workspace.to_owned(),
+                branch: record.branch.clone(),
+                commit: None,
+                labels: vec![],
+                path: vec![],
+            };
+            for content in [&record.log, &record.commits] {
+                namer.content(content, b".agentvfs/timeline", &who);
+            }
         }
         Ok(())
     }

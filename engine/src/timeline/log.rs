@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::record::decode;
 use objstore::content::{FileContent, read_content};
 use objstore::gc::Pin;
-use objstore::{ObjectStore, store_content};
+use objstore::{ObjectStore, TimelineHead, store_content};
 use std::sync::Arc;
 
 /// Bytes that are read of the stored part at a time.
@@ -37,6 +37,43 @@ impl LogBytes for [u8] {
     }
 }
 
+impl<L: LogBytes + ?Sized> LogBytes for &L {
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        (**self).read(at, buf)
+    }
+}
+
+/// Where a log is, and how far it went at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct LogPlace {
+    /// The part in the store.
+    pub stored: FileContent,
+    /// The rest.
+    pub tail: Arc<Vec<u8>>,
+    /// Its newest entry.
+    pub head: Option<TimelineHead>,
+}
+
+impl LogPlace {
+    /// That of `timeline` as it is now.
+    pub fn of(timeline: &Timeline) -> LogPlace {
+        LogPlace {
+            stored: timeline.stored,
+            tail: timeline.tail.clone(),
+            head: timeline.head(),
+        }
+    }
+
+    /// How many entries there are.
+    pub fn entries(&self) -> u64 {
+        self.head.map_or(0, |head| head.entries)
+    }
+}
+
 /// The log of a branch as it was at one moment; what it needs of the store stays there meanwhile.
 pub(crate) struct Log<'a> {
     store: &'a ObjectStore,
@@ -48,10 +85,15 @@ pub(crate) struct Log<'a> {
 impl<'a> Log<'a> {
     /// The log of `timeline`. `pin` was taken before the timeline was looked at.
     pub fn of(timeline: &Timeline, store: &'a ObjectStore, pin: Pin<'a>) -> Log<'a> {
+        Log::at(&LogPlace::of(timeline), store, pin)
+    }
+
+    /// The log of a place. What is there is kept until `pin` was taken.
+    pub fn at(place: &LogPlace, store: &'a ObjectStore, pin: Pin<'a>) -> Log<'a> {
         Log {
             store,
-            stored: timeline.stored,
-            tail: timeline.tail.clone(),
+            stored: place.stored,
+            tail: place.tail.clone(),
             _pin: pin,
         }
     }
@@ -134,13 +176,21 @@ impl Frame {
 }
 
 /// A piece of the log that was read.
-struct Window<'a, L: LogBytes + ?Sized> {
-    log: &'a L,
+struct Window<L: LogBytes> {
+    log: L,
     from: u64,
     bytes: Vec<u8>,
 }
 
-impl<L: LogBytes + ?Sized> Window<'_, L> {
+impl<L: LogBytes> Window<L> {
+    fn of(log: L) -> Window<L> {
+        Window {
+            log,
+            from: 0,
+            bytes: Vec::new(),
+        }
+    }
+
     /// The bytes of a range; reads `around` more than that where they must be read, before or after it.
     fn get(&mut self, at: u64, len: usize, before: bool) -> Result<&[u8]> {
         let end = at + len as u64;
@@ -172,15 +222,83 @@ impl<L: LogBytes + ?Sized> Window<'_, L> {
         }
     }
 
-    fn frame(&mut self, at: u64, len: usize, before: bool) -> Result<Frame> {
+    /// The entry and its hash, where they stand.
+    fn parts(&mut self, at: u64, len: usize, before: bool) -> Result<(&[u8], [u8; 32])> {
         let all = self.get(at, len + FRAME_EXTRA_BYTES, before)?;
         if all[..4] != all[all.len() - 4..] {
             return Err(damaged("an entry says two lengths"));
         }
         let mut hash = [0; 32];
         hash.copy_from_slice(&all[4 + len..36 + len]);
-        let body = all[4..4 + len].to_vec();
+        Ok((&all[4..4 + len], hash))
+    }
+
+    fn frame(&mut self, at: u64, len: usize, before: bool) -> Result<Frame> {
+        let (body, hash) = self.parts(at, len, before)?;
+        let body = body.to_vec();
         Ok(Frame { body, hash })
+    }
+}
+
+/// Goes through a log from its newest entry on, at the caller's pace.
+pub(crate) struct Newest<L: LogBytes> {
+    window: Window<L>,
+    end: u64,
+}
+
+impl<L: LogBytes> Newest<L> {
+    /// Stands at the newest entry.
+    pub fn of(log: L) -> Newest<L> {
+        let end = log.len();
+        Newest {
+            window: Window::of(log),
+            end,
+        }
+    }
+
+    /// Where the next entry begins, and how long it is.
+    fn next(&mut self) -> Result<Option<(u64, usize)>> {
+        if self.end == 0 {
+            return Ok(None);
+        }
+        let short = || damaged("it begins in the middle of an entry");
+        let len = self
+            .window
+            .word(self.end.checked_sub(4).ok_or_else(short)?, true)?;
+        let whole = (len + FRAME_EXTRA_BYTES) as u64;
+        Ok(Some((self.end.checked_sub(whole).ok_or_else(short)?, len)))
+    }
+
+    /// Number and hash of the next entry, which stays the next one; it is not decoded.
+    pub fn peek(&mut self) -> Result<Option<TimelineHead>> {
+        let Some((at, len)) = self.next()? else {
+            return Ok(None);
+        };
+        let (body, hash) = self.window.parts(at, len, true)?;
+        let number = body.first_chunk().map(|b| u64::from_le_bytes(*b));
+        let entries = number.ok_or_else(|| damaged("an entry has no number"))?;
+        Ok(Some(TimelineHead { entries, hash }))
+    }
+
+    /// The next entry.
+    pub fn take(&mut self) -> Result<Option<Frame>> {
+        let Some((at, len)) = self.next()? else {
+            return Ok(None);
+        };
+        self.end = at;
+        self.window.frame(at, len, true).map(Some)
+    }
+
+    /// Passes over all entries after this one; what is next then.
+    pub fn skip_to(&mut self, number: u64) -> Result<Option<TimelineHead>> {
+        loop {
+            match self.peek()? {
+                Some(head) if head.entries > number => {
+                    self.end = self.next()?.map_or(0, |(at, _)| at);
+                }
+                other => return Ok(other),
+            }
+        }
     }
 }
 
@@ -189,21 +307,11 @@ pub(crate) fn newest_first<L: LogBytes + ?Sized>(
     log: &L,
     each: &mut dyn FnMut(Frame) -> Result<bool>,
 ) -> Result<()> {
-    let mut window = Window {
-        log,
-        from: 0,
-        bytes: Vec::new(),
-    };
-    let mut end = log.len();
-    while end > 0 {
-        let short = || damaged("it begins in the middle of an entry");
-        let len = window.word(end.checked_sub(4).ok_or_else(short)?, true)?;
-        let whole = (len + FRAME_EXTRA_BYTES) as u64;
-        let at = end.checked_sub(whole).ok_or_else(short)?;
-        if !each(window.frame(at, len, true)?)? {
+    let mut log = Newest::of(log);
+    while let Some(frame) = log.take()? {
+        if !each(frame)? {
             break;
         }
-        end = at;
     }
     Ok(())
 }
@@ -213,11 +321,7 @@ pub(crate) fn oldest_first<L: LogBytes + ?Sized>(
     log: &L,
     each: &mut dyn FnMut(Frame) -> Result<bool>,
 ) -> Result<()> {
-    let mut window = Window {
-        log,
-        from: 0,
-        bytes: Vec::new(),
-    };
+    let mut window = Window::of(log);
     let mut at = 0;
     while at < log.len() {
         let len = window.word(at, false)?;

@@ -4,17 +4,20 @@
 //! state before what mentions it.
 
 use super::entry::{CallOutcome, EndedBy, OVERLAPS_MAX, StateRef, SwitchWord, What};
-use super::log::{Log, newest_first};
+use super::log::{Log, LogPlace, newest_first};
 use crate::branch::Branch;
 use crate::control::Target;
 use crate::error::{Error, Result};
 use crate::types::Time;
 use crate::workspace::Workspace;
-use objstore::CommitId;
+use objstore::{CommitId, ObjectStore};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// Commits of states that are remembered on the way; what mentions a state is never far before.
 const NAMES_MAX: usize = 100_000;
+/// How a call ended that still ran when its branch was deleted.
+const BRANCH_GONE: &str = "its branch was deleted while it ran";
 /// Bytes of texts in one page.
 const PAGE_BYTES: usize = 512 << 10;
 
@@ -108,6 +111,8 @@ pub struct TimelineQuery {
     pub all: bool,
     /// Without parameters, results and errors.
     pub brief: bool,
+    /// Of another timeline of the branch ([`Workspace::timelines`]): its branch, and when that was deleted.
+    pub of: Option<(String, Option<Time>)>,
 }
 
 impl TimelineQuery {
@@ -136,7 +141,7 @@ impl Workspace {
             next: None,
         };
         let (mut bytes, mut full) = (0, false);
-        self.timeline_each(branch, &mut |mut item| {
+        let mut each = |mut item: TimelineItem| {
             if !query.wants(&item) {
                 return Ok(true);
             }
@@ -152,7 +157,17 @@ impl Workspace {
             bytes += item.text_bytes();
             page.items.push(item);
             Ok(true)
-        })?;
+        };
+        match &query.of {
+            None => self.timeline_each(branch, &mut each)?,
+            Some((name, deleted)) => {
+                let all = self.timelines(branch)?.into_iter();
+                let mut asked = all.filter(|s| (&s.branch, &s.deleted) == (name, deleted));
+                let source = asked.next();
+                let source = source.ok_or_else(|| Error::NoSuchBranch(name.clone()))?;
+                self.timeline_of(&source, &mut each)?;
+            }
+        }
         Ok(page)
     }
 
@@ -206,25 +221,49 @@ impl Branch {
         each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
     ) -> Result<()> {
         let store = &self.places.store;
-        let pin = store.pin();
-        let (log, mut reader) = {
-            let inner = self.lock();
-            let running = inner.book.timeline.running.keys();
-            let reader = Reader {
-                running: running
-                    .map(|c| (*c, inner.book.timeline.overlaps_of(*c)))
-                    .collect(),
-                known: inner
-                    .book
-                    .history
-                    .states
-                    .values()
-                    .filter_map(|s| Some((s.info.number, s.info.id?)))
-                    .collect(),
-                ..Reader::default()
-            };
-            (Log::of(&inner.book.timeline, store, pin), reader)
-        };
+        let _pin = store.pin();
+        self.reading().each(store, each)
+    }
+
+    /// The timeline as it is now, for reading. The caller holds a pin of the store.
+    pub(super) fn reading(&self) -> Reading {
+        let inner = self.lock();
+        let running = inner.book.timeline.running.keys();
+        let states = inner.book.history.states.values();
+        let known = states.filter_map(|s| Some((s.info.number, s.info.id?)));
+        Reading {
+            log: LogPlace::of(&inner.book.timeline),
+            running: running
+                .map(|c| (*c, inner.book.timeline.overlaps_of(*c)))
+                .collect(),
+            known: Arc::new(known.collect()),
+            gone: None,
+        }
+    }
+}
+
+/// A timeline as it was at one moment, and what its branch knew beside it.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    /// Its log.
+    pub log: LogPlace,
+    /// Calls that ran, with those that overlap.
+    pub running: HashMap<u64, Vec<u64>>,
+    /// Commits of the states that the branch kept.
+    pub known: Arc<HashMap<u64, CommitId>>,
+    /// When the branch was deleted, and with it whatever still ran.
+    pub gone: Option<Time>,
+}
+
+impl Reading {
+    /// Calls `each` for all calls and switches, the newest first, until it says false.
+    pub fn each(
+        self,
+        store: &ObjectStore,
+        each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
+    ) -> Result<()> {
+        let log = Log::at(&self.log, store, store.pin());
+        let mut reader = Reader::of(self);
         newest_first(&log, &mut |frame| {
             let entry = frame.entry()?;
             match reader.take(entry.number, entry.time, entry.what) {
@@ -249,11 +288,13 @@ struct End {
 
 /// Makes items of entries, the newest first.
 #[derive(Default)]
-struct Reader {
+pub(super) struct Reader {
     /// Calls that run, with those that overlap.
     running: HashMap<u64, Vec<u64>>,
     /// Commits of the states that the branch keeps.
-    known: HashMap<u64, CommitId>,
+    known: Arc<HashMap<u64, CommitId>>,
+    /// When the branch was deleted.
+    gone: Option<Time>,
     ends: HashMap<u64, End>,
     names: BTreeMap<u64, CommitId>,
     same: BTreeMap<u64, StateRef>,
@@ -262,8 +303,18 @@ struct Reader {
 }
 
 impl Reader {
+    /// One that has met no entry of this timeline yet.
+    pub fn of(reading: Reading) -> Reader {
+        Reader {
+            running: reading.running,
+            known: reading.known,
+            gone: reading.gone,
+            ..Reader::default()
+        }
+    }
+
     /// The item that an entry began; what an entry tells of earlier ones is remembered until they are met.
-    fn take(&mut self, entry: u64, time: Time, what: What) -> Option<TimelineItem> {
+    pub fn take(&mut self, entry: u64, time: Time, what: What) -> Option<TimelineItem> {
         match what {
             What::Named { state, commit } => bounded(&mut self.names, state, commit),
             What::Same { state, kept } => bounded(&mut self.same, state, kept),
@@ -375,6 +426,10 @@ impl Reader {
             None => {
                 let so_far = self.running.remove(&call).unwrap_or_default();
                 self.overlap(item, call, so_far);
+                if let Some(deleted) = self.gone {
+                    item.completed = Some(deleted);
+                    set_outcome(item, Some(CallOutcome::Error(BRANCH_GONE.to_owned())));
+                }
             }
         }
     }
@@ -402,7 +457,7 @@ impl Reader {
     }
 
     /// A state with its commit, where that is known by now.
-    fn named(&self, mut state: StateRef) -> StateRef {
+    pub fn named(&self, mut state: StateRef) -> StateRef {
         if state.commit.is_none()
             && let Some(kept) = self.same.get(&state.state)
         {

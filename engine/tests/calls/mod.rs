@@ -3,11 +3,12 @@
 
 use engine::{
     CallOutcome, CallRecord, CallStart, Caller, CloseMode, DiffSide, Engine, EngineConfig,
-    TimelineItem, Workspace, WriteFile,
+    GcRequest, MergeRequest, TimelineItem, Workspace, WriteFile,
 };
 use objstore::crash_storage::CrashStorage;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub const W: &str = "w";
 pub const MAIN: &str = "main";
@@ -87,8 +88,58 @@ pub fn begin_so(w: &Workspace, name: &str, unsynced: bool) -> u64 {
 }
 
 pub fn finish(w: &Workspace, id: u64) {
+    finish_on(w, MAIN, id);
+}
+
+pub fn begin_on(w: &Workspace, branch: &str, name: &str) -> u64 {
+    let call = CallStart {
+        name: name.into(),
+        unsynced: true,
+        ..CallStart::default()
+    };
+    w.call_start(branch, call).unwrap()
+}
+
+pub fn finish_on(w: &Workspace, branch: &str, id: u64) {
     let outcome = CallOutcome::Success(Some("true".into()));
-    w.call_finish(MAIN, id, outcome).unwrap();
+    w.call_finish(branch, id, outcome).unwrap();
+}
+
+/// Something that is done in a call.
+pub fn in_call(w: &Workspace, branch: &str, name: &str, work: impl FnOnce()) {
+    let id = begin_on(w, branch, name);
+    work();
+    finish_on(w, branch, id);
+}
+
+pub fn rename_on(w: &Workspace, branch: &str, from: &str, to: &str) {
+    w.rename_path(branch, from.as_bytes(), to.as_bytes())
+        .unwrap();
+}
+
+pub fn merge(w: &Workspace, from: &str, into: &str) -> engine::merge::Outcome {
+    let request = MergeRequest {
+        from: from.into(),
+        into: into.into(),
+        ..MergeRequest::default()
+    };
+    let report = w.merge_branch(&request, &|_, _| ()).unwrap();
+    assert_eq!(report.conflicts, [], "{from} into {into}");
+    report.outcome
+}
+
+pub fn delete(w: &Workspace, branch: &str) {
+    w.delete_branch(branch, &|_, _| ()).unwrap();
+}
+
+/// Takes away what nothing needs, without a grace period.
+pub fn gc(engine: &Engine) {
+    let request = GcRequest {
+        grace: Some(Duration::ZERO),
+        dead_percent: Some(0),
+        dry_run: false,
+    };
+    engine.gc(request, &|_, _| ()).unwrap();
 }
 
 /// A call that writes a file.

@@ -67,6 +67,7 @@ fn timeline(turn: &mut Turn<'_>, args: TimelineArgs) -> Result<Answer, Failure> 
         }),
         all: args.all,
         brief: !args.details,
+        of: None,
     };
     let (mut shown, mut bytes) = (Vec::new(), 0);
     loop {

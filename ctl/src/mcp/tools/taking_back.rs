@@ -3,19 +3,22 @@
 use super::Tool;
 use super::branches::conflict_object;
 use super::versions::{change_row, patch};
+use crate::blame;
 use crate::exit::Failure;
 use crate::mcp::answer::{Answer, Page, row};
 use crate::mcp::limits::{ENTRIES_DEFAULT, ROWS_MAX};
 use crate::mcp::session::Turn;
 use crate::output::count;
 use crate::protocol::{
-    BlameAnswer, BlamePath, BlameRow, Bytes, Call, Diff, DiffAnswer, OneCall, Side, TimelineRow,
-    ToolUndo, ToolUndoAnswer,
+    BlameAnswer, BlamePath, Bytes, Call, Diff, DiffAnswer, OneCall, Side, TimelineRow, ToolUndo,
+    ToolUndoAnswer,
 };
-use crate::when::rfc3339;
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// Rows of which is told one by one why their change may not be the call's own.
+const DOUBTS_MAX: usize = 5;
 
 pub fn tools() -> [Tool; 3] {
     [
@@ -35,7 +38,9 @@ pub fn tools() -> [Tool; 3] {
         Tool::looks(
             "blame",
             "List what changed a file or directory, newest first, one a line: time, kind (call, checkpoint, \
-             rollback, merge and so on), id of the call or -, name, commit after it.",
+             rollback, merge and so on), id of the call or -, name, commit after it, what it did (added, \
+             modified, renamed, type-changed, deleted), old path where it was renamed or -, branch of the \
+             call. Follows renames, and merges into the calls of merged branches, also deleted ones.",
             blame,
         ),
     ]
@@ -173,6 +178,9 @@ struct BlameArgs {
     path: String,
     /// How many to give at most; 20 without this, 1000 at most
     limit: Option<u64>,
+    /// Look at this name alone, not at those that it had before it was renamed
+    #[serde(default)]
+    no_follow: bool,
     /// The branch, where it is not the one served
     branch: Option<String>,
 }
@@ -186,38 +194,32 @@ fn blame(turn: &mut Turn<'_>, args: BlameArgs) -> Result<Answer, Failure> {
         branch: state.branch,
         path: Bytes(path),
         limit,
+        no_follow: args.no_follow,
     });
     let answer: BlameAnswer = turn.ask(&format!("cannot tell who changed {}", args.path), &call)?;
-    let rows = answer.items.iter().map(blame_row);
+    let rows = answer
+        .items
+        .iter()
+        .map(|item| row(&blame::cells(item, false)));
     let total = answer.items.len() as u64;
     let mut shown = Page::new(None, Some(u64::MAX)).shown(rows, total);
-    if total >= limit {
+    if answer.more {
         shown = shown.also("there may be more; for those ask again with a higher limit");
     }
-    if answer.unknown > 0 {
-        let note = format!(
-            "of {} older ones it cannot be said: what was there before or after is not kept any longer",
-            answer.unknown
-        );
+    let mut notes: Vec<String> = answer.items.iter().filter_map(blame::doubt).collect();
+    if notes.len() > DOUBTS_MAX {
+        let more = notes.len() - DOUBTS_MAX;
+        notes.truncate(DOUBTS_MAX);
+        notes.push(format!("of {more} older changes the same is true"));
+    }
+    notes.extend(blame::uncalled(&args.path, &answer));
+    notes.extend(blame::unknown(&answer));
+    for note in notes {
         shown = shown.also(&note);
     }
-    Ok(shown.fact("unknown", answer.unknown))
-}
-
-fn blame_row(item: &BlameRow) -> String {
-    let time = rfc3339(item.time.into());
-    let id = item
-        .call
-        .map_or_else(|| "-".to_owned(), |id| id.to_string());
-    let name = match item.name.lines().next() {
-        Some(name) if !name.is_empty() => name,
-        _ => "-",
-    };
-    row(&[
-        time.as_bytes(),
-        item.kind.as_bytes(),
-        id.as_bytes(),
-        name.as_bytes(),
-        item.after.as_bytes(),
-    ])
+    let shown = shown.fact("unknown", answer.unknown);
+    Ok(match answer.calls {
+        0 => shown.fact("commits", answer.commits),
+        _ => shown,
+    })
 }

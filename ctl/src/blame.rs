@@ -1,0 +1,91 @@
+//! What `blame` tells, put together once for the command line and for MCP.
+//!
+//! Invariant: both show the same cells in the same order, and say the same of what is not certain; only how a
+//! cell is quoted and where a note goes is theirs.
+
+use crate::cmd::short;
+use crate::output::count;
+use crate::protocol::{BlameAnswer, BlameRow};
+use crate::when::{rfc3339, rfc3339_seconds};
+
+/// Heads of the columns.
+pub const COLUMNS: [&str; 8] = [
+    "TIME", "KIND", "ID", "NAME", "COMMIT", "CHANGE", "OLD PATH", "BRANCH",
+];
+/// Commits that are named where no call changed a path.
+const COMMITS_SHOWN: usize = 5;
+
+/// The cells of a row; `brief`: times in whole seconds and commits cut, as a person reads them.
+pub fn cells(item: &BlameRow, brief: bool) -> Vec<Vec<u8>> {
+    let time = item.time.into();
+    let (time, commit) = match brief {
+        true => (rfc3339_seconds(time), short(&item.after)),
+        false => (rfc3339(time), &item.after[..]),
+    };
+    let id = item.call.map(|id| id.to_string());
+    let name = item.name.lines().next().filter(|name| !name.is_empty());
+    let old_path = item.old_path.as_ref().map(|path| &path.0[..]);
+    let cells = [
+        time.as_bytes(),
+        item.kind.as_bytes(),
+        id.as_deref().unwrap_or("-").as_bytes(),
+        name.unwrap_or("-").as_bytes(),
+        commit.as_bytes(),
+        item.change.as_bytes(),
+        old_path.unwrap_or(b"-"),
+        item.branch.as_deref().unwrap_or("-").as_bytes(),
+    ];
+    cells.into_iter().map(<[u8]>::to_vec).collect()
+}
+
+/// Why the change of a row may not be its call's own.
+pub fn doubt(item: &BlameRow) -> Option<String> {
+    let call = item.call.filter(|_| item.kind == "call")?;
+    let of = match &item.branch {
+        Some(branch) => format!("call {call} of {branch}"),
+        None => format!("call {call}"),
+    };
+    if !item.overlaps.is_empty() {
+        let others: Vec<String> = item.overlaps.iter().map(u64::to_string).collect();
+        let others = others.join(", ");
+        return Some(format!(
+            "{of} ran at the same time as {others}: the change may be theirs"
+        ));
+    }
+    let switched = !item.switches.is_empty();
+    switched.then(|| format!("the branch was switched while {of} ran: the change may be that"))
+}
+
+/// Says where `path` comes from, where no call changed it. Where not all was looked at nobody knows.
+pub fn uncalled(path: &str, answer: &BlameAnswer) -> Option<String> {
+    if answer.calls > 0 || answer.more {
+        return None;
+    }
+    let none = match answer.unknown {
+        0 => format!("no call changed {path}"),
+        _ => format!("no call of which it is known changed {path}"),
+    };
+    let shown = answer.commits.iter().take(COMMITS_SHOWN);
+    let shown = shown.map(|id| short(id)).collect::<Vec<_>>().join(", ");
+    let more = match answer.commits.len().saturating_sub(COMMITS_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(match answer.commits.len() {
+        0 => format!("{none}, and it is in no commit yet"),
+        1 => format!("{none}: it came with commit {shown}"),
+        _ => format!("{none}: it came with commits {shown}{more}"),
+    })
+}
+
+/// Says of how many calls and switches it cannot be told.
+pub fn unknown(answer: &BlameAnswer) -> Option<String> {
+    let entries = match answer.unknown {
+        0 => return None,
+        1 => count(1, "older entry"),
+        many => format!("{many} older entries"),
+    };
+    Some(format!(
+        "of {entries} it cannot be said: what was there before or after is not kept any longer"
+    ))
+}
