@@ -336,6 +336,7 @@ impl History {
             labels: labels.cloned().collect(),
             states: found,
             head,
+            shown: Some(head),
             ..History::default()
         }
     }

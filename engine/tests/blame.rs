@@ -183,6 +183,55 @@ fn a_merge_of_a_merge_leads_on_where_a_branch_had_no_call_before_it() {
 }
 
 #[test]
+fn a_checkpoint_before_a_merge_does_not_lead_past_it() {
+    let dir = base();
+    let (_disk, engine, w) = start(dir.path());
+    checkpoint(&w, "before");
+    w.create_branch("side", MAIN, None).unwrap();
+    write_in(&w, "side", "edit", "lib/a", &text("a"));
+    write(&w, "by-hand", "1");
+    checkpoint(&w, "same");
+    // What this replaces is the checkpoint.
+    merge(&w, "side", MAIN);
+    rename_on(&w, MAIN, "lib", "core");
+    write_in(&w, MAIN, "other", "else", &text("b"));
+    let all = ["merge added", "edit added @side"];
+    assert_eq!(followed(&w, "core/a"), all);
+    end(&engine);
+}
+
+#[test]
+fn what_was_renamed_since_a_fast_forward_or_a_rollback_is_followed() {
+    let dir = base();
+    let (disk, engine, w) = start(dir.path());
+    w.create_branch("side", MAIN, None).unwrap();
+    write_in(&w, "side", "edit", "lib/a", &text("a"));
+    assert_eq!(merge(&w, "side", MAIN), engine::merge::Outcome::FastForward);
+    w.create_branch("two", MAIN, None).unwrap();
+    rename_on(&w, "two", "lib", "core");
+    rename_on(&w, MAIN, "lib", "new");
+    checkpoint(&w, "new");
+    in_call(&w, MAIN, "remove", || {
+        w.remove_path(MAIN, b"new/a", false).unwrap();
+    });
+    w.rollback(MAIN, &engine::Target::Head).unwrap();
+    rename_on(&w, MAIN, "new", "newest");
+    let told = |w: &Workspace| {
+        let two = ["merge added @two", "edit added @side"];
+        assert_eq!(rows(w, "two", "core/a", true), two);
+        let rows = followed(w, "newest/a");
+        assert_eq!(rows[..2], ["rollback added", "remove deleted"]);
+        assert_eq!(rows.last().unwrap(), "edit added @side");
+    };
+    told(&w);
+    end(&engine);
+    drop((w, engine));
+    let (engine, w) = open(&disk, dir.path());
+    told(&w);
+    end(&engine);
+}
+
+#[test]
 fn where_the_limit_ends_the_search_nobody_is_said_to_have_changed_nothing() {
     let dir = base();
     let (_disk, engine, w) = start(dir.path());

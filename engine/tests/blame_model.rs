@@ -52,17 +52,19 @@ impl Dir {
     }
 
     /// Becomes a later version of itself. Of a file that it does not change a merge tells nothing: not of calls
-    /// either whose changes a rollback took back before.
+    /// either whose changes a rollback took back before. Of one that it changes all calls of both branches are told.
     fn take_over(&mut self, later: Dir) {
         let moved = self.name != later.name;
         let before = std::mem::replace(self, later);
         for (number, file) in &mut self.files {
-            let same = before
-                .files
-                .get(number)
-                .filter(|was| !moved && (&was.name, &was.lines) == (&file.name, &file.lines));
-            if let Some(was) = same {
-                file.calls.clone_from(&was.calls);
+            let Some(was) = before.files.get(number) else {
+                continue;
+            };
+            let same = !moved && (&was.name, &was.lines) == (&file.name, &file.lines);
+            let theirs = std::mem::replace(&mut file.calls, was.calls.clone());
+            if !same {
+                let new = theirs.into_iter().filter(|c| !was.calls.contains(c));
+                file.calls.extend(new);
             }
         }
     }
@@ -110,11 +112,13 @@ impl Model {
         let d = &self.branches[branch].dirs[&dir];
         let f = &d.files[&file];
         let path = format!("{}/{}", d.name, f.name.as_ref().unwrap());
+        println!("  {branch}: write {path}");
         write_on(w, branch, &path, &f.lines.concat());
     }
 
     fn change(&mut self, w: &Workspace, branch: &str) {
         let call = format!("c{}", self.number());
+        println!("{branch}: call {call}");
         let id = begin_on(w, branch, &call);
         let dir = match self.some_dir(branch) {
             Some(dir) if !self.rng.one_in(5) => dir,
@@ -202,6 +206,7 @@ impl Model {
         let d = self.dir(branch, dir);
         let f = d.files.get_mut(&file).unwrap();
         let old = format!("{}/{}", d.name, f.name.replace(to.clone()).unwrap());
+        println!("  {branch}: rename {old} to {to}");
         rename_on(w, branch, &old, &format!("{}/{to}", d.name));
         f.calls.extend(call.map(|call| (call.into(), Some(old))));
         f.was_moved();
@@ -214,6 +219,7 @@ impl Model {
         let to = format!("dir{dir}-{}", self.number());
         let d = self.dir(branch, dir);
         let from = std::mem::replace(&mut d.name, to);
+        println!("  {branch}: rename {from} to {}", d.name);
         rename_on(w, branch, &from, &d.name);
         for f in d.files.values_mut() {
             let old = f.name.as_ref().map(|name| format!("{from}/{name}"));
@@ -232,11 +238,13 @@ impl Model {
         let f = d.files.get_mut(&file).unwrap();
         let path = format!("{}/{}", d.name, f.name.take().unwrap());
         f.calls.push((call.into(), None));
+        println!("  {branch}: remove {path}");
         w.remove_path(branch, path.as_bytes(), false).unwrap();
     }
 
     fn create(&mut self, w: &Workspace) {
         let (from, name) = (self.some_branch(), format!("b{}", self.number()));
+        println!("{name} is made of {from}");
         w.create_branch(&name, &from, None).unwrap();
         let mut new = self.branches[&from].clone();
         new.checkpoint = None;
@@ -261,7 +269,9 @@ impl Model {
             return;
         }
         self.no_way_back();
-        if merge(w, &from, &into) == Outcome::UpToDate {
+        let outcome = merge(w, &from, &into);
+        println!("{from} is merged into {into}: {outcome:?}");
+        if outcome == Outcome::UpToDate {
             return;
         }
         let theirs = self.branches[&from].clone();
@@ -285,6 +295,7 @@ impl Model {
         if name == MAIN {
             return;
         }
+        println!("{name} is deleted");
         delete(w, &name);
         self.branches.remove(&name);
         for (dir, owner) in self.owners.iter_mut().filter(|(_, owner)| **owner == name) {
@@ -300,6 +311,7 @@ impl Model {
             wait: true,
             ..CheckpointRequest::default()
         };
+        println!("{branch}: checkpoint");
         w.checkpoint(&branch, request, &|_, _| ()).unwrap();
         let b = self.branches.get_mut(&branch).unwrap();
         // Only what is never merged elsewhere again may forget what it did.
@@ -316,6 +328,7 @@ impl Model {
         let Some(then) = b.checkpoint.clone() else {
             return;
         };
+        println!("{MAIN}: rollback");
         w.rollback(MAIN, &Target::Head).unwrap();
         let now = std::mem::replace(&mut b.dirs, then);
         for (number, dir) in now {
@@ -357,7 +370,10 @@ impl Model {
             16 => self.delete(w),
             17 => self.checkpoint(w),
             18 => self.rollback(w),
-            _ => gc(engine),
+            _ => {
+                println!("gc");
+                gc(engine);
+            }
         }
     }
 
@@ -388,6 +404,8 @@ impl Model {
 
 fn check_file(w: &Workspace, branch: &str, path: &str, f: &File, seed: u64) {
     let blame = w.blame(branch, path.as_bytes(), 1000).unwrap();
+    assert_eq!(blame.unknown, 0, "seed {seed}: {path} on {branch}");
+    let rows = format!("{blame:#?}");
     let calls = blame.items.into_iter().filter(|i| i.kind == "call");
     let old = |i: engine::BlameItem| {
         let old = i.old_path.map(|old| String::from_utf8(old).unwrap());
@@ -397,7 +415,7 @@ fn check_file(w: &Workspace, branch: &str, path: &str, f: &File, seed: u64) {
     let mut expected = f.calls.clone();
     found.sort();
     expected.sort();
-    assert_eq!(found, expected, "seed {seed}: {path} on {branch}");
+    assert_eq!(found, expected, "seed {seed}: {path} on {branch}: {rows}");
 }
 
 #[test]

@@ -104,6 +104,22 @@ impl Workspace {
         })
     }
 
+    /// Stores what calls of the branches left whose timelines this one's commits lead into. Of one where that fails
+    /// blame counts calls as unknown.
+    pub(super) fn store_others(&self, branch: &Branch) -> Result<()> {
+        let sources = self.sources(branch)?.list;
+        let others = sources.into_iter().skip(1);
+        for other in others.filter(|s| s.deleted.is_none()) {
+            // Where it was deleted meanwhile all was stored before.
+            if let Ok(other) = self.branch(&other.branch)
+                && let Err(e) = other.store_pending()
+            {
+                tracing::warn!("what calls of {} left is not stored: {e}", other.name());
+            }
+        }
+        Ok(())
+    }
+
     /// The timelines of a branch. The caller holds a pin of the store as long as it reads them.
     pub(super) fn sources(&self, branch: &Branch) -> Result<Sources> {
         let store = &branch.places.store;

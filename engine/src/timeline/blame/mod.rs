@@ -6,17 +6,17 @@
 //!
 //! Tests: `engine/tests/blame.rs`, `engine/tests/timeline.rs`.
 
+mod begin;
 mod trees;
 mod walk;
 
-use crate::branch::Branch;
 use crate::control::find;
 use crate::error::{Error, Result};
 use crate::history::History;
 use crate::record::OpKind;
 use crate::types::Time;
 use crate::workspace::Workspace;
-use objstore::{CommitId, ObjectStore};
+use objstore::CommitId;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 pub use trees::BlameChange;
@@ -95,6 +95,7 @@ impl Workspace {
     pub fn blame_as(&self, branch: &str, path: &[u8], query: BlameQuery) -> Result<Blame> {
         let branch = self.branch(branch)?;
         branch.store_pending()?;
+        self.store_others(&branch)?;
         let store = &branch.places.store;
         let _pin = store.pin();
         let path = &path
@@ -156,64 +157,6 @@ fn finish(blamer: Blamer<'_>, oldest: Option<&Moment>) -> Blame {
     blame
 }
 
-impl Branch {
-    /// What the newest commit has of a path of the live tree; `None` where the branch has no commit.
-    fn blame_begin(
-        &self,
-        store: &ObjectStore,
-        path: &[u8],
-        follow: bool,
-    ) -> Result<Option<Moment>> {
-        let newest = {
-            let inner = self.lock();
-            let states = inner.book.history.states.values().rev();
-            let mut own = states.filter(|s| s.in_store && s.info.kind != OpKind::Foreign);
-            own.next().and_then(|s| Some((s.info.number, s.info.id?)))
-        };
-        let Some((state, commit)) = newest else {
-            return Ok(None);
-        };
-        let mut trees = Trees::new(store, follow);
-        let entry = trees.entry(commit, path)?.flatten();
-        let mut moment = Moment {
-            commit,
-            name: path.to_vec(),
-            entry,
-        };
-        if moment.entry.is_none() && follow && find(&self.lock().live, path, false).is_ok() {
-            // It may have been renamed since.
-            let tree = self.tree_of(state)?;
-            let live = self.lock().live.clone();
-            let changes = self.changes(&tree, &live, &[])?;
-            let renames = changes
-                .into_iter()
-                .filter_map(|c| Some((c.path, c.old_path?)));
-            if let Some(name) = was_called(path, &renames.collect::<Vec<_>>()) {
-                moment.entry = trees.entry(commit, &name)?.flatten();
-                moment.name = name;
-            }
-        }
-        Ok(Some(moment))
-    }
-}
-
-/// What a path was called, by renames of files and of directories (new name, old name).
-fn was_called(path: &[u8], renames: &[(Vec<u8>, Vec<u8>)]) -> Option<Vec<u8>> {
-    let exact = renames.iter().find(|(new, _)| new == path);
-    if let Some((_, old)) = exact {
-        return Some(old.clone());
-    }
-    // A directory: where something below it was.
-    let below = |(new, old): &(Vec<u8>, Vec<u8>)| {
-        let rest = new
-            .strip_prefix(path)
-            .filter(|rest| rest.starts_with(b"/"))?;
-        let dir = old.strip_suffix(rest)?;
-        (!dir.is_empty()).then(|| dir.to_vec())
-    };
-    renames.iter().find_map(below)
-}
-
 impl History {
     /// Commits that other branches made.
     fn elsewhere(&self) -> HashMap<CommitId, Elsewhere> {
@@ -247,6 +190,7 @@ impl History {
                 before: self.id_of(*s.info.parents.first()?)?,
                 after: s.info.id?,
                 foreign: false,
+                entry: None,
             })
         });
         let first = self.states.values().find(|s| s.info.kind == OpKind::Start);

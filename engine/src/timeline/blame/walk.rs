@@ -26,6 +26,8 @@ pub(super) struct Point {
     pub after: CommitId,
     /// Another branch made it.
     pub foreign: bool,
+    /// The newest entry of the timeline when it was made, once its commit was read.
+    pub entry: Option<u64>,
 }
 
 /// A commit that another branch made.
@@ -48,6 +50,8 @@ pub(super) struct Stretch {
 /// Going through a stretch.
 struct Walk {
     source: Option<usize>,
+    /// The newest entry that counts.
+    from: u64,
     trail: Trail,
     points: VecDeque<Point>,
     /// What there was at the end of calls whose beginning is still to come.
@@ -151,6 +155,7 @@ impl<'a> Blamer<'a> {
     fn walk(&mut self, stretch: Stretch) -> Result<Rc<Moment>> {
         let mut walk = Walk {
             source: stretch.log.map(|(source, _)| source),
+            from: stretch.log.map_or(0, |(_, from)| from),
             trail: Trail { at: stretch.at },
             points: stretch.points,
             ends: HashMap::new(),
@@ -187,7 +192,7 @@ impl<'a> Blamer<'a> {
                 reader.take(entry.number, entry.time, entry.what);
                 continue;
             }
-            self.points_from(walk, Some(entry.time))?;
+            self.points_from(walk, Some(entry.number))?;
             if walk.rows >= self.limit {
                 self.cut = true;
                 return Ok(());
@@ -405,6 +410,7 @@ impl<'a> Blamer<'a> {
                     before: *before,
                     after: id,
                     foreign: true,
+                    entry: None,
                 });
             }
         }
@@ -412,13 +418,19 @@ impl<'a> Blamer<'a> {
         Ok((points.into(), merged))
     }
 
-    /// Looks at the checkpoints that were made at this time or later.
-    fn points_from(&mut self, walk: &mut Walk, time: Option<Time>) -> Result<()> {
-        let is_next = |p: &Point| time.is_none_or(|t| p.time >= t);
+    /// Looks at the checkpoints that were made after this entry, or at all that are left.
+    fn points_from(&mut self, walk: &mut Walk, entry: Option<u64>) -> Result<()> {
         while walk.rows < self.limit
-            && let Some(point) = walk.points.pop_front_if(|p| is_next(p))
+            && self.is_due(walk, entry)?
+            && let Some(point) = walk.points.pop_front()
         {
-            let after = self.step(walk, Some(point.after))?;
+            // One that this timeline does not tell of is looked at beside the way.
+            let on_the_way = walk.source.is_none()
+                || !point.foreign && point.entry.is_none_or(|at| at <= walk.from);
+            let after = match on_the_way {
+                true => self.step(walk, Some(point.after))?,
+                false => self.look(walk, Some(point.after))?,
+            };
             let before = self.look(walk, Some(point.before))?;
             let (Some(before), Some(after)) = (before, after) else {
                 self.found.unknown += u64::from(!point.foreign);
@@ -436,7 +448,25 @@ impl<'a> Blamer<'a> {
             };
             self.row(walk, cause, &before, &after)?;
         }
-        self.cut |= walk.rows >= self.limit && walk.points.front().is_some_and(is_next);
+        self.cut |= walk.rows >= self.limit && self.is_due(walk, entry)?;
         Ok(())
+    }
+
+    /// Whether the next checkpoint was made after this entry. Its commit holds the newest entry of its moment; times
+    /// do not tell, as entries that name states have those of the states.
+    fn is_due(&mut self, walk: &mut Walk, entry: Option<u64>) -> Result<bool> {
+        let Some(point) = walk.points.front_mut() else {
+            return Ok(false);
+        };
+        let Some(entry) = entry else {
+            return Ok(true);
+        };
+        if point.entry.is_none() {
+            // One that is not kept is done with at once.
+            let commit = self.trees.commit(point.after)?;
+            let head = |c: Rc<objstore::Commit>| c.timeline.map_or(0, |head| head.entries);
+            point.entry = Some(commit.map_or(u64::MAX, head));
+        }
+        Ok(point.entry.is_some_and(|at| at >= entry))
     }
 }
