@@ -114,9 +114,9 @@ pub enum Command {
     Timeline(TimelineArgs),
     /// List the calls, checkpoints, rollbacks and merges that changed a file or directory; newest first
     #[command(after_help = "Example:\n  agentvfs blame src/main.rs\n\n\
-        Renames are followed to the old names. Changes that came with a merge are followed into the calls of\n\
-        the merged branch, even if it has been deleted. If a rollback brings back a file that had been renamed\n\
-        and then removed, calls that used its other name are not listed.")]
+        Renames are followed to the old names. Changes that came with a merge are followed into\n\
+        the calls of the merged branch, even if it has been deleted. If a rollback brings back a\n\
+        file that had been renamed and then removed, calls that used its other name are not listed.")]
     Blame(BlameArgs),
     /// Store JSON values with a branch; checkpoints, rollbacks and merges include them
     #[command(subcommand)]
