@@ -208,6 +208,6 @@ mod tests {
 
     #[test]
     fn rows_are_quoted() {
-        assert_eq!(row(&[b"M", b"a\nb"]), "M\t\"a\\nb\"");
+        assert_eq!(row(&[&b"M"[..], b"a\nb"]), "M\t\"a\\nb\"");
     }
 }
