@@ -347,9 +347,9 @@ pub trait KernelCache: Send + Sync {
         self.inval_inode(node);
     }
 
-    /// Has the kernel ask for the sizes of files, by their paths from the mount's root: dropping attributes
-    /// alone leaves the size that it appends at, maps up to and copies up to. Gives what it takes them for
-    /// then; `None` where it could not be made to ask.
+    /// Has the kernel ask for the sizes of files, by their paths from the mount's root, and waits for those who
+    /// write to them: dropping attributes alone leaves the size that it appends at, maps up to and copies up
+    /// to. Gives what it takes them for then; `None` where it could not be made to ask.
     fn refresh_sizes(&self, paths: Vec<Vec<u8>>) -> Vec<Option<u64>> {
         vec![None; paths.len()]
     }

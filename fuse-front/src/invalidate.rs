@@ -134,25 +134,30 @@ fn start_writing(mountpoint: &Path, dev: (u32, u32)) -> std::io::Result<()> {
 }
 
 /// Has the kernel ask for the sizes of files, and gives what it takes them for then.
+///
+/// First GETATTR for each file: the kernel takes the size in without waiting for anybody. But it heeds no size
+/// that it asked for while it wrote to the file, and an append that has looked up the end before, and has not
+/// written yet, still goes there. So then SEEK_END for each ([`size_without_writers`]), which may take long.
 fn ask_sizes(
     mountpoint: &Path,
     dev: (u32, u32),
     paths: &[Vec<u8>],
 ) -> std::io::Result<Vec<Option<u64>>> {
     let root = open_root(mountpoint, dev)?;
-    let size = |path: &Vec<u8>| match ask_size(&root, path) {
+    let told: Vec<_> = paths.iter().map(|path| told_size(&root, path)).collect();
+    let all = paths.iter().zip(told);
+    let size = all.map(|(path, told)| match size_without_writers(&root, path).or(told) {
         Ok(size) => Some(size),
         Err(error) => {
             // It may have gone meanwhile, or lie where this user may not look.
             tracing::debug!(%error, path = %path.escape_ascii(), "the kernel was not made to ask");
             None
         }
-    };
-    Ok(paths.iter().map(size).collect())
+    });
+    Ok(size.collect())
 }
 
-/// Waits for those who write to files; false for a file that cannot be opened for that. SEEK_END takes the
-/// lock under which the kernel carries out a write(2) from beginning to end.
+/// Waits for those who write to files; false for a file that cannot be opened for that.
 fn await_writers(
     mountpoint: &Path,
     dev: (u32, u32),
@@ -160,8 +165,7 @@ fn await_writers(
 ) -> std::io::Result<Vec<bool>> {
     let root = open_root(mountpoint, dev)?;
     let over = |path: &Vec<u8>| {
-        let file = open_within(&root, path, OFlags::RDONLY | OFlags::NONBLOCK);
-        let end = file.and_then(|file| rustix::fs::seek(&file, SeekFrom::End(0)));
+        let end = size_without_writers(&root, path);
         if let Err(error) = &end {
             tracing::debug!(%error, path = %path.escape_ascii(), "writers cannot be waited for");
         }
@@ -177,25 +181,20 @@ fn open_within(root: &OwnedFd, path: &[u8], flags: OFlags) -> rustix::io::Result
     openat2(root, OsStr::from_bytes(path), flags, Mode::empty(), within)
 }
 
-/// What the kernel takes a file's size for once it has asked for it.
-///
-/// GETATTR takes the size in, without waiting for whoever writes to the file, so that this is tried first; but
-/// the kernel heeds no size that it asked for while it wrote. SEEK_END asks with writers locked out. It needs
-/// the file open, of which watchers are told, and the right to read it.
-fn ask_size(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<u64> {
+/// What the kernel takes a file's size for once it has asked for it, whoever writes to the file.
+fn told_size(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<u64> {
     let file = open_within(root, path, OFlags::PATH)?;
     let size = |how| Ok(statx(&file, "", AtFlags::EMPTY_PATH | how, StatxFlags::SIZE)?.stx_size);
-    let (told, taken_in) = (
-        size(AtFlags::STATX_FORCE_SYNC)?,
-        size(AtFlags::STATX_DONT_SYNC)?,
-    );
-    if told == taken_in {
-        return Ok(taken_in);
-    }
-    match open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK) {
-        Ok(file) => rustix::fs::seek(&file, SeekFrom::End(0)),
-        Err(_) => Ok(taken_in),
-    }
+    size(AtFlags::STATX_FORCE_SYNC)?;
+    size(AtFlags::STATX_DONT_SYNC)
+}
+
+/// What the kernel takes a file's size for while nobody writes to it. SEEK_END takes the lock under which the
+/// kernel carries out a write(2) from beginning to end, looking up the end for an append included. It needs
+/// the file open, of which watchers are told, and the right to read it.
+fn size_without_writers(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<u64> {
+    let file = open_within(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    rustix::fs::seek(&file, SeekFrom::End(0))
 }
 
 /// A notification without content: length, code, and 0 for "no request".

@@ -2,13 +2,19 @@
 
 #![allow(clippy::unwrap_used)]
 
+use rustix::process::{Signal, kill_process};
+use rustix::thread::gettid;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 use tests::env::Env;
-use tests::loggers::{How, ROUNDS, numbers, numbers_of, record, with_loggers, with_loggers_of};
+use tests::loggers::{
+    How, ROUNDS, SHORT, numbers, numbers_of, record, with_loggers, with_loggers_of,
+};
 use tests::sys::{Mapping, PAGE};
 use tests::wait;
 
@@ -160,5 +166,80 @@ fn undo_gives_back_what_loggers_had_written_before_the_rollback() {
             found[0].contains(&(answered - 1)),
             "{answered} of {found:?}"
         );
+    });
+}
+
+/// How long a switch waits for who writes to a file (semantics.md).
+const WRITERS_WAIT: Duration = Duration::from_secs(2);
+
+/// Stops the daemons of an environment until it is dropped.
+struct Stopped<'a>(&'a Env);
+
+impl Stopped<'_> {
+    fn new(env: &Env) -> Stopped<'_> {
+        let stop = |pid| kill_process(pid, Signal::STOP).unwrap();
+        env.daemons().into_iter().for_each(stop);
+        Stopped(env)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        for pid in self.0.daemons() {
+            kill_process(pid, Signal::CONT).unwrap();
+        }
+    }
+}
+
+/// Whether a thread of this process waits within write(2).
+fn waits_in_write(thread: i32) -> bool {
+    let call = fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+    let number = call.unwrap_or_default();
+    number.split(' ').next() == Some(&libc::SYS_write.to_string())
+}
+
+/// An append that has looked up the file's end, and has yet to be sent, cannot be held there by a test. It holds
+/// the same lock as this write, and as little can be seen of it: the file does not become longer by this one.
+#[test]
+fn a_rollback_waits_for_a_write_that_the_kernel_has_begun() {
+    // What is written lies in a file of the other one, whose daemon is stopped: the kernel waits for it.
+    let (Some(env), Some(other)) = (Env::in_memory(), Env::in_memory()) else {
+        return;
+    };
+    let path = env.start().join("log");
+    let long: Vec<u8> = (0..10).flat_map(|n| record(1, n)).collect();
+    fs::write(&path, &long).unwrap();
+    env.workspace(&["checkpoint", "long"]).id();
+    let mut source = record(0, 10);
+    source.resize(PAGE, 0);
+    fs::write(other.project().join("source"), source).unwrap();
+    let both = |path: &Path| File::options().read(true).write(true).open(path).unwrap();
+    let source = both(&other.start().join("source"));
+    let source = Mapping::new(&source, 1).unwrap();
+    fs::write(&path, &long[..SHORT]).unwrap();
+    let log = both(&path);
+
+    std::thread::scope(|scope| {
+        let stopped = Stopped::new(&other);
+        let (tell, thread) = mpsc::channel();
+        let (source, log) = (&source, &log);
+        let writer = scope.spawn(move || {
+            tell.send(gettid().as_raw_nonzero().get()).unwrap();
+            source.write_to(log, 0, SHORT).unwrap()
+        });
+        let thread = thread.recv().unwrap();
+        wait::until("the write waits", || waits_in_write(thread));
+        let began = Instant::now();
+        let mut rollback = env.begin(&["rollback", "long"]);
+        wait::until("the log is long", || fs::read(&path).unwrap() == long);
+        // It must not end now, for which nothing can be waited.
+        wait::let_run(WRITERS_WAIT / 8);
+        let ended = rollback.try_wait().unwrap().is_some();
+        assert!(!ended || began.elapsed() >= WRITERS_WAIT, "it did not wait");
+        drop(stopped);
+        assert_eq!(writer.join().unwrap(), SHORT);
+        env.finish(rollback, "rollback").id();
+        let written = [&record(0, 10)[..], &long[SHORT..]].concat();
+        assert_eq!(fs::read(&path).unwrap(), written);
     });
 }
