@@ -273,6 +273,8 @@ impl Branch {
         offset: u64,
         data: &[u8],
     ) -> Result<()> {
+        // Checked before it is recorded: what cannot be carried out must not be in the journal.
+        size_in(inner, state, nid).ok_or(Error::Stale)?;
         let now = clock::now();
         let event = Event::Fenced {
             state,
