@@ -16,9 +16,9 @@ use crate::home::Home;
 use crate::protocol::{Bytes, Fault};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, Permissions};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -60,6 +60,14 @@ pub struct MountPoints {
     used: Mutex<BTreeSet<PathBuf>>,
 }
 
+/// A directory over which something is mounted, or about to be.
+pub struct Below {
+    place: PathBuf,
+    dir: File,
+    /// It was made to be mounted at.
+    is_made: bool,
+}
+
 /// A directory as it is behind covers; else as it is.
 struct Behind {
     dir: PathBuf,
@@ -79,6 +87,15 @@ impl Behind {
             shown: fd.as_ref().map_or_else(|| dir.to_owned(), through),
             _fd: fd,
         })
+    }
+
+    /// A directory as an open descriptor shows it, whatever was mounted over it since.
+    fn of(dir: &Path, fd: BorrowedFd<'_>) -> Behind {
+        Behind {
+            dir: dir.to_owned(),
+            shown: PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd())),
+            _fd: None,
+        }
     }
 
     /// Where to reach `path`, which lies in the directory or elsewhere.
@@ -154,13 +171,52 @@ impl MountPoints {
             return Ok(());
         }
         let _used = self.used.lock();
-        self.make_ready(place, workspace, Some(record))
-            .map(|ready| {
-                ready
-                    .warnings
-                    .iter()
-                    .for_each(|text| tracing::warn!(workspace, "{text}"));
-            })
+        // What was moved aside is in the log already.
+        let ready = self.make_ready(place, workspace, Some(record))?;
+        if ready.made.last().is_some_and(|last| last.path() == place) {
+            self.keep_others_out(place);
+        }
+        Ok(())
+    }
+
+    /// The directory that a mount is about to hide; none for a project, which stays as it is, or below a dead
+    /// mount.
+    pub fn below(&self, base: &Path, record: &Record) -> Option<Below> {
+        let place = record.place();
+        let dir = (place != base).then(|| File::open(place));
+        let dir = dir.and_then(io::Result::ok)?;
+        let is_made = record.made.last().is_some_and(|last| last.path() == place);
+        Some(Below {
+            place: place.to_owned(),
+            dir,
+            is_made,
+        })
+    }
+
+    /// Moves aside what was written into a directory just before it was mounted over: `fusermount3` mounts
+    /// only where its user may write.
+    pub fn clear_below(&self, workspace: &str, below: &Below) {
+        if let Err(error) = self.try_clear_below(workspace, below) {
+            tracing::warn!(
+                workspace,
+                "what was written to {} while nothing was mounted there lies hidden below the mount: {error}",
+                below.place.display()
+            );
+        }
+    }
+
+    fn try_clear_below(&self, workspace: &str, below: &Below) -> io::Result<()> {
+        let behind = Behind::of(&below.place, below.dir.as_fd());
+        let reached = behind.at(&below.place);
+        // Who stands in it may write again while things are moved.
+        while reached.read_dir()?.next().is_some() {
+            self.move_aside(workspace, &below.place, &behind)?;
+            if !below.is_made {
+                return Ok(());
+            }
+            set_mode(&reached, MODE)?;
+        }
+        Ok(())
     }
 
     /// A mount is gone, or was not made: what was made for it is taken away as well.

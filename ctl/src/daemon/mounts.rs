@@ -518,7 +518,13 @@ impl Mounts {
         self.callers.take_up(&workspace);
         let attempt = || {
             let gate = self.gate.clone();
-            Running::mount(workspace.clone(), record, allow_other, move || gate.wake())
+            let below = self.points.below(&config.base, record);
+            let woken = move || gate.wake();
+            let running = Running::mount(workspace.clone(), record, allow_other, woken)?;
+            if let Some(below) = below {
+                self.points.clear_below(name, &below);
+            }
+            Ok(running)
         };
         let mounted = match attempt() {
             Err(MountError::Dead(_)) => self
