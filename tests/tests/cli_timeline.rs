@@ -418,7 +418,7 @@ fn nothing_of_it_is_lost_when_the_daemon_or_the_call_is_killed() {
     let out = agentvfs(&env, &["timeline"]).ok();
     assert!(out.starts_with("1\tlong\terror\t"), "{out}");
     tool(&env, &["error", "1", "killed"]).fails(1, "has ended already");
-    env.workspace(&["rollback"]).id();
+    env.workspace(&["rollback"]).id_or_pending();
     env.kill_daemon();
     let all = agentvfs(&env, &["timeline", "--all"]).ok();
     let words: Vec<&str> = all.lines().map(|l| l.split('\t').nth(1).unwrap()).collect();

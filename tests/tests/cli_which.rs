@@ -139,7 +139,7 @@ fn undo_names_what_came_later_and_changes_nothing() {
     let Some(env) = Env::new() else { return };
     let mount = env.start();
     fs::write(mount.join("a"), "1").unwrap();
-    env.workspace(&["rollback"]).id();
+    env.workspace(&["rollback"]).id_or_pending();
     fs::write(mount.join("b"), "1").unwrap();
     env.workspace(&["checkpoint", "precious"]).id();
     let told = env.workspace(&["undo"]);

@@ -153,6 +153,10 @@ fn traced_daemon(env: &Env, trace: &Path) -> Option<Child> {
         skip(Want::Machine, "strace is missing, or may not trace");
         return None;
     }
+    if !rustix::process::geteuid().is_root() {
+        skip(Want::Root, "fusermount3 has no rights under strace");
+        return None;
+    }
     let traced = "trace=read,write,writev,pwrite64,pwritev,pwritev2,sendto,fsync,fdatasync,rename";
     let mut strace = env.program("strace");
     strace
