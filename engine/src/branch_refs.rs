@@ -4,8 +4,8 @@
 //! none, it is always there. `deleted/WORKSPACE/NAME-TIME` keeps the last commit of a branch that was
 //! deleted. Invariant: a branch has a ref only while its directory is whole.
 
-use crate::branches::MAIN;
 use crate::error::{Error, Result};
+use crate::names::MAIN;
 use crate::record::decode;
 use crate::types::Time;
 use objstore::CommitId;

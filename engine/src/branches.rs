@@ -10,57 +10,32 @@
 
 mod deleting;
 
-use crate::base::Base;
 use crate::branch::Branch;
-use crate::branch::auto::Expiring;
 use crate::branch::create::Origin;
 use crate::branch::open::OpenBranch;
+use crate::branch::shared::SharedParts;
 use crate::branch::tree_file::Trees;
+use crate::branch::wake::Wake;
 use crate::branch_refs::{BranchRecord, branch_dir, recorded, ref_name, trees_dir};
 use crate::clock;
 use crate::control::{Progress, Target};
 use crate::error::{Error, Result};
 use crate::exchange::Calls;
 use crate::journals::Journals;
-use crate::keeper::Wake;
-use crate::names::check_branch_name;
+use crate::names::{MAIN, check_branch_name};
 use crate::record::encode;
-use crate::settings::SharedSettings;
 use crate::types::*;
 use crate::views::{branches_node, snapshots_node};
 use crate::workspace::Workspace;
-use objstore::import_table::ImportTable;
-use objstore::io::Storage;
-use objstore::refs::RefStore;
-use objstore::{CommitId, ObjectStore};
+use objstore::CommitId;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-/// The branch that every workspace has.
-pub const MAIN: &str = "main";
 /// First slot of snapshots; branches have those below.
 const FIRST_SNAPSHOT_SLOT: u16 = crate::journal::JOURNALS_MAX as u16;
 /// Slots are below this: shown inode numbers stay below 2^53.
 const SLOTS_MAX: u16 = 1 << 13;
-
-/// What all branches of a workspace share.
-#[derive(Debug, Clone)]
-pub(crate) struct SharedParts {
-    pub storage: Arc<dyn Storage>,
-    pub store: Arc<ObjectStore>,
-    pub refs: Arc<RefStore>,
-    pub base: Arc<Base>,
-    pub table: Arc<ImportTable>,
-    pub boot: u64,
-    /// Settings of the store.
-    pub settings: SharedSettings,
-    /// Held by who needs that nothing expires.
-    pub expiry: Expiring,
-    /// Set where something was deleted that gc may take.
-    pub garbage: Arc<AtomicBool>,
-}
 
 /// A branch of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use crate::base::{Base, BaseIdent};
 use crate::branch::auto::Expiring;
+use crate::branch::shared::SharedParts;
 use crate::branch_refs;
-use crate::branches::SharedParts;
 use crate::clock;
 use crate::control::Progress;
 use crate::error::{Error, Result};

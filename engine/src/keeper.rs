@@ -4,8 +4,9 @@
 //! long for stable storage and that the disk's reserve is whole. Both look at each branch in turn and sleep when there is nothing to do.
 
 use crate::branch::Branch;
+use crate::branch::wake::Wake;
 use crate::error::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -18,30 +19,6 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// The branches of a workspace as its background threads see them.
 pub(crate) type Branches = Arc<dyn Fn() -> Vec<Arc<Branch>> + Send + Sync>;
-
-/// Wakes a sleeping thread.
-#[derive(Debug, Default)]
-pub(crate) struct Wake {
-    woken: Mutex<bool>,
-    signal: Condvar,
-}
-
-impl Wake {
-    /// Lets the next (or present) sleep end.
-    pub fn wake(&self) {
-        *self.woken.lock() = true;
-        self.signal.notify_one();
-    }
-
-    /// Sleeps until woken, `longest` at most.
-    fn sleep(&self, longest: Duration) {
-        let mut woken = self.woken.lock();
-        if !*woken {
-            self.signal.wait_for(&mut woken, longest);
-        }
-        *woken = false;
-    }
-}
 
 /// The running threads.
 #[derive(Debug)]

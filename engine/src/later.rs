@@ -6,14 +6,8 @@
 //! above the number of steps of undo, and each step that has entries keeps its newest ones, however many
 //! checkpoints follow. Tests: below, and `engine/tests/undo.rs`.
 
-use crate::branch::Branch;
-use crate::clock;
-use crate::control::RolledBack;
-use crate::error::Result;
 use crate::history::{History, Turn};
-use crate::record::Event;
 use crate::types::Time;
-use crate::workspace::Workspace;
 
 /// Entries that are kept for one step.
 const LATER_MAX: usize = 8;
@@ -134,36 +128,6 @@ impl History {
                 Err(_) => "an apply".to_owned(),
             },
         }
-    }
-}
-
-impl Branch {
-    /// Notes that what the branch showed was applied. That is done, so a failure here is none of it: undo
-    /// will not know of it.
-    pub(crate) fn note_applied(&self) {
-        let time = clock::now();
-        let mut inner = self.lock();
-        if let Err(e) = self.carry_out(&mut inner, Event::Applied { time }, &[]) {
-            tracing::warn!("{}: undo does not know of the apply: {e}", self.name());
-        }
-    }
-}
-
-impl Workspace {
-    /// Takes the last rollback, restore, merge, resolve or update back.
-    /// [`Error::LaterAsked`](crate::Error::LaterAsked), with nothing done, where a checkpoint or an apply was
-    /// asked for since.
-    pub fn undo(&self, branch: &str) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        b.undo(self.author(), false)
-    }
-
-    /// As [`Workspace::undo`], whatever was asked for since.
-    pub fn undo_over_later(&self, branch: &str) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        b.undo(self.author(), true)
     }
 }
 

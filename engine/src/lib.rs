@@ -56,7 +56,7 @@ pub use apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
 pub use base::{Stamp, open_dead_bases_with};
 pub use branch::state_file::check_state_bytes;
 pub use branch::tree_file::check_tree_bytes;
-pub use branches::{BranchInfo, Created, Deleted, MAIN, SeenBy};
+pub use branches::{BranchInfo, Created, Deleted, SeenBy};
 pub use cancel::Cancel;
 pub use collect::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
@@ -71,6 +71,7 @@ pub use error::{Error, Result, errno};
 pub use exchange::{Calls, IMPORTED};
 pub use fsck::{Affected, Finding, FsckReport, Reopen, RepairStep};
 pub use kv::{KvEntry, KvMap};
+pub use names::MAIN;
 pub use objstore::CommitId;
 pub use settings::Settings;
 pub use timeline::{

@@ -2,6 +2,9 @@
 
 use crate::error::{Error, Result};
 
+/// The branch that every workspace has.
+pub const MAIN: &str = "main";
+
 fn bad(kind: &'static str, name: &str, rule: &'static str) -> Error {
     Error::BadName {
         kind,

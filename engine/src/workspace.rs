@@ -5,11 +5,8 @@ mod closing;
 pub use closing::{CloseMode, Closed};
 
 use crate::branch::Branch;
-use crate::branches::{SharedParts, Views};
-use crate::control::{
-    Change, CheckpointRequest, Checkpointed, DiffSide, LogEntry, Progress, RolledBack, Status,
-    Target, View, WriteFile,
-};
+use crate::branch::shared::SharedParts;
+use crate::branches::Views;
 use crate::engine::WorkspaceConfig;
 use crate::error::{Error, Result};
 use crate::keeper::Keeper;
@@ -388,128 +385,6 @@ impl Workspace {
 
     pub(crate) fn branch(&self, name: &str) -> Result<Arc<Branch>> {
         self.views.by_name(name)
-    }
-
-    /// Makes a checkpoint; after `Ok` it survives a power cut.
-    pub fn checkpoint(
-        &self,
-        branch: &str,
-        req: CheckpointRequest,
-        progress: Progress<'_>,
-    ) -> Result<Checkpointed> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        let done = b.checkpoint(&self.author, req, progress)?;
-        self.snapshots_changed(&b);
-        Ok(done)
-    }
-
-    /// Sets the live tree to a commit; what was there becomes an automatic commit.
-    pub fn rollback(&self, branch: &str, target: &Target) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        let here = self.import_ref(&b, target)?;
-        let back = b.rollback(&self.author, &here, false)?;
-        self.take_over_target(&b, target, back.commit);
-        Ok(back)
-    }
-
-    /// What [`Workspace::rollback`] would change.
-    pub fn rollback_plan(&self, branch: &str, target: &Target) -> Result<Vec<Change>> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        let target = self.import_ref(&b, target)?;
-        b.rollback_plan(&target)
-    }
-
-    /// Takes what lies at `paths` from a commit into the live tree; the head stays, and what was there
-    /// becomes an automatic commit.
-    pub fn restore(&self, branch: &str, target: &Target, paths: &[Vec<u8>]) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        let target = self.import_ref(&b, target)?;
-        b.restore(&self.author, &target, paths)
-    }
-
-    /// What [`Workspace::restore`] would change.
-    pub fn restore_plan(
-        &self,
-        branch: &str,
-        target: &Target,
-        paths: &[Vec<u8>],
-    ) -> Result<Vec<Change>> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        let target = self.import_ref(&b, target)?;
-        b.restore_plan(&target, paths)
-    }
-
-    /// Takes the last undo back.
-    pub fn redo(&self, branch: &str) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        b.redo(&self.author)
-    }
-
-    /// Commits, the newest first; with `all` the automatic ones too.
-    pub fn log(&self, branch: &str, all: bool) -> Result<Vec<LogEntry>> {
-        Ok(self.branch(branch)?.log(all))
-    }
-
-    /// Differences between two sides, sorted by path.
-    pub fn diff(
-        &self,
-        branch: &str,
-        from: &DiffSide,
-        to: &DiffSide,
-        paths: &[Vec<u8>],
-    ) -> Result<Vec<Change>> {
-        let (old, new) = (self.view_of(branch, from)?, self.view_of(branch, to)?);
-        old.changes(&new, paths)
-    }
-
-    /// A state to look into, which stays as it is meanwhile.
-    pub fn view_of(&self, branch: &str, side: &DiffSide) -> Result<View> {
-        let b = self.branch(branch)?;
-        let DiffSide::Ref(text) = side else {
-            return b.view(side);
-        };
-        let target = Target::Ref(text.clone());
-        let is_own = text.split_once(':').is_none_or(|(of, _)| of == b.name());
-        if is_own && b.resolve(&target).is_ok() {
-            // Nothing is taken in, so a checkpoint that waits for an import is not waited for.
-            return b.view(side);
-        }
-        let _one = b.control.lock();
-        match self.import_ref(&b, &target)? {
-            Target::Ref(text) => b.view(&DiffSide::Ref(text)),
-            _ => b.view(side),
-        }
-    }
-
-    /// Writes a part of a file of the live tree; gives the file's length afterwards.
-    pub fn write_file(&self, branch: &str, who: &Caller, part: &WriteFile) -> Result<u64> {
-        self.branch(branch)?.write_file(who, part)
-    }
-
-    /// Makes a directory of the live tree; with `parents` also those above it.
-    pub fn make_dir(&self, branch: &str, who: &Caller, path: &[u8], parents: bool) -> Result<()> {
-        self.branch(branch)?.make_dir(who, path, parents)
-    }
-
-    /// Removes a path of the live tree; a directory with entries only if `recursive`.
-    pub fn remove_path(&self, branch: &str, path: &[u8], recursive: bool) -> Result<()> {
-        self.branch(branch)?.remove_path(path, recursive)
-    }
-
-    /// Gives what has a path of the live tree another one.
-    pub fn rename_path(&self, branch: &str, from: &[u8], to: &[u8]) -> Result<()> {
-        self.branch(branch)?.rename_path(from, to)
-    }
-
-    /// How a branch is.
-    pub fn status(&self, branch: &str) -> Result<Status> {
-        Ok(self.branch(branch)?.status())
     }
 
     /// Waits until the import is done and every commit has its id (for tests and `stop`).

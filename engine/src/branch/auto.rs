@@ -11,13 +11,13 @@
 
 use super::Branch;
 use crate::clock;
-use crate::control::differs;
 use crate::error::Result;
 use crate::limits::PENDING_STATES_MAX;
 use crate::record::{Event, OpKind};
 use crate::retention::Expiry;
 use crate::settings::{Settings, SharedSettings};
 use crate::store_tree::meta_of;
+use crate::transition::differs;
 use crate::types::{Nid, Time};
 use objstore::Commit;
 use parking_lot::{Mutex, RwLock};

@@ -13,7 +13,7 @@ use super::open::{
 use super::state_file::{StateHead, StateMore};
 use super::{Branch, Inner};
 use crate::base::BaseDir;
-use crate::branches::SharedParts;
+use crate::branch::shared::SharedParts;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::history::{History, HistoryRecord, State};
@@ -134,7 +134,7 @@ impl Branch {
         let head = inner.book.history.head;
         let stored = inner.book.history.tree(head).cloned();
         let before = stored.as_ref().unwrap_or(before);
-        if !crate::control::differs(before, &inner.live) {
+        if !crate::transition::differs(before, &inner.live) {
             return Ok(head);
         }
         let info = self.new_state(inner, kind, author, String::new(), BTreeMap::new());

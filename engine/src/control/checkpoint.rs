@@ -1,13 +1,15 @@
 //! Making commits.
 
 use super::diff::files_changed;
-use super::{CheckpointRequest, Checkpointed, Progress, differs};
+use super::{CheckpointRequest, Checkpointed, Progress};
 use crate::branch::{Branch, Inner, Paused};
 use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::{Event, OpKind, StateInfo};
+use crate::transition::differs;
 use crate::tree::Tree;
+use crate::workspace::Workspace;
 use objstore::CommitId;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -231,4 +233,20 @@ fn bytes_changed(before: &Tree, now: &Tree) -> u64 {
         bytes += if file.is_plain() { inode.size } else { over };
     });
     bytes
+}
+
+impl Workspace {
+    /// Makes a checkpoint; after `Ok` it survives a power cut.
+    pub fn checkpoint(
+        &self,
+        branch: &str,
+        req: CheckpointRequest,
+        progress: Progress<'_>,
+    ) -> Result<Checkpointed> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let done = b.checkpoint(self.author(), req, progress)?;
+        self.snapshots_changed(&b);
+        Ok(done)
+    }
 }

@@ -1,14 +1,16 @@
 //! What differs between two states of a branch, by path.
 
-use super::{Change, DiffSide, View, differs};
+use super::{Change, DiffSide, View};
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::graft::is_at_or_below;
+use crate::transition::differs;
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::file::Body;
 use crate::tree::inode::{Content, Inode};
 use crate::types::{Kind, Nid, Wait};
+use crate::workspace::Workspace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -321,4 +323,18 @@ fn join_renames(
 fn wanted(c: &Change, paths: &[Vec<u8>]) -> bool {
     let hit = |p: &[u8]| paths.iter().any(|top| is_at_or_below(p, top));
     paths.is_empty() || hit(&c.path) || c.old_path.as_deref().is_some_and(hit)
+}
+
+impl Workspace {
+    /// Differences between two sides, sorted by path.
+    pub fn diff(
+        &self,
+        branch: &str,
+        from: &DiffSide,
+        to: &DiffSide,
+        paths: &[Vec<u8>],
+    ) -> Result<Vec<Change>> {
+        let (old, new) = (self.view_of(branch, from)?, self.view_of(branch, to)?);
+        old.changes(&new, paths)
+    }
 }

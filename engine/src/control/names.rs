@@ -10,6 +10,7 @@ use super::write::Made;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::types::{By, Caller, Happened, Kind, Nid, RenameFlags, Wait};
+use crate::workspace::Workspace;
 
 /// Names of a directory that are taken in hand at once while it is emptied.
 const BATCH: usize = 256;
@@ -177,6 +178,23 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (b"", path),
     })
+}
+
+impl Workspace {
+    /// Makes a directory of the live tree; with `parents` also those above it.
+    pub fn make_dir(&self, branch: &str, who: &Caller, path: &[u8], parents: bool) -> Result<()> {
+        self.branch(branch)?.make_dir(who, path, parents)
+    }
+
+    /// Removes a path of the live tree; a directory with entries only if `recursive`.
+    pub fn remove_path(&self, branch: &str, path: &[u8], recursive: bool) -> Result<()> {
+        self.branch(branch)?.remove_path(path, recursive)
+    }
+
+    /// Gives what has a path of the live tree another one.
+    pub fn rename_path(&self, branch: &str, from: &[u8], to: &[u8]) -> Result<()> {
+        self.branch(branch)?.rename_path(from, to)
+    }
 }
 
 #[cfg(test)]

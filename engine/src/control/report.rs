@@ -2,8 +2,10 @@
 
 use super::{ImportState, ImportStatus, LogEntry, Status};
 use crate::branch::Branch;
+use crate::error::Result;
 use crate::import::is_imported;
 use crate::record::OpKind;
+use crate::workspace::Workspace;
 use objstore::{Commit, CommitId};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -140,5 +142,17 @@ impl Branch {
             recovered: self.recovered.clone(),
             entries: inner.live.len() as u64,
         }
+    }
+}
+
+impl Workspace {
+    /// Commits, the newest first; with `all` the automatic ones too.
+    pub fn log(&self, branch: &str, all: bool) -> Result<Vec<LogEntry>> {
+        Ok(self.branch(branch)?.log(all))
+    }
+
+    /// How a branch is.
+    pub fn status(&self, branch: &str) -> Result<Status> {
+        Ok(self.branch(branch)?.status())
     }
 }

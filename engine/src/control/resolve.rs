@@ -12,7 +12,7 @@ use crate::load_tree::Numbers;
 use crate::merge::{Conflict, ConflictSide, Root};
 use crate::record::{Event, Mutation, SwitchKind};
 use crate::store_tree::meta_of;
-use crate::transition::transition;
+use crate::transition::{differs, transition};
 use crate::tree::Tree;
 use crate::tree::dirmap::{Entry, name_hash};
 use crate::types::{Kind, Nid, Time};
@@ -145,7 +145,7 @@ impl Branch {
         let (shown, replaced, changes, before, head) = {
             let mut inner = self.lock_synced()?;
             let target = change(&inner.live)?;
-            if !super::differs(&inner.live, &target) {
+            if !differs(&inner.live, &target) {
                 return Ok(None);
             }
             let (shown, head) = (inner.book.history.shown, inner.book.history.head);

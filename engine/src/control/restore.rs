@@ -4,7 +4,7 @@
 //! but to a mixture of two states, and the head stays.
 
 use super::switch::To;
-use super::{Change, FRESH_NID, RolledBack, Target};
+use super::{Change, RolledBack, Target};
 use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -12,8 +12,9 @@ use crate::graft::{Blocked, graft};
 use crate::history::Turn;
 use crate::load_tree::Numbers;
 use crate::record::{Counters, SwitchKind};
-use crate::transition::in_place;
+use crate::transition::{FRESH_NID, differs, in_place};
 use crate::tree::Tree;
+use crate::workspace::Workspace;
 use std::sync::atomic::Ordering;
 
 impl Branch {
@@ -31,7 +32,7 @@ impl Branch {
                 let mut counters = inner.book.counters;
                 match self.grafted(&inner.live, &source, paths, &mut counters, inner.scan_done) {
                     Err(blocked) => blocked,
-                    Ok(tree) if !super::differs(&inner.live, &tree) => {
+                    Ok(tree) if !differs(&inner.live, &tree) => {
                         return Ok(RolledBack {
                             commit: inner.book.history.id_of(state),
                             replaced: None,
@@ -99,5 +100,29 @@ impl Branch {
                 Ok(())
             }
         }
+    }
+}
+
+impl Workspace {
+    /// Takes what lies at `paths` from a commit into the live tree; the head stays, and what was there
+    /// becomes an automatic commit.
+    pub fn restore(&self, branch: &str, target: &Target, paths: &[Vec<u8>]) -> Result<RolledBack> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let target = self.import_ref(&b, target)?;
+        b.restore(self.author(), &target, paths)
+    }
+
+    /// What [`Workspace::restore`] would change.
+    pub fn restore_plan(
+        &self,
+        branch: &str,
+        target: &Target,
+        paths: &[Vec<u8>],
+    ) -> Result<Vec<Change>> {
+        let b = self.branch(branch)?;
+        let _one = b.control.lock();
+        let target = self.import_ref(&b, target)?;
+        b.restore_plan(&target, paths)
     }
 }

@@ -4,7 +4,7 @@
 //! tree behind the fence, and telling the kernel.
 
 use super::diff::files_changed;
-use super::{Change, RolledBack, Target};
+use super::{RolledBack, Target};
 use crate::branch::fence::Fence;
 use crate::branch::{Branch, Inner};
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use crate::history::Turn;
 use crate::limits::{INVALIDATE_NAMES_MAX, VANISHED_WAIT_MAX};
 use crate::merge::Conflict;
 use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch};
-use crate::transition::{Transition, transition};
+use crate::transition::{Transition, differs, transition};
 use crate::tree::Tree;
 use crate::types::Nid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,45 +115,8 @@ impl Branch {
         }
     }
 
-    /// Sets the live tree to the target and makes it the head; with `keep_kv` the key-value state stays.
-    pub fn rollback(&self, author: &str, target: &Target, keep_kv: bool) -> Result<RolledBack> {
-        let state = self.resolve(target)?;
-        let turn = Turn { state, head: state };
-        self.switch(author, SwitchKind::Rollback, turn, keep_kv)
-    }
-
-    /// What [`Branch::rollback`] would change.
-    pub fn rollback_plan(&self, target: &Target) -> Result<Vec<Change>> {
-        let state = self.resolve(target)?;
-        let tree = self.tree_of(state)?;
-        self.cache().flush_dirty();
-        let live = self.lock().live.clone();
-        self.changes(&live, &tree, &[])
-    }
-
-    /// Takes the last rollback (or redo) back; [`Error::LaterAsked`] where something was asked for since,
-    /// unless that may go too.
-    pub fn undo(&self, author: &str, over_later: bool) -> Result<RolledBack> {
-        let turn = {
-            let history = &self.lock().book.history;
-            let turn = history.next_undo()?;
-            let later = history.later_than_undo().map(|l| history.in_words(l));
-            let later: Vec<String> = later.collect();
-            if !over_later && !later.is_empty() {
-                return Err(Error::LaterAsked(later));
-            }
-            turn
-        };
-        self.switch(author, SwitchKind::Undo, turn, false)
-    }
-
-    /// Takes the last undo back.
-    pub fn redo(&self, author: &str) -> Result<RolledBack> {
-        let turn = self.lock().book.history.next_redo()?;
-        self.switch(author, SwitchKind::Redo, turn, false)
-    }
-
-    fn switch(
+    /// Sets the live tree to a state, as one of the verbs that do so.
+    pub(super) fn switch(
         &self,
         author: &str,
         kind: SwitchKind,
@@ -177,8 +140,7 @@ impl Branch {
             if keep_kv {
                 *target.kv_mut() = inner.live.kv().clone();
             }
-            let same =
-                inner.book.history.head == turn.head && !super::differs(&inner.live, &target);
+            let same = inner.book.history.head == turn.head && !differs(&inner.live, &target);
             if kind == SwitchKind::Rollback && same {
                 let commit = inner.book.history.id_of(turn.state);
                 return Ok(RolledBack {
@@ -326,7 +288,7 @@ impl Branch {
         let overtaken = carry.is_some_and(|carry| carry.is_overtaken());
         let same = shown.filter(|kept| {
             let tree = |n| inner.book.history.tree(n);
-            matches!((tree(*kept), tree(replaced)), (Some(a), Some(b)) if !super::differs(a, b))
+            matches!((tree(*kept), tree(replaced)), (Some(a), Some(b)) if !differs(a, b))
         });
         let Some(kept) = same else {
             return Ok((replaced, overtaken));

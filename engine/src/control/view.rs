@@ -4,6 +4,7 @@
 //! in the workspace.
 
 use super::DiffSide;
+use super::Target;
 use crate::branch::Branch;
 use crate::branch::pins::Pinned;
 use crate::error::{Error, Result};
@@ -12,6 +13,7 @@ use crate::tree::Tree;
 use crate::tree::file::FileData;
 use crate::tree::inode::{Content, Dir, Inode};
 use crate::types::{Kind, Nid, Time, Wait};
+use crate::workspace::Workspace;
 use std::sync::Arc;
 
 /// What is known of one name.
@@ -264,4 +266,25 @@ pub(crate) fn find(tree: &Tree, path: &[u8], follow: bool) -> Result<Nid> {
 fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|b| *b == b'/').filter(|p| !p.is_empty());
     names.rev().map(<[u8]>::to_vec).collect()
+}
+
+impl Workspace {
+    /// A state to look into, which stays as it is meanwhile.
+    pub fn view_of(&self, branch: &str, side: &DiffSide) -> Result<View> {
+        let b = self.branch(branch)?;
+        let DiffSide::Ref(text) = side else {
+            return b.view(side);
+        };
+        let target = Target::Ref(text.clone());
+        let is_own = text.split_once(':').is_none_or(|(of, _)| of == b.name());
+        if is_own && b.resolve(&target).is_ok() {
+            // Nothing is taken in, so a checkpoint that waits for an import is not waited for.
+            return b.view(side);
+        }
+        let _one = b.control.lock();
+        match self.import_ref(&b, &target)? {
+            Target::Ref(text) => b.view(&DiffSide::Ref(text)),
+            _ => b.view(side),
+        }
+    }
 }

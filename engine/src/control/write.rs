@@ -5,6 +5,7 @@ use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::limits::FILE_BYTES_MAX;
 use crate::types::{Caller, Kind, Nid, SetAttr, Wait, WriteFlags, mode};
+use crate::workspace::Workspace;
 
 /// A part of a file to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,5 +159,12 @@ impl Branch {
             let nid = find(&inner.live, path, true)?;
             Ok((nid, inner.live.inode(nid)?.kind()))
         })
+    }
+}
+
+impl Workspace {
+    /// Writes a part of a file of the live tree; gives the file's length afterwards.
+    pub fn write_file(&self, branch: &str, who: &Caller, part: &WriteFile) -> Result<u64> {
+        self.branch(branch)?.write_file(who, part)
     }
 }

@@ -8,12 +8,12 @@
 
 use crate::branch::inspect::left_of;
 use crate::branch_refs::{branch_dir, recorded};
-use crate::branches::MAIN;
 use crate::clock;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::exchange::{IMPORTED, no_base};
 use crate::history::History;
+use crate::names::MAIN;
 use crate::record::Counters;
 use crate::timeline::Timeline;
 use crate::types::Time;

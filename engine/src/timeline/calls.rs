@@ -10,9 +10,9 @@ use super::entry::{
 use crate::branch::pins::Pinned;
 use crate::branch::{Branch, Inner};
 use crate::clock;
-use crate::control::differs;
 use crate::error::{Error, Result};
 use crate::record::OpKind;
+use crate::transition::differs;
 use crate::tree::Tree;
 use crate::types::Time;
 use crate::workspace::Workspace;

@@ -15,7 +15,10 @@
 //! Tests: beside the parts; here random trees that become each other.
 
 mod assign;
+mod differs;
 mod renumber;
+
+pub(crate) use differs::{FRESH_NID, differs};
 
 use crate::load_tree::Numbers;
 use crate::lookups::Lookups;

@@ -93,7 +93,7 @@ impl StateFile<'_> {
     /// An error where there is no state though there was one: what the journal has would be lost by
     /// making the branch anew.
     pub fn check_never_made(&self, boot: u64) -> Result<()> {
-        let is_main = self.dir.rsplit('/').next() == Some(crate::branches::MAIN);
+        let is_main = self.dir.rsplit('/').next() == Some(crate::names::MAIN);
         let journal = format!("{}/journal", self.dir);
         let left = Journal::inspect_left(self.storage, &journal, boot, &mut |_| Ok(()));
         let never = match left {
