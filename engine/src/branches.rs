@@ -8,26 +8,18 @@
 //! Lock order: `changing` (making, renaming and deleting branches, one at a time) → a branch's control
 //! lock → its inner lock → `table`.
 
-mod deleting;
-
 use crate::branch::Branch;
-use crate::branch::create::Origin;
 use crate::branch::open::OpenBranch;
 use crate::branch::shared::SharedParts;
 use crate::branch::tree_file::Trees;
 use crate::branch::wake::Wake;
 use crate::branch_refs::{BranchRecord, branch_dir, recorded, ref_name, trees_dir};
-use crate::clock;
-use crate::control::{Progress, Target};
 use crate::error::{Error, Result};
-use crate::exchange::Calls;
 use crate::journals::Journals;
-use crate::names::{MAIN, check_branch_name};
+use crate::names::MAIN;
 use crate::record::encode;
 use crate::types::*;
-use crate::views::{branches_node, snapshots_node};
 use crate::workspace::Workspace;
-use objstore::CommitId;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,35 +28,6 @@ use std::sync::Arc;
 const FIRST_SNAPSHOT_SLOT: u16 = crate::journal::JOURNALS_MAX as u16;
 /// Slots are below this: shown inode numbers stay below 2^53.
 const SLOTS_MAX: u16 = 1 << 13;
-
-/// A branch of the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BranchInfo {
-    /// Its name.
-    pub name: String,
-    /// Its head, once its id is known.
-    pub head: Option<CommitId>,
-    /// When it was made.
-    pub created: Time,
-}
-
-/// A branch that was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Created {
-    /// Its name.
-    pub name: String,
-    /// The commit that it begins with; `None` while its id is not known.
-    pub commit: Option<CommitId>,
-}
-
-/// A branch that was deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deleted {
-    /// Commit of what it showed last.
-    pub last: CommitId,
-    /// True where no other branch has that commit.
-    pub only_here: bool,
-}
 
 /// Says which branch a process sees, by its id; `None` for `main`. It can ask whether there is a branch of
 /// a name.
@@ -161,8 +124,46 @@ impl Views {
         self.changing.lock()
     }
 
+    /// When each branch was made, by slot.
+    pub fn created(&self) -> BTreeMap<u16, Time> {
+        self.table.read().created.clone()
+    }
+
+    /// The journals of all branches.
+    pub fn journals(&self) -> &Arc<Journals> {
+        &self.journals
+    }
+
+    /// Takes the ref of a branch away: from now on there is none of that name.
+    pub fn unrecord(&self, name: &str) -> Result<()> {
+        Ok(self.shared.refs.delete(&ref_name(&self.workspace, name))?)
+    }
+
+    /// Takes a branch that has no ref any more, and the snapshots of it, out of the views.
+    pub fn retire(&self, slot: u16) {
+        let mut table = self.table.write();
+        table.retire(slot);
+        table.created.remove(&slot);
+        let of_it = |k: &(u16, u64)| k.0 == slot;
+        let snapshots: Vec<_> = table.snapshots.keys().copied().filter(of_it).collect();
+        for key in snapshots {
+            if let Some(slot) = table.snapshots.remove(&key) {
+                table.retire(slot);
+            }
+        }
+    }
+
+    /// Removes the files of a branch that was retired.
+    pub fn remove_files(&self, branch: &Branch) -> Result<()> {
+        let number = branch.places.journal.number();
+        self.journals.remove(number);
+        self.trees.settle(number, 0)?;
+        let removed = self.shared.storage.remove_dir_all(&branch.dir);
+        removed.map_err(Error::io(&branch.dir))
+    }
+
     /// The refs of all branches but `main`; that of one that was being renamed goes.
-    fn recorded(&self) -> Result<BTreeMap<String, BranchRecord>> {
+    pub fn recorded(&self) -> Result<BTreeMap<String, BranchRecord>> {
         let (found, old) = recorded(&self.shared.refs, &self.workspace)?;
         for name in old {
             self.shared.refs.delete(&ref_name(&self.workspace, &name))?;
@@ -170,7 +171,7 @@ impl Views {
         Ok(found)
     }
 
-    fn open_branch(&self, name: &str, number: u16, created: Time) -> Result<()> {
+    pub fn open_branch(&self, name: &str, number: u16, created: Time) -> Result<()> {
         let branch = Branch::open(self.open_parts(name, number))?;
         self.add(branch, created);
         Ok(())
@@ -198,7 +199,7 @@ impl Views {
         }
     }
 
-    fn add(&self, branch: Branch, created: Time) -> Arc<Branch> {
+    pub fn add(&self, branch: Branch, created: Time) -> Arc<Branch> {
         let branch = Arc::new(branch);
         let mut table = self.table.write();
         if let Some(cache) = &table.cache {
@@ -342,7 +343,7 @@ impl Views {
         self.seen_by.read().as_ref().and_then(|f| f(pid, &exists))
     }
 
-    fn free_number(&self) -> Result<u16> {
+    pub fn free_number(&self) -> Result<u16> {
         let mut table = self.table.write();
         self.release(&mut table);
         let free = (1..FIRST_SNAPSHOT_SLOT).find(|n| table.is_free(*n));
@@ -386,7 +387,7 @@ impl Views {
         Ok(view)
     }
 
-    fn record(&self, name: &str, record: &BranchRecord) -> Result<()> {
+    pub fn record(&self, name: &str, record: &BranchRecord) -> Result<()> {
         let name = ref_name(&self.workspace, name);
         Ok(self.shared.refs.set(&name, &encode(record))?)
     }
@@ -396,122 +397,6 @@ impl Workspace {
     /// Sets what says which branch a process sees through `.agentvfs/view`.
     pub fn set_seen_by(&self, seen_by: SeenBy) {
         self.views.set_seen_by(seen_by);
-    }
-
-    /// All branches, `main` first.
-    pub fn list_branches(&self) -> Vec<BranchInfo> {
-        let created = self.views.table.read().created.clone();
-        let info = |b: Arc<Branch>| {
-            let inner = b.lock();
-            BranchInfo {
-                name: b.name(),
-                head: inner.book.history.id_of(inner.book.history.head),
-                created: created.get(&b.slot).copied().unwrap_or_default(),
-            }
-        };
-        self.views.branches().into_iter().map(info).collect()
-    }
-
-    /// Makes branch `name` of what `of` shows now, or of the state that `from` names there. Durable after
-    /// `Ok`.
-    pub fn create_branch(&self, name: &str, of: &str, from: Option<&str>) -> Result<Created> {
-        check_branch_name(name)?;
-        let _one = self.views.changing.lock();
-        if self.branch(name).is_ok() {
-            return Err(Error::BranchExists(name.to_owned()));
-        }
-        let parent = self.branch(of)?;
-        let _control = parent.control.lock();
-        // Until the new branch is there, gc does not know of it.
-        let _pin = parent.places.store.pin();
-        let origin = match from {
-            None => parent.origin_live(self.author())?,
-            Some(text) => {
-                let target = Target::Ref(text.to_owned());
-                let target = self.import_ref(&parent, &target)?;
-                parent.origin_at(parent.resolve(&target)?)?
-            }
-        };
-        // The new branch refers to objects, and to data in its parent's journal, and must not be durable
-        // before those are.
-        parent.places.store.sync()?;
-        parent.sync()?;
-        let made = self.add_branch(name, origin, &mut || Ok(Vec::new()))?;
-        if let Some(text) = from.filter(|text| !text.starts_with(&format!("{of}:"))) {
-            let target = Target::Ref(text.to_owned());
-            self.take_over_target(&*self.branch(name)?, &target, made.commit);
-        }
-        Ok(made)
-    }
-
-    /// Makes a branch of what it begins with and of calls that are taken over from elsewhere.
-    pub(crate) fn add_branch(
-        &self,
-        name: &str,
-        origin: Origin,
-        calls: Calls<'_>,
-    ) -> Result<Created> {
-        let views = &self.views;
-        let number = views.free_number()?;
-        let head = origin.head();
-        let branch = Branch::make(views.open_parts(name, number), origin)?;
-        if let Err(error) = branch.take_over(calls) {
-            views.journals.remove(branch.places.journal.number());
-            self.discard(&branch)?;
-            return Err(error);
-        }
-        let created = clock::now();
-        let record = BranchRecord::new(number, created, None);
-        views.record(name, &record)?;
-        let branch = views.add(branch, created);
-        let commit = branch.lock().book.history.id_of(head);
-        branch.signal();
-        self.branches_changed(&branch, name);
-        Ok(Created {
-            name: name.to_owned(),
-            commit,
-        })
-    }
-
-    /// Gives a branch another name.
-    pub fn rename_branch(&self, old: &str, new: &str) -> Result<()> {
-        check_branch_name(new)?;
-        let _one = self.views.changing.lock();
-        let branch = self.changeable(old)?;
-        if self.branch(new).is_ok() {
-            return Err(Error::BranchExists(new.to_owned()));
-        }
-        let created = self.views.table.read().created.get(&branch.slot).copied();
-        let was = Some(old.to_owned());
-        let record = BranchRecord::new(branch.slot, created.unwrap_or_default(), was);
-        self.views.record(new, &record)?;
-        branch.set_name(new);
-        let old_ref = ref_name(&self.views.workspace, old);
-        self.views.shared.refs.delete(&old_ref)?;
-        self.branches_changed(&branch, old);
-        self.branches_changed(&branch, new);
-        Ok(())
-    }
-
-    /// A branch that may be renamed or deleted.
-    fn changeable(&self, name: &str) -> Result<Arc<Branch>> {
-        let branch = self.branch(name)?;
-        if branch.slot == self.main.slot {
-            return Err(Error::MainBranch);
-        }
-        Ok(branch)
-    }
-
-    /// The kernel's list of branches is not right any more.
-    fn branches_changed(&self, branch: &Branch, name: &str) {
-        let cache = branch.cache();
-        cache.inval_entry(branches_node(), name.as_bytes());
-        cache.inval_inode(branches_node());
-    }
-
-    /// The kernel's list of a branch's labels is not right any more.
-    pub(crate) fn snapshots_changed(&self, branch: &Branch) {
-        branch.cache().inval_inode(snapshots_node(branch.slot));
     }
 
     /// The snapshot of a reference, for the view `slot`. Where its commit is not stored yet, that is
@@ -530,34 +415,5 @@ impl Workspace {
         }
         branch.wait_for_id(state, &|_, _| {})?;
         self.views.snapshot(&branch, state)
-    }
-
-    /// Makes what a reference of another branch (`BRANCH:LABEL`), or the id of a commit that this branch
-    /// does not know, names a state of `branch`; returns what names it there.
-    pub(crate) fn import_ref(&self, branch: &Branch, target: &Target) -> Result<Target> {
-        let Target::Ref(text) = target else {
-            return Ok(target.clone());
-        };
-        // What the other has may expire before this one has it, and gc may look in between.
-        let _pin = branch.places.store.pin();
-        let other = match text.split_once(':') {
-            Some((name, _)) if name != branch.name() => Some(self.branch(name)?),
-            _ => None,
-        };
-        let id = match other {
-            Some(other) => {
-                let state = other.lock().book.history.resolve(&other.name(), text)?;
-                other.wait_for_id(state, &|_, _| {})?
-            }
-            None => match branch.resolve(target) {
-                Err(Error::NoSuchRef(_)) => match self.stored_commit(text)? {
-                    Some(id) => id,
-                    None => return Ok(target.clone()),
-                },
-                _ => return Ok(target.clone()),
-            },
-        };
-        branch.know(id)?;
-        Ok(Target::Ref(id.to_string()))
     }
 }

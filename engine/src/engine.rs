@@ -13,6 +13,7 @@ use crate::limits::RESERVED_NAME;
 use crate::names::check_workspace_name;
 use crate::settings::{self, Settings, SharedSettings};
 use crate::types::Time;
+use crate::workspace::WorkspaceConfig;
 use crate::workspace::{CloseMode, Closed, Workspace};
 use objstore::file_storage::FileStorage;
 use objstore::import_table::ImportTable;
@@ -34,21 +35,6 @@ pub struct EngineConfig {
     pub root: PathBuf,
     /// Who makes commits.
     pub author: String,
-}
-
-/// What is remembered of a workspace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkspaceConfig {
-    /// Name.
-    pub name: String,
-    /// Directory that it was started from.
-    pub base: PathBuf,
-    /// Mount point that was asked for, if one was.
-    pub mount: Option<PathBuf>,
-    /// When it was made.
-    pub created: Time,
-    /// Where it is meant to be mounted now; still set where its daemon died.
-    pub running: Option<PathBuf>,
 }
 
 #[derive(bincode::Encode, bincode::Decode)]

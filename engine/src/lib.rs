@@ -56,17 +56,17 @@ pub use apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
 pub use base::{Stamp, open_dead_bases_with};
 pub use branch::state_file::check_state_bytes;
 pub use branch::tree_file::check_tree_bytes;
-pub use branches::{BranchInfo, Created, Deleted, SeenBy};
+pub use branches::SeenBy;
 pub use cancel::Cancel;
 pub use collect::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
 };
 pub use control::{
-    CallUndone, Change, CheckpointRequest, Checkpointed, DiffSide, ImportState, ImportStatus,
-    LogEntry, MergeReport, MergeRequest, Node, Progress, Resolution, RolledBack, Status, Stretch,
-    Target, View, WriteFile,
+    BranchInfo, CallUndone, Change, CheckpointRequest, Checkpointed, Created, Deleted, DiffSide,
+    ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, Node, Progress, Resolution,
+    RolledBack, Status, Stretch, Target, View, WriteFile,
 };
-pub use engine::{BaseFound, Engine, EngineConfig, WorkspaceConfig};
+pub use engine::{BaseFound, Engine, EngineConfig};
 pub use error::{Error, Result, errno};
 pub use exchange::{Calls, IMPORTED};
 pub use fsck::{Affected, Finding, FsckReport, Reopen, RepairStep};
@@ -82,4 +82,4 @@ pub use timeline::{
 };
 pub use types::*;
 pub use views::names_last;
-pub use workspace::{CloseMode, Closed, Workspace};
+pub use workspace::{CloseMode, Closed, Workspace, WorkspaceConfig};

@@ -7,7 +7,6 @@ pub use closing::{CloseMode, Closed};
 use crate::branch::Branch;
 use crate::branch::shared::SharedParts;
 use crate::branches::Views;
-use crate::engine::WorkspaceConfig;
 use crate::error::{Error, Result};
 use crate::keeper::Keeper;
 use crate::limits::RESERVED_NAME;
@@ -15,6 +14,21 @@ use crate::types::*;
 use crate::views::is_virtual;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What is remembered of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceConfig {
+    /// Name.
+    pub name: String,
+    /// Directory that it was started from.
+    pub base: PathBuf,
+    /// Mount point that was asked for, if one was.
+    pub mount: Option<PathBuf>,
+    /// When it was made.
+    pub created: Time,
+    /// Where it is meant to be mounted now; still set where its daemon died.
+    pub running: Option<PathBuf>,
+}
 
 /// An open workspace.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 //! Callers hold the workspace's control lock, so one of these runs at a time on a workspace.
 
 mod announce;
+mod branches;
 mod checkpoint;
 mod diff;
 mod kv;
@@ -19,6 +20,7 @@ mod undo_call;
 mod view;
 mod write;
 
+pub use branches::{BranchInfo, Created, Deleted};
 pub use undo_call::CallUndone;
 pub(crate) use view::find;
 pub use view::{Node, Stretch, View};

@@ -4,11 +4,12 @@
 //! take over the ancestors that they have from it, its timeline is kept, and only then its ref goes. So
 //! whatever fails, the branch is there as it was, or gone with nothing of others and its timeline kept.
 
-use super::{Deleted, Progress};
+use super::Deleted;
 use crate::branch::Branch;
-use crate::branch_refs::{DeletedRecord, deleted_dir, ref_name};
+use crate::branch_refs::{DeletedRecord, deleted_dir};
 use crate::clock;
-use crate::error::{Error, Result};
+use crate::control::Progress;
+use crate::error::Result;
 use crate::record::{OpKind, encode};
 use crate::types::Time;
 use crate::workspace::Workspace;
@@ -19,7 +20,7 @@ use std::sync::atomic::Ordering;
 impl Workspace {
     /// Deletes a branch. What it showed last is kept as a commit until it is collected.
     pub fn delete_branch(&self, name: &str, progress: Progress<'_>) -> Result<Deleted> {
-        let _one = self.views.changing.lock();
+        let _one = self.views.changing();
         let branch = self.changeable(name)?;
         let _control = branch.control.lock();
         branch.cache().flush_dirty();
@@ -32,12 +33,8 @@ impl Workspace {
         branch.store_pending()?;
         let number = branch.places.journal.number();
         for user in self.views.branches() {
-            if self
-                .views
-                .journals
-                .users(number)
-                .contains(&user.places.journal.number())
-            {
+            let users = self.views.journals().users(number);
+            if users.contains(&user.places.journal.number()) {
                 user.seal()?;
             }
         }
@@ -45,7 +42,7 @@ impl Workspace {
         for other in others.filter(|other| !Arc::ptr_eq(other, &branch)) {
             self.take_over_line(&other, &branch, None)?;
         }
-        self.views.shared.store.sync()?;
+        self.views.shared().store.sync()?;
         let now = clock::now();
         self.keep_timeline(&branch, now)?;
         self.forget_branch(&branch, name, (now, last))?;
@@ -73,34 +70,14 @@ impl Workspace {
     ) -> Result<()> {
         let views = &self.views;
         let record = DeletedRecord::new(now, last);
-        let (dir, when) = (deleted_dir(&views.workspace), now.sec);
+        let (dir, when) = (deleted_dir(self.name()), now.sec);
         let kept = format!("{dir}/{name}-{when}");
-        views.shared.refs.set(&kept, &encode(&record))?;
-        views.shared.garbage.store(true, Ordering::Relaxed);
-        views
-            .shared
-            .refs
-            .delete(&ref_name(&views.workspace, name))?;
-        {
-            let mut table = views.table.write();
-            table.retire(branch.slot);
-            table.created.remove(&branch.slot);
-            let gone = |k: &(u16, u64)| k.0 == branch.slot;
-            let snapshots: Vec<_> = table.snapshots.keys().copied().filter(gone).collect();
-            for key in snapshots {
-                if let Some(slot) = table.snapshots.remove(&key) {
-                    table.retire(slot);
-                }
-            }
-        }
+        views.shared().refs.set(&kept, &encode(&record))?;
+        views.shared().garbage.store(true, Ordering::Relaxed);
+        views.unrecord(name)?;
+        views.retire(branch.slot);
         branch.begin_closing();
         self.branches_changed(branch, name);
-        let number = branch.places.journal.number();
-        views.journals.remove(number);
-        views.trees.settle(number, 0)?;
-        let storage = &views.shared.storage;
-        storage
-            .remove_dir_all(&branch.dir)
-            .map_err(Error::io(&branch.dir))
+        views.remove_files(branch)
     }
 }
