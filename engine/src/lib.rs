@@ -62,13 +62,13 @@ pub use collect::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
 };
 pub use control::{
-    BranchInfo, CallUndone, Change, CheckpointRequest, Checkpointed, Created, Deleted, DiffSide,
-    ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, Node, Progress, Resolution,
-    RolledBack, Status, Stretch, Target, View, WriteFile,
+    BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
+    DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, Node, Progress,
+    Resolution, RolledBack, Status, Stretch, Target, View, WriteFile,
 };
 pub use engine::{BaseFound, Engine, EngineConfig};
 pub use error::{Error, Result, errno};
-pub use exchange::{Calls, IMPORTED};
+pub use exchange::IMPORTED;
 pub use fsck::{Affected, Finding, FsckReport, Reopen, RepairStep};
 pub use kv::{KvEntry, KvMap};
 pub use names::MAIN;

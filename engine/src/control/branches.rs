@@ -2,13 +2,12 @@
 
 mod deleting;
 
-use super::Target;
+use super::{Calls, Target};
 use crate::branch::Branch;
 use crate::branch::create::Origin;
 use crate::branch_refs::BranchRecord;
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::exchange::Calls;
 use crate::names::check_branch_name;
 use crate::types::*;
 use crate::views::{branches_node, snapshots_node};

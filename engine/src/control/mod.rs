@@ -6,6 +6,7 @@ mod announce;
 mod branches;
 mod checkpoint;
 mod diff;
+mod exchange;
 mod kv;
 mod merging;
 mod names;
@@ -21,6 +22,7 @@ mod view;
 mod write;
 
 pub use branches::{BranchInfo, Created, Deleted};
+pub use exchange::Calls;
 pub use undo_call::CallUndone;
 pub(crate) use view::find;
 pub use view::{Node, Stretch, View};
