@@ -5,10 +5,10 @@
 //! UTF-8 must not be lost in JSON. Invariant: what leads to a terminal comes through here, but for the
 //! contents of files and what programs print themselves.
 
-use engine::patch::{header_name, is_hidden, needs_quotes};
+use agentvfs_quote::{header_name, is_hidden, needs_quotes};
 use std::borrow::Cow;
 
-pub use engine::patch::shown;
+pub use agentvfs_quote::shown;
 
 /// `path` for a row: as it is, or in double quotes with C escapes where it has control characters,
 /// marks of direction, quotes or backslashes. Other bytes are never changed, whatever their encoding.

@@ -131,7 +131,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file of the base is not the version that was shown; it must be taken anew.
-    #[error("base file {} changed", crate::patch::shown(&.0.path()))]
+    #[error("base file {} changed", agentvfs_quote::shown(&.0.path()))]
     BaseChanged(BaseFile),
     /// A file of the base cannot be read; commits are made without it.
     #[error("base file {} cannot be read: {why}", String::from_utf8_lossy(&.file.path()))]
@@ -228,7 +228,7 @@ pub enum Error {
     #[error("all keys and values of a branch may take 64 MiB at most")]
     TooManyValues,
     /// No conflict at this path.
-    #[error("{} is not in conflict", crate::patch::shown(.0))]
+    #[error("{} is not in conflict", agentvfs_quote::shown(.0))]
     NoConflict(Vec<u8>),
     /// What a merge touches is changed all the time.
     #[error("branch {0} keeps changing where the merge changes it")]
@@ -251,16 +251,16 @@ pub enum Error {
         count: usize,
     },
     /// A path that none of the places looked at has.
-    #[error("{} does not exist there, nor in the live tree", crate::patch::shown(.0))]
+    #[error("{} does not exist there, nor in the live tree", agentvfs_quote::shown(.0))]
     NoSuchPath(Vec<u8>),
     /// A path on which a symbolic link leads out of the workspace.
-    #[error("{} leads out of the workspace", crate::patch::shown(.0))]
+    #[error("{} leads out of the workspace", agentvfs_quote::shown(.0))]
     LeadsOut(Vec<u8>),
     /// A path on which symbolic links lead to themselves, or are too many.
-    #[error("{} leads in a loop: through more than {} symbolic links", crate::patch::shown(.0), SYMLINKS_MAX)]
+    #[error("{} leads in a loop: through more than {} symbolic links", agentvfs_quote::shown(.0), SYMLINKS_MAX)]
     LinkLoop(Vec<u8>),
     /// Something that is no directory stands where one must be.
-    #[error("{} is no directory now", crate::patch::shown(.0))]
+    #[error("{} is no directory now", agentvfs_quote::shown(.0))]
     InTheWay(Vec<u8>),
     /// Nothing is left to take back or forward.
     #[error("nothing to {0}")]
@@ -280,10 +280,10 @@ pub enum Error {
         theirs: objstore::CommitId,
     },
     /// A file of the base does not stop changing.
-    #[error("{} in the base keeps changing", crate::patch::shown(.0))]
+    #[error("{} in the base keeps changing", agentvfs_quote::shown(.0))]
     BaseInUse(Vec<u8>),
     /// A file of the base was changed while changes were applied to it; nothing was done.
-    #[error("{} in the base was changed meanwhile; nothing was applied", crate::patch::shown(.0))]
+    #[error("{} in the base was changed meanwhile; nothing was applied", agentvfs_quote::shown(.0))]
     ChangedMeanwhile(Vec<u8>),
     /// What would be applied gives privileges, or belongs to somebody else.
     #[error("{} of the changes need privileges: {}", paths.len(), shown(paths))]

@@ -6,7 +6,6 @@
 //! special files, owners, extended attributes, permissions but the executable bit) is left out and named.
 
 mod binary;
-mod names;
 mod text;
 
 use crate::control::{Change, View};
@@ -14,10 +13,8 @@ use crate::error::{Error, Result};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::tree::inode::Content;
 use crate::types::{Kind, Nid};
+use agentvfs_quote::{header_name, marked_name};
 use binary::Sha;
-pub use names::header_name;
-use names::marked_name;
-pub use names::{is_hidden, needs_quotes, shown};
 
 /// Takes the patch, in order.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;

@@ -1,8 +1,11 @@
 //! Names as rows, messages and patches show them: quoted as git quotes them.
 //!
+//! Depends on nothing, so that the engine and the clients of the daemon quote alike.
 //! Names are bytes that anybody chose. Invariant: what is shown has no byte that a terminal takes for a
 //! command, neither of C0 nor of C1 (ECMA-48, also where the bytes are no UTF-8), and no character that
 //! changes the direction in which text is read (Unicode UAX #9), by which a name could be shown as another.
+
+#![forbid(unsafe_code)]
 
 /// A path after `prefix`: as it is, or in double quotes with C escapes where it has control characters,
 /// marks of direction, quotes or backslashes.
