@@ -3,9 +3,8 @@
 //! Invariant: both show the same cells in the same order, and say the same of what is not certain; only how a
 //! cell is quoted and where a note goes is theirs.
 
-use crate::cmd::short;
-use crate::output::count;
 use crate::protocol::{BlameAnswer, BlameRow};
+use crate::render::{count, short};
 use crate::when::{rfc3339, rfc3339_seconds};
 
 /// Heads of the columns.
@@ -17,7 +16,7 @@ const COMMITS_SHOWN: usize = 5;
 
 /// The cells of a row; `brief`: times in whole seconds and commits cut, as a person reads them.
 pub fn cells(item: &BlameRow, brief: bool) -> Vec<Vec<u8>> {
-    let time = item.time.into();
+    let time = item.time;
     let (time, commit) = match brief {
         true => (rfc3339_seconds(time), short(&item.after)),
         false => (rfc3339(time), &item.after[..]),

@@ -24,7 +24,7 @@ pub use kv::*;
 pub use serve::*;
 pub use session::*;
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::print_json;
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -478,7 +478,7 @@ impl Told {
                 // So may standard output: the exit status tells it all the same.
                 let _ = print_json(&json!({ "error": self.failure().object() }));
             }
-            return ExitCode::from(crate::exit::USAGE);
+            return ExitCode::from(crate::failure::USAGE);
         }
         // A closed standard output is success.
         let _ = self.0.print();

@@ -20,6 +20,7 @@ mod jobs;
 mod kv;
 mod lifecycle;
 pub mod log;
+mod moments;
 mod mountpoint;
 mod mounts;
 mod project;
@@ -31,7 +32,7 @@ mod store;
 mod timeline;
 mod watch;
 
-use crate::exit::NO_DAEMON;
+use crate::failure::NO_DAEMON;
 use crate::home::{Home, process_env};
 use crate::launch::Startup;
 use crate::protocol::Fault;
@@ -48,6 +49,8 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+pub use store::fsck_answer;
 
 /// How long to wait for the store's lock: a daemon that is just ending gives it up soon.
 const LOCK_WAIT: Duration = Duration::from_secs(5);

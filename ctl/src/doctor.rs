@@ -8,8 +8,6 @@ mod kernel;
 mod running;
 mod storage;
 
-pub(crate) use running::unescaped;
-
 use crate::home::Home;
 use std::path::Path;
 use std::sync::mpsc;

@@ -5,8 +5,9 @@
 //! anew or not at all. All names are looked at before the first is written; what was made is taken
 //! away again where it fails on the way.
 
-use crate::cmd::{Context, State};
-use crate::exit::Failure;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::files::State;
 use crate::protocol::{FileKind, FileNode};
 use crate::quote::shown;
 use rustix::fd::OwnedFd;

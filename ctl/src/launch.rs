@@ -4,8 +4,7 @@
 //! find it. What kept a daemon from starting is told to the user, not only to the log.
 
 use crate::client::{Client, ClientError};
-use crate::daemon::log::LOG_BYTES_MAX;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::home::{Home, process_env};
 use crate::protocol::Fault;
 use rustix::fs::{FlockOperation, flock};
@@ -20,6 +19,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// A daemon's log longer than this is put aside.
+pub const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// How long all attempts to reach a daemon may take.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -37,13 +39,41 @@ pub enum Startup {
     Failed(Fault),
 }
 
-/// A connection to the daemon of `home`; starts it where none runs, with a detailed log if `verbose`.
-pub fn connect_or_start(home: &Home, verbose: bool) -> Result<Client, Failure> {
+/// Which program a daemon is started from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Program {
+    /// `agentvfs`, where `$PATH` has it.
+    #[default]
+    OnPath,
+    /// The one that runs, which is `agentvfs` itself; also where its file was replaced since.
+    Own,
+}
+
+impl Program {
+    fn path(self) -> PathBuf {
+        match self {
+            Program::OnPath => PathBuf::from("agentvfs"),
+            Program::Own => own_program(),
+        }
+    }
+}
+
+/// How a daemon is started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// From which program.
+    pub program: Program,
+    /// Whether it keeps a detailed log.
+    pub verbose: bool,
+}
+
+/// A connection to the daemon of `home`; starts it where none runs.
+pub fn connect_or_start(home: &Home, launch: Launch) -> Result<Client, Failure> {
     let deadline = Instant::now() + DEADLINE;
     loop {
         match Client::connect(&home.socket()) {
             Ok(client) => return Ok(client),
-            Err(ClientError::NotRunning) => start_one(home, verbose, deadline)?,
+            Err(ClientError::NotRunning) => start_one(home, launch, deadline)?,
             Err(ClientError::Ending) => {}
             Err(error) => return Err(unusable(&error)),
         }
@@ -86,11 +116,11 @@ fn see_log(home: &Home) -> String {
 }
 
 /// Starts a daemon unless somebody else just did.
-fn start_one(home: &Home, verbose: bool, deadline: Instant) -> Result<(), Failure> {
+fn start_one(home: &Home, launch: Launch, deadline: Instant) -> Result<(), Failure> {
     home.prepare().map_err(|e| cannot_start(&e.to_string()))?;
     let _lock = launch_lock(&home.launch_lock(), deadline)?;
     match Client::connect(&home.socket()) {
-        Err(ClientError::NotRunning) => spawn(home, verbose, deadline),
+        Err(ClientError::NotRunning) => spawn(home, launch, deadline),
         _ => Ok(()),
     }
 }
@@ -125,12 +155,12 @@ fn private_file(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-fn spawn(home: &Home, verbose: bool, deadline: Instant) -> Result<(), Failure> {
+fn spawn(home: &Home, launch: Launch, deadline: Instant) -> Result<(), Failure> {
     let (here, there) = UnixStream::pair().map_err(|e| cannot_start(&e.to_string()))?;
     let log = open_log(&home.log())
         .map_err(|e| cannot_start(&format!("{}: {e}", home.log().display())))?;
-    let mut daemon = Command::new(own_program());
-    if verbose && process_env("AGENTVFS_LOG").is_none() {
+    let mut daemon = Command::new(launch.program.path());
+    if launch.verbose && process_env("AGENTVFS_LOG").is_none() {
         daemon.env("AGENTVFS_LOG", "debug");
     }
     daemon
@@ -205,7 +235,7 @@ mod tests {
         let fault = Fault::failed("store-locked", "the store is in use by process 7").hint("wait");
         let line = serde_json::to_string(&Startup::Failed(fault)).unwrap();
         let failure = heard(line.as_bytes(), &home).unwrap_err();
-        assert_eq!(failure.exit, crate::exit::NO_DAEMON);
+        assert_eq!(failure.exit, crate::failure::NO_DAEMON);
         assert!(failure.why.contains("process 7"));
         assert_eq!(
             (failure.hint.as_deref(), &*failure.kind),
@@ -220,7 +250,7 @@ mod tests {
         assert!(heard(line.as_bytes(), &home).is_ok());
         assert_eq!(
             heard(&b""[..], &home).unwrap_err().exit,
-            crate::exit::NO_DAEMON
+            crate::failure::NO_DAEMON
         );
     }
 
@@ -231,7 +261,7 @@ mod tests {
         let held = launch_lock(&home.launch_lock(), now).unwrap();
         assert_eq!(
             launch_lock(&home.launch_lock(), now).unwrap_err().exit,
-            crate::exit::NO_DAEMON
+            crate::failure::NO_DAEMON
         );
         drop(held);
         assert!(launch_lock(&home.launch_lock(), now).is_ok());

@@ -10,10 +10,13 @@ mod blame;
 pub mod cli;
 mod client;
 mod cmd;
+mod context;
 mod daemon;
 mod doctor;
 mod exit;
 mod extract;
+mod failure;
+mod files;
 mod glob;
 pub mod home;
 mod identity;
@@ -25,6 +28,7 @@ mod pager;
 mod patharg;
 pub mod protocol;
 mod quote;
+mod render;
 mod seen;
 mod settings;
 mod spool;
@@ -44,6 +48,6 @@ pub fn main() -> ExitCode {
     let json = cli.tells_errors_as_json();
     match cmd::run(cli) {
         Ok(status) => ExitCode::from(status),
-        Err(failure) => failure.tell(json),
+        Err(failure) => exit::tell(&failure, json),
     }
 }

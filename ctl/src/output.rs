@@ -4,8 +4,9 @@
 //! the terminal but for rows, which are an aligned table on one. A closed standard output is success
 //! ([`Failure::broken_pipe`]).
 
-use crate::exit::Failure;
-use crate::quote::{self, base64, one_line, quoted};
+use crate::failure::Failure;
+use crate::quote::{self, one_line, quoted};
+use crate::render::insert_bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
@@ -97,15 +98,6 @@ impl Facts {
             print(&self.lines)
         }
     }
-}
-
-/// Puts bytes into an object: as text, and where that loses something also as `KEY_b64`.
-pub fn insert_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes);
-    if text.as_bytes() != bytes {
-        object.insert(format!("{key}_b64"), base64(bytes).into());
-    }
-    object.insert(key.to_owned(), text.into_owned().into());
 }
 
 /// Rows of a list.
@@ -295,14 +287,10 @@ pub fn human_bytes(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
 
-/// `1 file`, `2 files`.
-pub fn count(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quote::base64;
 
     fn rows() -> Rows {
         let mut rows = Rows::new(&["NAME", "PATH"]);
@@ -343,11 +331,5 @@ mod tests {
         assert_eq!(object["mount_b64"], base64(b"/a\n/\xff"));
         assert_eq!(object["pid"], 7);
         assert!(object.get("only").is_none() && object.get("name_b64").is_none());
-    }
-
-    #[test]
-    fn counts_have_a_plural() {
-        assert_eq!(count(1, "file"), "1 file");
-        assert_eq!(count(0, "file"), "0 files");
     }
 }

@@ -4,7 +4,7 @@
 //! and what is written there is in no workspace. So who prints such a path compares devices first. Nothing
 //! here hangs where a mount does: what asks it does so in a thread of its own, and has a deadline.
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::protocol::{Device, Info, State};
 use crate::quote::quoted;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -156,7 +156,7 @@ mod tests {
             info(&dir.path().join("missing"), Some(here)),
         ] {
             let failure = check(&info, Look::At, 7).unwrap_err();
-            assert_eq!(failure.exit, crate::exit::FAILED);
+            assert_eq!(failure.exit, crate::failure::FAILED);
             assert!(failure.hint.unwrap().contains("nsenter -t 7 -m"));
             let stopped = Info {
                 status: State::Stopped,

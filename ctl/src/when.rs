@@ -1,14 +1,28 @@
 //! Times as people give and read them: `5m`, RFC 3339.
 
-use engine::Time;
+use crate::failure::Failure;
+use crate::protocol::Moment;
 use jiff::Timestamp;
+
+/// What a text that names a moment before now means ([`parse_before`]).
+pub fn before(text: &str) -> Option<Moment> {
+    parse_before(text, Timestamp::now())
+}
+
+/// The same for a text that was given to go back to, of which it is said what it can be.
+pub fn moment(text: &str) -> Result<Moment, Failure> {
+    before(text).ok_or_else(|| {
+        Failure::usage(format!("{text:?} is neither a duration nor a time"))
+            .hint("durations are 90s, 5m, 2h, 1d; times are RFC 3339 such as 2026-11-21T15:04:05Z")
+    })
+}
 
 /// The moment that `text` means: a duration before `now` (`90s`, `5m`, `2h`, `1d`, `1h30m`) or a
 /// time in RFC 3339. `None` where it is neither.
-pub fn parse_before(text: &str, now: Timestamp) -> Option<Time> {
+fn parse_before(text: &str, now: Timestamp) -> Option<Moment> {
     if let Some(seconds) = duration_seconds(text) {
         let moment = now.as_second().checked_sub(i64::try_from(seconds).ok()?)?;
-        return Some(Time {
+        return Some(Moment {
             sec: moment,
             nsec: now.subsec_nanosecond().max(0) as u32,
         });
@@ -42,27 +56,27 @@ fn duration_seconds(text: &str) -> Option<u64> {
 }
 
 /// `time` in RFC 3339, in UTC, with as many digits as it needs.
-pub fn rfc3339(time: Time) -> String {
+pub fn rfc3339(time: Moment) -> String {
     to_stamp(time).to_string()
 }
 
 /// `time` in RFC 3339 to the second, for tables.
-pub fn rfc3339_seconds(time: Time) -> String {
-    rfc3339(Time { nsec: 0, ..time })
+pub fn rfc3339_seconds(time: Moment) -> String {
+    rfc3339(Moment { nsec: 0, ..time })
 }
 
-fn from_stamp(stamp: Timestamp) -> Time {
+fn from_stamp(stamp: Timestamp) -> Moment {
     let nanos = stamp.as_nanosecond();
     let billion = 1_000_000_000;
     // A timestamp of jiff lies within the years -9999 to 9999, so its seconds fit.
-    Time {
+    Moment {
         sec: nanos.div_euclid(billion) as i64,
         nsec: nanos.rem_euclid(billion) as u32,
     }
 }
 
-fn to_stamp(time: Time) -> Timestamp {
-    let nanos = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
+fn to_stamp(time: Moment) -> Timestamp {
+    let nanos = i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec.min(999_999_999));
     let bounded = nanos.clamp(
         Timestamp::MIN.as_nanosecond(),
         Timestamp::MAX.as_nanosecond(),
@@ -114,7 +128,7 @@ mod tests {
 
     #[test]
     fn moments_before_1970_keep_their_nanoseconds() {
-        let time = Time {
+        let time = Moment {
             sec: -1,
             nsec: 250_000_000,
         };

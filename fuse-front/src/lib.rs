@@ -50,3 +50,4 @@ pub use mount::{MountError, MountOptions, Mounted, mount};
 pub use stale::{detach_dead, is_dead_mount};
 pub use stats::Stats;
 pub use sys::leave_files;
+pub use table::unescape;

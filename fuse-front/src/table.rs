@@ -167,8 +167,8 @@ pub(crate) fn parse_dev(text: &[u8], radix: u32) -> Option<(u32, u32)> {
     ))
 }
 
-/// Undoes the kernel's `\ooo` for space, tab, newline and backslash.
-fn unescape(text: &[u8]) -> Vec<u8> {
+/// Undoes the kernel's `\ooo` for space, tab, newline and backslash in its tables.
+pub fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, tail)) = rest.split_first() {

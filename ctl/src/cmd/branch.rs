@@ -6,10 +6,10 @@ use super::{Context, id_or_pending, paths};
 use crate::cli::{
     BranchDiffArgs, BranchVerb, ConflictsArg, ConflictsArgs, CreateArgs, MergeArgs, ResolveArgs,
 };
-use crate::exit::Failure;
-use crate::output::{Facts, Rows, count, insert_bytes, print, print_json, talk, warn};
+use crate::failure::Failure;
+use crate::output::{Facts, Rows, print, print_json, talk, warn};
 use crate::protocol::*;
-use engine::kv::KV_CONFLICTS;
+use crate::render::{count, insert_bytes};
 use serde_json::{Map, Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;

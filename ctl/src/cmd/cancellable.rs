@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::client::{ClientError, Heard};
-use crate::exit::{Failure, INTERRUPTED};
+use crate::failure::{Failure, INTERRUPTED};
 use crate::launch::failed;
 use crate::output::{Bar, warn};
 use crate::protocol::{CANCELLED, Call};

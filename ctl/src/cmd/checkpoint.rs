@@ -2,12 +2,13 @@
 
 use super::place::{Directory, place};
 use super::status::paths_json;
-use super::{Context, check_name, id_or_pending, key_value, short, split_two};
+use super::{Context, check_name, id_or_pending, key_value, split_two};
 use crate::cli::CheckpointArgs;
-use crate::exit::Failure;
-use crate::output::{Bar, count, human_bytes, print, print_json, talk, warn};
+use crate::failure::Failure;
+use crate::output::{Bar, human_bytes, print, print_json, talk, warn};
 use crate::protocol::{Call, Checkpoint, CheckpointAnswer};
 use crate::quote::some_paths;
+use crate::render::{count, short};
 use serde_json::json;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ pub fn run(args: &CheckpointArgs, context: &mut Context) -> Result<u8, Failure> 
     });
     let since = Instant::now();
     let answer: CheckpointAnswer =
-        context.ask_long(&format!("cannot checkpoint {workspace}"), &call, "storing")?;
+        context.ask_with_bar(&format!("cannot checkpoint {workspace}"), &call, "storing")?;
     let took = since.elapsed();
     let place = place(&workspace, &branch, Directory::Mount, context);
     tell(&answer, label, context.json(), (&place, took))?;

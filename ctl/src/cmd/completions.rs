@@ -1,7 +1,7 @@
 //! `agentvfs completions`.
 
 use crate::cli;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::print;
 
 /// Prints the completions of a shell.

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::cli::ConfigArgs;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::Facts;
 use crate::protocol::{Call, Config, ConfigAnswer};
 use crate::settings::{KEYS, set};

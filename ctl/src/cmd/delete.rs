@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::cli::DeleteArgs;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::{Facts, talk};
 use crate::protocol::{Call, Named};
 use crate::quote::shown;

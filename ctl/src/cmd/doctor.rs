@@ -1,9 +1,9 @@
 //! `agentvfs doctor`.
 
-use super::find_home;
 use crate::cli::{Global, RowArgs};
+use crate::context::find_home;
 use crate::doctor::{Finding, Grade, examine};
-use crate::exit::{FAILED, Failure};
+use crate::failure::{FAILED, Failure};
 use crate::output::{Rows, colour_wanted, print, print_json};
 use crate::quote::one_line;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 
 /// Prints what was found; 1 where something is broken.
 pub fn run(args: &RowArgs, global: &Global) -> Result<u8, Failure> {
-    let findings = examine(&find_home(global)?);
+    let findings = examine(&find_home(global.root.as_deref())?);
     let worst = findings.iter().map(|f| f.grade).max();
     let healthy = worst != Some(Grade::Broken);
     if global.json {

@@ -2,9 +2,10 @@
 
 use super::Context;
 use crate::cli::ExportArgs;
-use crate::exit::Failure;
-use crate::output::{Facts, count, human_bytes, talk, warn};
+use crate::failure::Failure;
+use crate::output::{Facts, human_bytes, talk, warn};
 use crate::protocol::{Bytes, Call, ExportAnswer, ExportFile};
+use crate::render::count;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 

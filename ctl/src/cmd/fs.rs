@@ -2,14 +2,15 @@
 
 mod names;
 
-use super::Context;
-use super::files::{State, path_or_root};
+use super::{Context, path_or_root};
 use crate::cli::{FsFindArgs, FsListArgs, FsPathArgs, FsTreeArgs, FsVerb, FsWriteArgs, KindArg};
-use crate::exit::Failure;
+use crate::failure::Failure;
+use crate::files::State;
 use crate::glob::matches;
-use crate::output::{Facts, Rows, insert_bytes, print, print_json, talk};
+use crate::output::{Facts, Rows, print, print_json, talk};
 use crate::protocol::{Bytes, Call, FileKind, FileNode, PIECE_BYTES, WriteAnswer, WriteFile};
 use crate::quote::{base64, quoted};
+use crate::render::insert_bytes;
 use crate::when::rfc3339;
 use rustix::fs::Mode;
 use serde_json::{Map, Value, json};
@@ -69,7 +70,7 @@ fn list(args: &FsListArgs, context: &mut Context) -> Result<(), Failure> {
         let mut row = vec![
             mode_text(&node).into_bytes(),
             node.size.to_string().into_bytes(),
-            rfc3339(node.mtime.into()).into_bytes(),
+            rfc3339(node.mtime).into_bytes(),
             node.name.0,
         ];
         row.extend(node.target.map(|target| target.0));
@@ -179,7 +180,7 @@ fn stat(args: &FsPathArgs, context: &mut Context) -> Result<(), Failure> {
     ] {
         facts.line(key, number.to_string().as_bytes());
     }
-    facts.line("mtime", rfc3339(node.mtime.into()).as_bytes());
+    facts.line("mtime", rfc3339(node.mtime).as_bytes());
     if let Some(target) = &node.target {
         facts.line("target", &target.0);
     }
@@ -307,7 +308,7 @@ fn node_object(node: &FileNode) -> Map<String, Value> {
     ] {
         object.insert(key.into(), number.into());
     }
-    object.insert("mtime".into(), rfc3339(node.mtime.into()).into());
+    object.insert("mtime".into(), rfc3339(node.mtime).into());
     if let Some(target) = &node.target {
         insert_bytes(&mut object, "target", &target.0);
     }
@@ -371,7 +372,7 @@ fn mode_text(node: &FileNode) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::files::joined;
+    use crate::files::joined;
     use crate::protocol::Moment;
 
     fn node(name: &str, kind: FileKind, perm: u32) -> FileNode {

@@ -6,10 +6,12 @@
 use super::Context;
 use crate::cli::FsckArgs;
 use crate::client::{Client, ClientError};
-use crate::exit::{FAILED, Failure};
+use crate::daemon::fsck_answer;
+use crate::failure::{FAILED, Failure};
 use crate::home::Home;
-use crate::output::{Rows, count, insert_bytes, print_json, warn};
-use crate::protocol::{AffectedRow, Bytes, Call, FsckAnswer, FsckFinding, Nothing};
+use crate::output::{Rows, print_json, warn};
+use crate::protocol::{AffectedRow, Call, FsckAnswer, FsckFinding, Nothing};
+use crate::render::{count, insert_bytes};
 use engine::{Engine, EngineConfig, FsckReport};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -41,7 +43,7 @@ pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
                     .kind("store-locked")
                     .hint("stop all workspaces first (agentvfs workspace list), then wait two seconds"));
         }
-        Ok(_) => context.ask_long(WHAT, &Call::Fsck(Nothing {}), "checking")?,
+        Ok(_) => context.ask_with_bar(WHAT, &Call::Fsck(Nothing {}), "checking")?,
         Err(ClientError::NotRunning | ClientError::Ending) => here(args, context.home())?,
         Err(error) => return Err(crate::launch::failed(WHAT, error)),
     };
@@ -63,7 +65,7 @@ fn here(args: &FsckArgs, home: &Home) -> Result<FsckAnswer, Failure> {
     };
     let engine = open(&config, args.rebuild_index).map_err(failure)?;
     let report = engine.fsck(&|_, _| ()).map_err(failure)?;
-    let mut answer = of_report(&report);
+    let mut answer = fsck_answer(&report);
     if args.repair && !args.dry_run {
         repair(&engine, &report, &mut answer).map_err(failure)?;
     }
@@ -104,36 +106,6 @@ fn repair(
     let left = engine.fsck(&|_, _| ())?;
     answer.left = Some(left.findings.len() as u64);
     Ok(())
-}
-
-/// What a check found, as it is told.
-pub fn of_report(report: &FsckReport) -> FsckAnswer {
-    let findings = report.findings.iter().map(|f| FsckFinding {
-        place: f.place.clone(),
-        what: f.what.clone(),
-        affects: f.affects.iter().map(of_affected).collect(),
-        affects_more: f.affects_more,
-    });
-    FsckAnswer {
-        findings: findings.collect(),
-        plan: report.steps.iter().map(ToString::to_string).collect(),
-        repaired: Vec::new(),
-        left: None,
-        records: report.records,
-        bytes: report.bytes,
-        branches: report.branches,
-        commits: report.commits,
-    }
-}
-
-fn of_affected(a: &engine::Affected) -> AffectedRow {
-    AffectedRow {
-        workspace: a.workspace.clone(),
-        branch: a.branch.clone(),
-        commit: a.commit.map(|id| id.to_string()),
-        labels: a.labels.clone(),
-        path: Bytes(a.path.clone()),
-    }
 }
 
 fn tell(answer: &FsckAnswer, args: &FsckArgs, json: bool) -> Result<u8, Failure> {

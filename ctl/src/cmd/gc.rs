@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::cli::GcArgs;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::{Facts, human_bytes, talk};
 use crate::protocol::{Call, Gc, GcAnswer};
 use crate::settings::duration;
@@ -15,7 +15,7 @@ pub fn run(args: &GcArgs, context: &mut Context) -> Result<u8, Failure> {
         dry_run: args.dry_run,
         progress: true,
     });
-    let answer: GcAnswer = context.ask_long("cannot collect", &call, "collecting")?;
+    let answer: GcAnswer = context.ask_with_bar("cannot collect", &call, "collecting")?;
     let mut facts = Facts::default();
     for (key, number) in numbers(&answer) {
         let text = number.to_string();

@@ -2,9 +2,10 @@
 
 use super::{Context, check_name};
 use crate::cli::ImportArgs;
-use crate::exit::Failure;
-use crate::output::{Facts, count, human_bytes, talk, warn};
+use crate::failure::Failure;
+use crate::output::{Facts, human_bytes, talk, warn};
 use crate::protocol::{Bytes, Call, ImportAnswer, ImportFile};
+use crate::render::count;
 use serde_json::json;
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ pub fn run(args: &ImportArgs, context: &mut Context) -> Result<u8, Failure> {
         return Err(failure.hint("name it with --workspace W"));
     };
     check_name(engine::names::check_workspace_name(&workspace))?;
-    let branch = context.global.branch.clone();
+    let branch = context.options().branch.clone();
     if let Some(branch) = &branch {
         check_name(engine::names::check_branch_name(branch))?;
     }

@@ -2,7 +2,7 @@
 
 use super::{Context, check_name, workspace_facts};
 use crate::cli::InitArgs;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::infer::default_name;
 use crate::protocol::{Bytes, Call, Init, StartAnswer};
 use std::path::Path;
@@ -37,4 +37,16 @@ pub fn new_name(context: &Context, word: Option<&str>, base: &Path) -> Result<St
     let name = explicit.named(word)?.unwrap_or_else(|| default_name(base));
     check_name(engine::names::check_workspace_name(&name))?;
     Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_made_of_odd_directories_are_allowed_names() {
+        for odd in ["/x/.hidden", "/x/größe", "/", "/x/--", "/x/日本語"] {
+            engine::names::check_workspace_name(&default_name(Path::new(odd))).unwrap();
+        }
+    }
 }

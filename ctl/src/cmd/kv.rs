@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::cli::{KvDeleteArgs, KvGetArgs, KvListArgs, KvSetArgs, KvVerb};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::{Rows, print_json, print_kept_json, talk};
 use crate::protocol::{
     Call, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet, Side,
@@ -164,7 +164,7 @@ fn object(row: &KvRow) -> String {
     format!(
         "{{\"key\":{},\"value\":{value},\"created\":{},\"updated\":{}}}",
         text(&row.key),
-        text(&rfc3339(row.created.into())),
-        text(&rfc3339(row.updated.into()))
+        text(&rfc3339(row.created)),
+        text(&rfc3339(row.updated))
     )
 }

@@ -2,9 +2,10 @@
 
 use super::Context;
 use crate::cli::RowArgs;
-use crate::exit::Failure;
-use crate::output::{Rows, insert_bytes, print_json};
+use crate::failure::Failure;
+use crate::output::{Rows, print_json};
 use crate::protocol::Info;
+use crate::render::insert_bytes;
 use crate::seen::Look;
 use serde_json::{Map, Value, json};
 

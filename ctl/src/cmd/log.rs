@@ -2,9 +2,10 @@
 
 use super::{Context, id_or_pending};
 use crate::cli::LogArgs;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::{Rows, print_json};
 use crate::protocol::{Call, Log, LogAnswer, LogRow};
+use crate::render::short;
 use crate::when::{rfc3339, rfc3339_seconds};
 use serde_json::{Map, Value, json};
 use std::io::IsTerminal;
@@ -36,7 +37,7 @@ fn rows(commits: &[LogRow]) -> Rows {
     let mut rows = Rows::new(&["COMMIT", "TIME", "LABEL", "MESSAGE"]);
     for row in commits {
         let id = id_or_pending(row.commit.as_deref());
-        let time = rfc3339(row.time.into());
+        let time = rfc3339(row.time);
         let label = row.labels.first().map_or("-", String::as_str);
         let message = row.message.as_str();
         rows.push(vec![id.into(), time.into(), label.into(), message.into()]);
@@ -49,8 +50,8 @@ fn rows(commits: &[LogRow]) -> Rows {
 fn rows_for_person(commits: &[LogRow]) -> Rows {
     let mut rows = Rows::new(&["", "COMMIT", "TIME", "LABELS", "MESSAGE"]);
     for row in commits {
-        let id = super::short(id_or_pending(row.commit.as_deref()));
-        let time = rfc3339_seconds(row.time.into());
+        let id = short(id_or_pending(row.commit.as_deref()));
+        let time = rfc3339_seconds(row.time);
         let labels = match row.labels.as_slice() {
             [] => "-".to_owned(),
             labels => labels.join(", "),
@@ -76,7 +77,7 @@ fn object(row: &LogRow) -> Value {
         .collect();
     json!({
         "commit": row.commit,
-        "time": rfc3339(row.time.into()),
+        "time": rfc3339(row.time),
         "label": row.labels.first(),
         "labels": row.labels,
         "message": row.message,

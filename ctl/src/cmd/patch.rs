@@ -2,10 +2,11 @@
 
 use super::Context;
 use super::diff::change_object;
-use crate::exit::Failure;
-use crate::output::{Rows, colour_wanted, insert_bytes, print_json, talk, warn};
+use crate::failure::Failure;
+use crate::output::{Rows, colour_wanted, print_json, talk, warn};
 use crate::pager::Pager;
 use crate::protocol::{Call, Changed, Diff, DiffAnswer, LineCount, PatchAnswer};
+use crate::render::insert_bytes;
 use crate::spool::Spool;
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, IsTerminal, Write};
@@ -124,9 +125,9 @@ pub fn stat(ask: Diff, what: &str, nul: bool, context: &mut Context) -> Result<u
     rows.print(nul)?;
     talk(&format!(
         "{}, {} added, {} removed",
-        crate::output::count(answer.changes.len() as u64, "path"),
-        crate::output::count(total.0, "line"),
-        crate::output::count(total.1, "line")
+        crate::render::count(answer.changes.len() as u64, "path"),
+        crate::render::count(total.0, "line"),
+        crate::render::count(total.1, "line")
     ));
     Ok(0)
 }

@@ -4,6 +4,7 @@
 //! the daemon is not asked for it where nobody looks.
 
 use super::Context;
+use crate::protocol::MAIN;
 use crate::quote::shown;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
@@ -27,7 +28,7 @@ pub fn place(workspace: &str, branch: &str, which: Directory, context: &mut Cont
     let info = context.info(workspace).ok().flatten();
     let directory = info.map(|info| match which {
         Directory::Base => info.base.path().to_owned(),
-        Directory::Mount if branch == engine::MAIN => info.mount.path().to_owned(),
+        Directory::Mount if branch == MAIN => info.mount.path().to_owned(),
         Directory::Mount => info.mount.path().join(".agentvfs/branches").join(branch),
     });
     told(workspace, branch, directory.as_deref())

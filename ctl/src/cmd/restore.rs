@@ -1,16 +1,18 @@
 //! `agentvfs workspace restore`.
 
-use super::files::{State, path_or_root};
-use super::rollback::{moment, tell, tell_plan};
-use super::{Context, paths};
+use super::rollback::{tell, tell_plan};
+use super::{Context, path_or_root, paths};
 use crate::cli::RestoreArgs;
-use crate::exit::Failure;
 use crate::extract::Extraction;
-use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
+use crate::failure::Failure;
+use crate::files::State;
+use crate::output::{Rows, print, print_json, talk, warn};
 use crate::protocol::{
     Call, Log, LogAnswer, Moment, PlanAnswer, Rollback, RollbackAnswer, Side, Target,
 };
 use crate::quote::shown;
+use crate::render::{count, insert_bytes};
+use crate::when::moment;
 use serde_json::{Map, Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

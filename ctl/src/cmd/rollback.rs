@@ -4,12 +4,12 @@ use super::diff::{change_object, push_change};
 use super::place::{Directory, place};
 use super::{Context, id_or_pending, key_value, paths, split_two};
 use crate::cli::RollbackArgs;
-use crate::exit::Failure;
-use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
-use crate::protocol::{Call, Holder, Moment, PlanAnswer, Rollback, RollbackAnswer, Target};
+use crate::failure::Failure;
+use crate::output::{Rows, print, print_json, talk, warn};
+use crate::protocol::{Call, Holder, PlanAnswer, Rollback, RollbackAnswer, Target};
 use crate::quote::shown;
-use crate::when::parse_before;
-use jiff::Timestamp;
+use crate::render::{count, insert_bytes};
+use crate::when::moment;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
@@ -66,17 +66,6 @@ fn word_and_target(args: &RollbackArgs, named: bool) -> Result<(Option<&str>, Ta
             "a ref cannot be given with --before or --meta",
         )),
     }
-}
-
-/// What `--before` names.
-pub fn moment(text: &str) -> Result<Moment, Failure> {
-    parse_before(text, Timestamp::now())
-        .map(Moment::from)
-        .ok_or_else(|| {
-            Failure::usage(format!("{text:?} is neither a duration nor a time")).hint(
-                "durations are 90s, 5m, 2h, 1d; times are RFC 3339 such as 2026-11-21T15:04:05Z",
-            )
-        })
 }
 
 /// Prints what a rollback, undo or redo of a workspace's branch shows now.
@@ -193,7 +182,7 @@ mod tests {
         ] {
             assert_eq!(
                 word_and_target(&given, false).unwrap_err().exit,
-                crate::exit::USAGE
+                crate::failure::USAGE
             );
         }
     }

@@ -2,13 +2,13 @@
 
 use super::Context;
 use crate::cli::ServeVerb;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::mcp::{Session, serve};
 
 /// Serves until the client leaves.
 pub fn run(verb: ServeVerb, context: Context) -> Result<u8, Failure> {
     match verb {
-        ServeVerb::Mcp(args) => serve(Session::open(args.exports.as_deref(), context)?)?,
+        ServeVerb::Mcp(args) => serve(Session::open(args.exports.as_deref(), context.asking)?)?,
     }
     Ok(0)
 }

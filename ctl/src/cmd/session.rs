@@ -2,9 +2,10 @@
 
 use super::Context;
 use crate::cli::{CgroupArgs, SessionVerb};
-use crate::exit::Failure;
-use crate::output::{Facts, Rows, insert_bytes, print_json, talk};
+use crate::failure::Failure;
+use crate::output::{Facts, Rows, print_json, talk};
 use crate::protocol::*;
+use crate::render::insert_bytes;
 use serde_json::{Map, Value, json};
 
 /// Runs a verb.

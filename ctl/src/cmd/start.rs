@@ -3,7 +3,7 @@
 use super::init::new_name;
 use super::{Context, workspace_facts};
 use crate::cli::{LatencyArg, StartArgs};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::infer::{Surroundings, covered_by, of_project};
 use crate::output::warn;
 use crate::protocol::{Bytes, Call, Latency, MountChoice, Start, StartAnswer};
@@ -12,7 +12,12 @@ use std::path::{Path, PathBuf};
 
 /// Mounts a workspace and prints its facts.
 pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
-    context.renew_daemon()?;
+    if let Some(fault) = context.renew_daemon()? {
+        warn(&format!(
+            "the daemon is of another build and goes on as it is: {}",
+            fault.message
+        ));
+    }
     let (name, base) = workspace_and_base(args, context)?;
     let mount = args
         .mount

@@ -1,7 +1,7 @@
 //! `agentvfs stats`.
 
 use super::Context;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::{Facts, human_bytes, talk};
 use crate::protocol::{Call, Nothing, StatsAnswer};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Prints what takes the space.
 pub fn run(context: &mut Context) -> Result<u8, Failure> {
     let answer: StatsAnswer =
-        context.ask_long("cannot add up", &Call::Stats(Nothing {}), "adding up")?;
+        context.ask_with_bar("cannot add up", &Call::Stats(Nothing {}), "adding up")?;
     facts(&answer).print(context.json())?;
     talk(&format!(
         "{} on disk; as copies it would be {}",

@@ -2,10 +2,11 @@
 
 use super::{Context, workspace_facts};
 use crate::cli::StatusArgs;
-use crate::exit::{FAILED, Failure};
-use crate::output::{Facts, insert_bytes, print, print_json, warn};
+use crate::failure::{FAILED, Failure};
+use crate::output::{Facts, print, print_json, warn};
 use crate::protocol::{self, Bytes, Call, OnBranch, Requests, StatusAnswer};
 use crate::quote::one_line;
+use crate::render::insert_bytes;
 use crate::seen::Look;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

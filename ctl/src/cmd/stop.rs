@@ -2,7 +2,7 @@
 
 use super::{Context, id_or_pending};
 use crate::cli::StopArgs;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::{Bar, Facts, talk};
 use crate::protocol::{Call, State, Stop, StopAnswer};
 use crate::quote::shown;
@@ -19,7 +19,8 @@ pub fn run(args: &StopArgs, context: &mut Context) -> Result<u8, Failure> {
         checkpoint: !args.no_checkpoint,
         progress: Bar::is_wanted(),
     });
-    let answer: StopAnswer = context.ask_long(&format!("cannot stop {name}"), &call, "saving")?;
+    let answer: StopAnswer =
+        context.ask_with_bar(&format!("cannot stop {name}"), &call, "saving")?;
     facts(&answer, args).print(context.json())?;
     talk(&format!(
         "workspace {name} with all its branches, {}: stopped",

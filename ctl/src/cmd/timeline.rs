@@ -3,9 +3,10 @@
 use super::{Context, path_or_root};
 use crate::blame;
 use crate::cli::{BlameArgs, FormatArg, ListCallsArgs, StatusArg, TimelineArgs};
-use crate::exit::{FAILED, Failure};
-use crate::output::{Rows, count, insert_bytes, print, print_json, talk, warn};
+use crate::failure::{FAILED, Failure};
+use crate::output::{Rows, print, print_json, talk, warn};
 use crate::protocol::*;
+use crate::render::{call_object, count, insert_bytes};
 use crate::when::{rfc3339, rfc3339_seconds};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
@@ -34,7 +35,7 @@ pub fn list(args: &ListCallsArgs, context: &mut Context) -> Result<u8, Failure> 
     let as_json = context.json() || args.format == Some(FormatArg::Json);
     let items = fetch(args, !as_json, context)?;
     if as_json {
-        let calls: Vec<Value> = items.iter().map(object).collect();
+        let calls: Vec<Value> = items.iter().map(call_object).collect();
         // AgentFS prints an array; everything else here prints an object.
         return match context.json() {
             true => print_json(&json!({ "calls": calls })).map(|()| 0),
@@ -118,7 +119,7 @@ fn rows(items: &[TimelineRow], all: bool, to_person: bool) -> Rows {
         false => Rows::new(&["ID", "TOOL", "STATUS", "DURATION", "STARTED"]),
     };
     for item in items {
-        let time = item.started.into();
+        let time = item.started;
         let started = match to_person {
             true => rfc3339_seconds(time).replace('T', " ").replace('Z', ""),
             false => rfc3339(time),
@@ -136,40 +137,6 @@ fn rows(items: &[TimelineRow], all: bool, to_person: bool) -> Rows {
         rows.push(cells.map(String::into_bytes).collect());
     }
     rows
-}
-
-/// JSON text as JSON.
-fn value(text: Option<&String>) -> Value {
-    text.map_or(Value::Null, |text| {
-        serde_json::from_str(text).unwrap_or_else(|_| text.clone().into())
-    })
-}
-
-/// A call as JSON: what AgentFS's has, and more.
-pub fn object(item: &TimelineRow) -> Value {
-    json!({
-        "id": item.id,
-        "kind": item.kind,
-        "entry": item.entry,
-        "undoes": item.undoes,
-        "name": item.name,
-        "status": item.status.word(),
-        "parameters": value(item.parameters.as_ref()),
-        "result": value(item.result.as_ref()),
-        "error": item.error,
-        "started_at": item.started.sec,
-        "completed_at": item.completed.map(|m| m.sec),
-        "started": rfc3339(item.started.into()),
-        "completed": item.completed.map(|m| rfc3339(m.into())),
-        "duration_ms": item.duration_ms,
-        "before": item.before,
-        "after": item.after,
-        "parent": item.parent,
-        "overlaps": item.overlaps,
-        "switches": item.switches,
-        "branch": item.branch,
-        "branch_deleted": item.branch_deleted,
-    })
 }
 
 fn verify(context: &mut Context) -> Result<u8, Failure> {
@@ -213,7 +180,7 @@ pub fn blame(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
     let call = Call::Blame(BlamePath {
         workspace,
         branch: context.branch()?,
-        path,
+        path: Bytes(path),
         limit: args.limit,
         no_follow: args.no_follow,
     });
@@ -249,7 +216,7 @@ fn blame_object(item: &BlameRow) -> Value {
         "kind": item.kind,
         "id": item.call,
         "name": item.name,
-        "time": rfc3339(item.time.into()),
+        "time": rfc3339(item.time),
         "before": item.before,
         "after": item.after,
         "certain": item.overlaps.is_empty() && item.switches.is_empty(),

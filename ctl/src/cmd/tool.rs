@@ -8,10 +8,11 @@ use crate::cli::{
     ToolDiffArgs, ToolErrorArgs, ToolRecordArgs, ToolStartArgs, ToolSuccessArgs, ToolUndoArgs,
     ToolVerb,
 };
-use crate::exit::{FAILED, Failure};
-use crate::output::{Rows, count, print, print_json, talk, warn};
+use crate::failure::{FAILED, Failure};
+use crate::output::{Rows, print, print_json, talk, warn};
 use crate::protocol::*;
-use crate::when::parse_before;
+use crate::render::count;
+use crate::when::before;
 use serde_json::{Value, json};
 
 /// Runs a verb.
@@ -44,12 +45,12 @@ fn moment(option: &str, text: Option<&str>) -> Result<Option<Moment>, Failure> {
     let Some(text) = text else {
         return Ok(None);
     };
-    let time = parse_before(text, jiff::Timestamp::now());
+    let time = before(text);
     let time = time.ok_or_else(|| {
         Failure::usage(format!("{option}: {text:?} is no time"))
             .hint("give a time in RFC 3339, or how long ago it was (90s, 5m)")
     })?;
-    Ok(Some(time.into()))
+    Ok(Some(time))
 }
 
 fn print_id(id: u64, context: &Context) -> Result<u8, Failure> {
@@ -204,7 +205,7 @@ fn undo(args: &ToolUndoArgs, context: &mut Context) -> Result<u8, Failure> {
         id: args.id,
         dry_run: args.dry_run,
     });
-    let answer: ToolUndoAnswer = context.ask_long(&what, &call, "merging")?;
+    let answer: ToolUndoAnswer = context.ask_with_bar(&what, &call, "merging")?;
     let failed = !answer.conflicts.is_empty();
     if context.json() {
         let conflicts: Vec<Value> = answer.conflicts.iter().map(conflict_object).collect();

@@ -7,7 +7,7 @@
 
 use super::Context;
 use crate::cli::ToolExecArgs;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::{print_json, warn};
 use crate::protocol::{Call, CallId, Nothing, OneCall, TimelineRow, ToolFinish, ToolStart};
 use crate::sys;

@@ -2,7 +2,7 @@
 
 use super::{Context, rollback};
 use crate::cli::{OneWorkspace, UndoArgs};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::protocol::{Call, OnBranch, RollbackAnswer, Undo};
 use std::time::Instant;
 

@@ -1,6 +1,7 @@
 //! Requests about branches.
 
 use super::dispatch::{Watch, bare, of_change, on};
+use super::moments::moment;
 use super::mounts::{Mounts, Progress};
 use super::{faults, holders};
 use crate::protocol::*;
@@ -47,7 +48,7 @@ pub fn list(mounts: &Mounts, ask: &Named) -> Result<BranchListAnswer, Fault> {
         path: Bytes::from(place(&mountpoint, &b.name).as_path()),
         name: b.name,
         commit: b.head.map(|id| id.to_string()),
-        created: b.created.into(),
+        created: moment(b.created),
     };
     Ok(BranchListAnswer {
         branches: all.into_iter().map(row).collect(),
@@ -182,4 +183,12 @@ pub fn diff(mounts: &Mounts, ask: &BranchDiff) -> Result<DiffAnswer, Fault> {
     Ok(DiffAnswer {
         changes: changes.into_iter().map(of_change).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_branch_that_every_workspace_has_is_the_engines() {
+        assert_eq!(crate::protocol::MAIN, engine::MAIN);
+    }
 }

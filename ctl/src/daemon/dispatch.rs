@@ -2,6 +2,7 @@
 //!
 //! No decisions here: parameters become the engine's types, its results become the wire's.
 
+use super::moments::{moment, time};
 use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
 use super::sessions::requests as sessions;
@@ -194,7 +195,7 @@ fn target(target: &Target) -> engine::Target {
     match target {
         Target::Head => engine::Target::Head,
         Target::Ref(name) => engine::Target::Ref(name.clone()),
-        Target::Before(moment) => engine::Target::Before((*moment).into()),
+        Target::Before(moment) => engine::Target::Before(time(*moment)),
         Target::Meta(key, value) => engine::Target::Meta {
             key: key.clone(),
             value: value.clone(),
@@ -261,7 +262,7 @@ fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
 fn of_entry(entry: engine::LogEntry) -> LogRow {
     LogRow {
         commit: entry.commit.map(|id| id.to_string()),
-        time: entry.time.into(),
+        time: moment(entry.time),
         labels: entry.labels,
         message: entry.message,
         meta: entry.meta,

@@ -1,6 +1,7 @@
 //! Requests about single files, and patches.
 
 use super::dispatch::{Data, bare, looking_into, of_change, on, side};
+use super::moments::moment;
 use super::mounts::Mounts;
 use crate::protocol::{
     AtPath, Bytes, Changed, Diff, DiffAnswer, Fault, FileKind, FileNode, LineCount, ListFiles,
@@ -243,7 +244,7 @@ fn of_node(node: Node) -> FileNode {
         gid: node.gid,
         rdev: node.rdev,
         size: node.size,
-        mtime: node.mtime.into(),
+        mtime: moment(node.mtime),
         inode: node.inode,
         target: node.target.map(Bytes),
         xattrs: node

@@ -1,6 +1,7 @@
 //! Requests about key-value state.
 
 use super::dispatch::{looking_into, on, side};
+use super::moments::moment;
 use super::mounts::Mounts;
 use crate::protocol::{
     Fault, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet, PIECE_BYTES,
@@ -67,12 +68,45 @@ fn row(key: &str, entry: &KvEntry) -> KvRow {
     KvRow {
         key: key.to_owned(),
         value: Json::from(entry.value.as_str()),
-        created: entry.created.into(),
-        updated: entry.updated.into(),
+        created: moment(entry.created),
+        updated: moment(entry.updated),
     }
 }
 
 fn no_key(key: &str, workspace: &str) -> Fault {
     Fault::failed("no-such-key", format!("there is no key {key:?}"))
         .hint(format!("agentvfs kv list -w {workspace} lists all keys"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::protocol::{
+        Call, KV_CONFLICTS, KvSet, REQUEST_BYTES_MAX, encode_request, parse_request,
+    };
+
+    #[test]
+    fn the_longest_value_fits_a_request_whatever_is_in_it() {
+        let quotes = "\"".repeat(engine::kv::VALUE_BYTES_MAX);
+        for value in [
+            quotes.as_str(),
+            "1",
+            "{\"a\":\"b\"}",
+            &"x".repeat(quotes.len()),
+        ] {
+            let call = Call::KvSet(KvSet {
+                workspace: "w".repeat(64),
+                branch: "b".repeat(64),
+                key: "\"".repeat(engine::kv::KEY_BYTES_MAX),
+                value: value.into(),
+            });
+            let line = encode_request(i64::MAX, &call);
+            assert!(line.len() <= REQUEST_BYTES_MAX, "{}", line.len());
+            assert_eq!(parse_request(&line).unwrap().call, call);
+        }
+    }
+
+    #[test]
+    fn keys_in_conflict_stand_where_the_engine_puts_them() {
+        assert_eq!(KV_CONFLICTS, engine::kv::KV_CONFLICTS);
+    }
 }

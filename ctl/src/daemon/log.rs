@@ -8,15 +8,13 @@
 //! logged once it takes lines again.
 
 use crate::home::{Home, process_env};
+use crate::launch::LOG_BYTES_MAX;
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A log longer than this is put aside.
-pub const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// Bytes of lines that wait to be written, at most. Lines beyond them are counted, not kept.
 const WAITING_BYTES_MAX: usize = 1 << 20;

@@ -3,11 +3,11 @@
 use super::faults;
 use super::mounts::{Mounts, Progress};
 use crate::protocol::{
-    BranchStats, Config, ConfigAnswer, Fault, FsckAnswer, Gc, GcAnswer, KindStats, StatsAnswer,
-    WorkspaceStats,
+    AffectedRow, BranchStats, Bytes, Config, ConfigAnswer, Fault, FsckAnswer, FsckFinding, Gc,
+    GcAnswer, KindStats, StatsAnswer, WorkspaceStats,
 };
 use crate::settings::{KEYS, set, show};
-use engine::{Engine, GcReport, GcRequest};
+use engine::{Affected, Engine, FsckReport, GcReport, GcRequest};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +50,37 @@ pub fn gc(mounts: &Mounts, ask: &Gc, progress: Progress<'_>) -> Result<GcAnswer,
 pub fn fsck(mounts: &Mounts) -> Result<FsckAnswer, Fault> {
     let report = mounts.engine().fsck(&|_, _| ());
     let report = report.map_err(|e| faults::of_gc(&e))?;
-    Ok(crate::cmd::of_report(&report))
+    Ok(fsck_answer(&report))
+}
+
+/// What a check found, as it is told.
+pub fn fsck_answer(report: &FsckReport) -> FsckAnswer {
+    let findings = report.findings.iter().map(|f| FsckFinding {
+        place: f.place.clone(),
+        what: f.what.clone(),
+        affects: f.affects.iter().map(of_affected).collect(),
+        affects_more: f.affects_more,
+    });
+    FsckAnswer {
+        findings: findings.collect(),
+        plan: report.steps.iter().map(ToString::to_string).collect(),
+        repaired: Vec::new(),
+        left: None,
+        records: report.records,
+        bytes: report.bytes,
+        branches: report.branches,
+        commits: report.commits,
+    }
+}
+
+fn of_affected(a: &Affected) -> AffectedRow {
+    AffectedRow {
+        workspace: a.workspace.clone(),
+        branch: a.branch.clone(),
+        commit: a.commit.map(|id| id.to_string()),
+        labels: a.labels.clone(),
+        path: Bytes(a.path.clone()),
+    }
 }
 
 /// Adds up what takes the space.

@@ -1,6 +1,7 @@
 //! Requests about tool calls and the timeline.
 
 use super::dispatch::{looking_into, of_change, on};
+use super::moments::{moment, time};
 use super::mounts::Mounts;
 use super::{callers, faults};
 use crate::protocol::*;
@@ -75,8 +76,8 @@ pub fn record(mounts: &Mounts, ask: &ToolRecord) -> Result<CallId, Fault> {
         name: ask.name.clone(),
         parameters: ask.parameters.clone(),
         outcome: outcome(&ask.result, &ask.error)?,
-        started: ask.started.map(Into::into),
-        completed: ask.completed.map(Into::into),
+        started: ask.started.map(time),
+        completed: ask.completed.map(time),
     };
     let id = on(mounts, &ask.workspace, |w| w.call_record(&ask.branch, call))?;
     Ok(CallId { id })
@@ -129,7 +130,7 @@ pub fn list(mounts: &Mounts, ask: &TimelineList) -> Result<TimelineAnswer, Fault
         all: ask.all,
         brief: ask.brief,
         of: ask.of.as_ref().map(|of| {
-            let deleted = of.deleted.map(Into::into);
+            let deleted = of.deleted.map(time);
             (of.branch.clone(), deleted)
         }),
     };
@@ -148,7 +149,7 @@ pub fn list(mounts: &Mounts, ask: &TimelineList) -> Result<TimelineAnswer, Fault
     };
     let of = |source: engine::TimelineSource| TimelineOf {
         branch: source.branch,
-        deleted: source.deleted.map(Into::into),
+        deleted: source.deleted.map(moment),
     };
     Ok(TimelineAnswer {
         items: page.items.into_iter().map(|i| row(i, timeline)).collect(),
@@ -183,8 +184,8 @@ fn row(item: TimelineItem, (branch, branch_deleted): (&str, bool)) -> TimelineRo
         parameters: item.parameters,
         result: item.result,
         error: item.error,
-        started: item.started.into(),
-        completed: item.completed.map(Into::into),
+        started: moment(item.started),
+        completed: item.completed.map(moment),
         before: commit(item.before),
         after: commit(item.after),
         parent: item.parent,
@@ -224,7 +225,7 @@ pub fn blame(mounts: &Mounts, ask: &BlamePath) -> Result<BlameAnswer, Fault> {
         kind: i.kind.to_owned(),
         call: i.call,
         name: i.name,
-        time: i.time.into(),
+        time: moment(i.time),
         before: i.before.to_string(),
         after: i.after.to_string(),
         parent: i.parent,

@@ -5,7 +5,8 @@ use crate::client::{Client, ClientError};
 use crate::daemon::record::Records;
 use crate::home::Home;
 use crate::identity::build;
-use std::ffi::OsStr;
+use fuse_front::unescape;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -215,25 +216,11 @@ fn agentvfs_mounts(table: &[u8]) -> Vec<(String, PathBuf)> {
         let name = source.and_then(|source| source.strip_prefix(b"agentvfs:"));
         if let (Some(place), Some(name)) = (place, name) {
             let name = String::from_utf8_lossy(name).into_owned();
-            found.push((name, unescaped(place)));
+            let place = PathBuf::from(OsString::from_vec(unescape(place)));
+            found.push((name, place));
         }
     }
     found
-}
-
-/// Space, tab, newline and backslash are in octal.
-pub(crate) fn unescaped(field: &[u8]) -> PathBuf {
-    let mut out = Vec::new();
-    let mut rest = field;
-    while let Some((byte, tail)) = rest.split_first() {
-        let digits = tail.get(..3).filter(|_| *byte == b'\\');
-        let octal = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        out.push(octal.unwrap_or(*byte));
-        rest = if octal.is_some() { &tail[3..] } else { tail };
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(out))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use super::answer::Answer;
 use super::session::Turn;
 use super::tools::Tool;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::protocol::{Call, CallId, Nothing, ToolFinish, ToolStart};
 use serde_json::{Map, Value, json};
 

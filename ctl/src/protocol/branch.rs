@@ -3,6 +3,12 @@
 use super::{Bytes, Changed, Moment};
 use serde::{Deserialize, Serialize};
 
+/// The branch that every workspace has.
+pub const MAIN: &str = "main";
+
+/// What the path of a key in conflict begins with; no file has such a path.
+pub const KV_CONFLICTS: &[u8] = b".agentvfs/kv/";
+
 /// Declares wire types; unknown fields are refused.
 macro_rules! wire {
     ($($item:item)*) => {

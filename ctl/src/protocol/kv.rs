@@ -139,30 +139,3 @@ pub struct KvDeleteAnswer {
 fn live() -> Side {
     Side::Live
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::{Call, REQUEST_BYTES_MAX, encode_request, parse_request};
-
-    #[test]
-    fn the_longest_value_fits_a_request_whatever_is_in_it() {
-        let quotes = "\"".repeat(engine::kv::VALUE_BYTES_MAX);
-        for value in [
-            quotes.as_str(),
-            "1",
-            "{\"a\":\"b\"}",
-            &"x".repeat(quotes.len()),
-        ] {
-            let call = Call::KvSet(KvSet {
-                workspace: "w".repeat(64),
-                branch: "b".repeat(64),
-                key: "\"".repeat(engine::kv::KEY_BYTES_MAX),
-                value: value.into(),
-            });
-            let line = encode_request(i64::MAX, &call);
-            assert!(line.len() <= REQUEST_BYTES_MAX, "{}", line.len());
-            assert_eq!(parse_request(&line).unwrap().call, call);
-        }
-    }
-}

@@ -4,7 +4,6 @@
 //! Unknown fields are refused, so that a misspelt option is never silently without effect.
 
 use super::{Bytes, LineCount};
-use engine::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -499,24 +498,6 @@ impl State {
             State::Started => "started",
             State::Stopped => "stopped",
             State::Stale => "stale",
-        }
-    }
-}
-
-impl From<Time> for Moment {
-    fn from(time: Time) -> Moment {
-        Moment {
-            sec: time.sec,
-            nsec: time.nsec,
-        }
-    }
-}
-
-impl From<Moment> for Time {
-    fn from(moment: Moment) -> Time {
-        Time {
-            sec: moment.sec,
-            nsec: moment.nsec.min(999_999_999),
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use super::{Context, State};
 use crate::cli::{FsMkdirArgs, FsMvArgs, FsRmArgs};
-use crate::cmd::files::path_or_root;
-use crate::exit::Failure;
-use crate::output::{insert_bytes, print_json};
+use crate::cmd::path_or_root;
+use crate::failure::Failure;
+use crate::output::print_json;
 use crate::protocol::{Bytes, Call, MakeDir, Nothing, RemovePath, RenamePath};
+use crate::render::insert_bytes;
 use serde_json::{Map, Value};
 use std::path::Path;
 

@@ -5,13 +5,14 @@
 //! Invariant: asking for a process's groups touches procfs and cgroup file systems alone, so whoever
 //! answers requests of a mount may do it.
 
-use crate::doctor::unescaped;
 use crate::protocol::{Bytes, Fault};
+use fuse_front::unescape;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat, statfs};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -179,9 +180,10 @@ fn parse_mount(line: &[u8]) -> Option<CgroupMount> {
         }
         _ => return None,
     };
+    let as_path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape(field)));
     Some(CgroupMount {
-        root: unescaped(fields.get(3)?),
-        place: unescaped(fields.get(4)?),
+        root: as_path(fields.get(3)?),
+        place: as_path(fields.get(4)?),
         options,
     })
 }

@@ -2,17 +2,16 @@
 
 use super::Tool;
 use super::versions::change_row;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::mcp::answer::{Answer, Page, row};
 use crate::mcp::limits::ROWS_MAX;
 use crate::mcp::session::Turn;
-use crate::output::{count, insert_bytes};
 use crate::protocol::{
     BranchCreate, BranchListAnswer, BranchMerge, BranchMergeAnswer, BranchResolve,
-    BranchResolveAnswer, BranchRow, Bytes, Call, ConflictRow, ConflictsAnswer, Named, OnBranch,
-    Version,
+    BranchResolveAnswer, BranchRow, Bytes, Call, ConflictRow, ConflictsAnswer, KV_CONFLICTS, Named,
+    OnBranch, Version,
 };
-use engine::kv::KV_CONFLICTS;
+use crate::render::{count, insert_bytes};
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

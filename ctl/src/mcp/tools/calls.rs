@@ -1,12 +1,12 @@
 //! The tool for the timeline: `timeline`.
 
 use super::Tool;
-use crate::cmd::timeline_object;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::mcp::answer::{Answer, row};
 use crate::mcp::limits::{ENTRIES_DEFAULT, ROWS_BYTES_MAX, ROWS_MAX};
 use crate::mcp::session::Turn;
 use crate::protocol::{Call, CallState, TimelineAnswer, TimelineList, TimelineRow};
+use crate::render::call_object;
 use crate::when::rfc3339;
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
@@ -75,7 +75,7 @@ fn timeline(turn: &mut Turn<'_>, args: TimelineArgs) -> Result<Answer, Failure> 
         let answer: TimelineAnswer = turn.ask("cannot show the timeline", &call)?;
         for item in &answer.items {
             let text = match args.details {
-                true => timeline_object(item).to_string(),
+                true => call_object(item).to_string(),
                 false => call_row(item),
             };
             bytes += text.len() + 1;
@@ -98,7 +98,7 @@ fn call_row(item: &TimelineRow) -> String {
     let took = item
         .duration_ms
         .map_or_else(|| "--".to_owned(), |ms| format!("{ms}ms"));
-    let began = rfc3339(item.started.into());
+    let began = rfc3339(item.started);
     row(&[
         id.as_bytes(),
         item.name.as_bytes(),

@@ -1,7 +1,7 @@
 //! The tool that makes one file of everything: `export`.
 
 use super::Tool;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::mcp::answer::Answer;
 use crate::mcp::session::Turn;
 use crate::protocol::{Bytes, Call, ExportAnswer, ExportFile};

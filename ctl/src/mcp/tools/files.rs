@@ -2,7 +2,7 @@
 
 use super::Tool;
 use super::reading::Encoding;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::mcp::answer::Answer;
 use crate::mcp::session::Turn;
 use crate::protocol::{

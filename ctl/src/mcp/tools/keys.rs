@@ -1,7 +1,7 @@
 //! Tools for key-value state: `kv_get`, `kv_set`, `kv_delete`, `kv_list`.
 
 use super::Tool;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::mcp::answer::Answer;
 use crate::mcp::limits::{ROWS_BYTES_MAX, ROWS_DEFAULT, ROWS_MAX};
 use crate::mcp::session::Turn;

@@ -1,16 +1,16 @@
 //! Tools that look at files: `read_file`, `readdir`, `stat`, `access`.
 
 use super::Tool;
-use crate::cmd::State;
-use crate::exit::Failure;
+use crate::failure::Failure;
+use crate::files::State;
 use crate::mcp::answer::{Answer, Page};
 use crate::mcp::limits::{BYTES_DEFAULT, BYTES_MAX};
 use crate::mcp::session::Turn;
-use crate::output::insert_bytes;
 use crate::protocol::{
     Bytes, Call, FileKind, FileNode, ListFiles, ListFilesAnswer, ReadAnswer, ReadFile,
 };
 use crate::quote::{base64, from_base64};
+use crate::render::insert_bytes;
 use crate::when::rfc3339;
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
@@ -224,7 +224,7 @@ fn details(node: &FileNode) -> Value {
     insert_bytes(&mut object, "name", &node.name.0);
     object.insert("type".into(), kind_word(node.kind));
     object.insert("size".into(), node.size.into());
-    object.insert("modified".into(), rfc3339(node.mtime.into()).into());
+    object.insert("modified".into(), rfc3339(node.mtime).into());
     if let Some(target) = &node.target {
         insert_bytes(&mut object, "target", &target.0);
     }
@@ -261,7 +261,7 @@ fn stat(turn: &mut Turn<'_>, args: PathArgs) -> Result<Answer, Failure> {
         "gid": node.gid,
         "size": node.size,
         "mtime": node.mtime.sec,
-        "modified": rfc3339(node.mtime.into()),
+        "modified": rfc3339(node.mtime),
         "is_file": node.kind == FileKind::File,
         "is_directory": node.kind == FileKind::Directory,
         "is_symlink": node.kind == FileKind::Symlink,

@@ -2,7 +2,7 @@
 
 use super::Tool;
 use super::versions::{change_row, target, went};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::mcp::answer::{Answer, Page};
 use crate::mcp::session::Turn;
 use crate::protocol::{Call, OnBranch, PlanAnswer, Rollback, RollbackAnswer};

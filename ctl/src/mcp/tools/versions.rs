@@ -1,8 +1,7 @@
 //! Tools that keep and bring back states: `checkpoint`, `rollback`, `undo`, `log`, `diff`.
 
 use super::Tool;
-use crate::cmd::moment;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::mcp::answer::{Answer, Page, row};
 use crate::mcp::limits::{BYTES_DEFAULT, BYTES_MAX, ENTRIES_DEFAULT};
 use crate::mcp::session::Turn;
@@ -10,7 +9,7 @@ use crate::protocol::{
     Bytes, Call, Changed, Checkpoint, CheckpointAnswer, Diff, DiffAnswer, Log, LogAnswer, LogRow,
     PatchAnswer, PlanAnswer, Rollback, RollbackAnswer, Side, Target, Undo,
 };
-use crate::when::rfc3339;
+use crate::when::{moment, rfc3339};
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -224,7 +223,7 @@ fn log(turn: &mut Turn<'_>, args: LogArgs) -> Result<Answer, Failure> {
 }
 
 fn commit_row(commit: &LogRow) -> String {
-    let time = rfc3339(commit.time.into());
+    let time = rfc3339(commit.time);
     row(&[
         commit.commit.as_deref().unwrap_or("pending").as_bytes(),
         time.as_bytes(),

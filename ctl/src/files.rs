@@ -1,13 +1,11 @@
-//! What the commands about single files share: a state that is looked into through the daemon.
+//! A state that is looked into through the daemon: what is known of its paths, and what is in its files.
 
-use super::Context;
-use crate::exit::Failure;
-use crate::patharg::{PathError, Places, inside};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::protocol::{
     AtPath, Bytes, Call, FileKind, FileNode, ListFiles, ListFilesAnswer, ReadAnswer, ReadFile, Side,
 };
 use crate::quote::from_base64;
-use std::path::Path;
 
 /// Takes data of a file with their offset.
 pub type TakeData<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>;
@@ -143,27 +141,5 @@ pub fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
         name.to_vec()
     } else {
         [dir, b"/", name].concat()
-    }
-}
-
-/// A path of the workspace as it was given; empty for its root.
-pub fn path_or_root(
-    given: &Path,
-    workspace: &str,
-    context: &mut Context,
-) -> Result<Vec<u8>, Failure> {
-    let Some(info) = context.info(workspace)? else {
-        // The daemon's own answer about a workspace that does not exist is the better one.
-        return Ok(Bytes::from(given).0);
-    };
-    let cwd = context.surroundings().cwd.clone();
-    let places = Places {
-        mount: info.mount.path(),
-        base: info.base.path(),
-        cwd: cwd.as_deref(),
-    };
-    match inside(given, places) {
-        Err(PathError::Root(_)) => Ok(Vec::new()),
-        other => other.map_err(super::bad_path),
     }
 }
