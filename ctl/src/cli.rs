@@ -24,8 +24,8 @@ pub use kv::*;
 pub use serve::*;
 pub use session::*;
 
-use crate::failure::Failure;
 use crate::output::print_json;
+use agentvfs_client::failure::Failure;
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde_json::json;
@@ -478,7 +478,7 @@ impl Told {
                 // So may standard output: the exit status tells it all the same.
                 let _ = print_json(&json!({ "error": self.failure().object() }));
             }
-            return ExitCode::from(crate::failure::USAGE);
+            return ExitCode::from(agentvfs_client::failure::USAGE);
         }
         // A closed standard output is success.
         let _ = self.0.print();
@@ -501,10 +501,11 @@ impl Told {
         let text = self.0.render().to_string();
         match text.strip_prefix("error: ") {
             None => text,
-            Some(rest) => crate::quote::lines(&format!("agentvfs: wrong usage: {rest}")).replace(
-                "For more information, try '--help'.",
-                "hint: --help after a command explains it",
-            ),
+            Some(rest) => agentvfs_client::quote::lines(&format!("agentvfs: wrong usage: {rest}"))
+                .replace(
+                    "For more information, try '--help'.",
+                    "hint: --help after a command explains it",
+                ),
         }
     }
 }

@@ -38,11 +38,11 @@ mod undo;
 mod words;
 
 use crate::cli::{Cli, Command, Global, Verb};
-use crate::context::{self, Options};
-use crate::failure::Failure;
-use crate::launch::{Launch, Program};
 use crate::output::Bar;
-use crate::protocol::Call;
+use agentvfs_client::context::{self, Options};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::launch::{Launch, Program};
+use agentvfs_client::protocol::Call;
 use paths::{path_or_root, paths};
 use serde::de::DeserializeOwned;
 use std::ops::{Deref, DerefMut};

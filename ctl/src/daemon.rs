@@ -32,11 +32,11 @@ mod store;
 mod timeline;
 mod watch;
 
-use crate::failure::NO_DAEMON;
-use crate::home::{Home, process_env};
-use crate::launch::Startup;
-use crate::protocol::Fault;
 use crate::sys;
+use agentvfs_client::failure::NO_DAEMON;
+use agentvfs_client::home::{Home, process_env};
+use agentvfs_client::launch::Startup;
+use agentvfs_client::protocol::Fault;
 use engine::{Engine, EngineConfig};
 use lifecycle::Gate;
 use mounts::Mounts;
@@ -197,7 +197,7 @@ impl SocketMark {
 
 fn serve(home: Home, engine: Arc<Engine>, socket: Socket) {
     let Socket { listener, mark } = socket;
-    tracing::info!(version = crate::identity::build(), home = %home.root().display(), "ready");
+    tracing::info!(version = agentvfs_client::identity::build(), home = %home.root().display(), "ready");
     let gate = Arc::new(Gate::new());
     let mounts = Arc::new(Mounts::new(engine.clone(), home.clone(), gate.clone()));
     spawn_signal_thread(gate.clone());

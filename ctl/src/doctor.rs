@@ -8,7 +8,7 @@ mod kernel;
 mod running;
 mod storage;
 
-use crate::home::Home;
+use agentvfs_client::home::Home;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! How the program ends: a failure is told on standard error, with `--json` also as one object
 //! `{"error": {"kind", "message", "hint"}}` on standard output, and gives the exit status.
 
-use crate::failure::Failure;
 use crate::output::{print_json, stderr_colour};
+use agentvfs_client::failure::Failure;
 use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;

@@ -5,11 +5,11 @@
 //! anew or not at all. All names are looked at before the first is written; what was made is taken
 //! away again where it fails on the way.
 
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::files::State;
-use crate::protocol::{FileKind, FileNode};
-use crate::quote::shown;
+use agentvfs_client::context::Context;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::files::State;
+use agentvfs_client::protocol::{FileKind, FileNode};
+use agentvfs_client::quote::shown;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,

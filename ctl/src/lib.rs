@@ -6,34 +6,19 @@
 //!
 //! `unsafe` stands in the module `sys` alone.
 
-mod blame;
 pub mod cli;
-mod client;
 mod cmd;
-mod context;
 mod daemon;
 mod doctor;
 mod exit;
 mod extract;
-mod failure;
-mod files;
 mod glob;
-pub mod home;
-mod identity;
-mod infer;
-mod launch;
 pub mod mcp;
 mod output;
 mod pager;
-mod patharg;
-pub mod protocol;
-mod quote;
-mod render;
-mod seen;
 mod settings;
 mod spool;
 mod sys;
-mod when;
 
 use std::process::ExitCode;
 

@@ -24,7 +24,7 @@ mod transport;
 pub use lines::{Received, receive};
 pub use session::Session;
 
-use crate::failure::Failure;
+use agentvfs_client::failure::Failure;
 use server::Server;
 use std::time::Duration;
 use transport::Stdio;

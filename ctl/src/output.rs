@@ -4,9 +4,9 @@
 //! the terminal but for rows, which are an aligned table on one. A closed standard output is success
 //! ([`Failure::broken_pipe`]).
 
-use crate::failure::Failure;
-use crate::quote::{self, one_line, quoted};
-use crate::render::insert_bytes;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::quote::{self, one_line, quoted};
+use agentvfs_client::render::insert_bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
@@ -290,7 +290,7 @@ pub fn human_bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quote::base64;
+    use agentvfs_client::quote::base64;
 
     fn rows() -> Rows {
         let mut rows = Rows::new(&["NAME", "PATH"]);

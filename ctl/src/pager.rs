@@ -1,6 +1,6 @@
 //! A pager for long output on a terminal: `$AGENTVFS_PAGER`, else `$PAGER`, else `less -FRX`.
 
-use crate::home::process_env;
+use agentvfs_client::home::process_env;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,6 @@
 //! Messages of the control protocol, both ways.
 
-use ctl::protocol::{RequestId, encode_request, parse_from_daemon, parse_request};
+use agentvfs_client::protocol::{RequestId, encode_request, parse_from_daemon, parse_request};
 
 /// A line gives a request or a refusal that can be sent; a request sent on is understood as the same.
 pub fn check(bytes: &[u8]) {

@@ -4,7 +4,7 @@
 //! values the same, and writes the files where `FUZZ_WRITE_SEEDS` is set.
 
 use crate::{index, seal};
-use ctl::protocol::{
+use agentvfs_client::protocol::{
     Call, Diff, KvSet, METHODS, Moment, Nothing, Rollback, Side, Target, WriteFile, encode_request,
 };
 use engine::journal::{Journal, JournalConfig};
@@ -546,7 +546,7 @@ fn requests() -> Vec<Vec<u8>> {
         workspace: workspace.clone(),
         branch: branch.clone(),
         target: Target::Before(Moment { sec: -5, nsec: 7 }),
-        paths: vec![ctl::protocol::Bytes(b"src".to_vec())],
+        paths: vec![agentvfs_client::protocol::Bytes(b"src".to_vec())],
         keep_kv: true,
     });
     let set = Call::KvSet(KvSet {
@@ -558,7 +558,7 @@ fn requests() -> Vec<Vec<u8>> {
     let write = Call::FsWrite(WriteFile {
         workspace: workspace.clone(),
         branch: branch.clone(),
-        path: ctl::protocol::Bytes(b"a/b".to_vec()),
+        path: agentvfs_client::protocol::Bytes(b"a/b".to_vec()),
         offset: Some(3),
         b64: "eA==".into(),
         last: true,
@@ -570,7 +570,7 @@ fn requests() -> Vec<Vec<u8>> {
         branch,
         from: Side::Base,
         to: Side::Ref("@~1".into()),
-        paths: vec![ctl::protocol::Bytes(b"\xff".to_vec())],
+        paths: vec![agentvfs_client::protocol::Bytes(b"\xff".to_vec())],
         stat: true,
     });
     let calls = [Call::List(Nothing {}), rollback, set, write, diff];

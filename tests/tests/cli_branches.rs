@@ -20,10 +20,12 @@ fn place(env: &Env, name: &str) -> PathBuf {
 
 /// Some of this repository's own sources, in the project.
 fn sources(env: &Env) {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ctl/src");
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ctl");
     fs::create_dir(env.project().join("src")).unwrap();
-    for name in ["glob.rs", "when.rs", "quote.rs"] {
-        fs::copy(from.join(name), env.project().join("src").join(name)).unwrap();
+    for path in ["src/glob.rs", "client/src/when.rs", "client/src/quote.rs"] {
+        let from = from.join(path);
+        let to = env.project().join("src").join(from.file_name().unwrap());
+        fs::copy(from, to).unwrap();
     }
 }
 

@@ -5,12 +5,12 @@ use super::branch::{conflict_object, conflict_rows, tell_merge};
 use super::diff::{change_object, push_change};
 use super::place::{Directory, place};
 use crate::cli::{ApplyArgs, ConflictsArg, UpdateArgs};
-use crate::failure::Failure;
 use crate::output::{Bar, Rows, print_json, talk, warn};
-use crate::protocol::{Apply, ApplyAnswer, Call, Update};
-use crate::quote::shown;
-use crate::render::{count, insert_bytes};
 use crate::spool::Spool;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Apply, ApplyAnswer, Call, Update};
+use agentvfs_client::quote::shown;
+use agentvfs_client::render::{count, insert_bytes};
 use serde_json::{Map, Value};
 use std::path::Path;
 

@@ -6,10 +6,10 @@ use super::{Context, id_or_pending, paths};
 use crate::cli::{
     BranchDiffArgs, BranchVerb, ConflictsArg, ConflictsArgs, CreateArgs, MergeArgs, ResolveArgs,
 };
-use crate::failure::Failure;
 use crate::output::{Facts, Rows, print, print_json, talk, warn};
-use crate::protocol::*;
-use crate::render::{count, insert_bytes};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::*;
+use agentvfs_client::render::{count, insert_bytes};
 use serde_json::{Map, Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
@@ -201,7 +201,7 @@ pub fn tell_merge(
 }
 
 fn shown(path: &Bytes) -> String {
-    crate::quote::shown(&path.0)
+    agentvfs_client::quote::shown(&path.0)
 }
 
 /// Conflicts as rows.

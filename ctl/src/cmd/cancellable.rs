@@ -1,12 +1,12 @@
 //! Asking for what an interrupt cancels.
 
 use super::Context;
-use crate::client::{ClientError, Heard};
-use crate::failure::{Failure, INTERRUPTED};
-use crate::launch::failed;
 use crate::output::{Bar, warn};
-use crate::protocol::{CANCELLED, Call};
 use crate::sys::{Interrupted, on_interrupt};
+use agentvfs_client::connection::{ClientError, Heard};
+use agentvfs_client::failure::{Failure, INTERRUPTED};
+use agentvfs_client::launch::failed;
+use agentvfs_client::protocol::{CANCELLED, Call};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

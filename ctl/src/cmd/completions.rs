@@ -1,8 +1,8 @@
 //! `agentvfs completions`.
 
 use crate::cli;
-use crate::failure::Failure;
 use crate::output::print;
+use agentvfs_client::failure::Failure;
 
 /// Prints the completions of a shell.
 pub fn run(shell: clap_complete::Shell) -> Result<u8, Failure> {

@@ -2,10 +2,10 @@
 
 use super::Context;
 use crate::cli::ConfigArgs;
-use crate::failure::Failure;
 use crate::output::Facts;
-use crate::protocol::{Call, Config, ConfigAnswer};
 use crate::settings::{KEYS, set};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, Config, ConfigAnswer};
 use engine::Settings;
 
 /// Shows settings, and changes those that are given with a value.

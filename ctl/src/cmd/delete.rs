@@ -2,10 +2,10 @@
 
 use super::Context;
 use crate::cli::DeleteArgs;
-use crate::failure::Failure;
 use crate::output::{Facts, talk};
-use crate::protocol::{Call, Named};
-use crate::quote::shown;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, Named};
+use agentvfs_client::quote::shown;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 

@@ -2,10 +2,10 @@
 
 use super::{Context, patch, paths};
 use crate::cli::DiffArgs;
-use crate::failure::Failure;
 use crate::output::{Rows, print_json};
-use crate::protocol::{Call, Changed, Diff, DiffAnswer, HasRef, HasRefAnswer, Side};
-use crate::render::insert_bytes;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, Changed, Diff, DiffAnswer, HasRef, HasRefAnswer, Side};
+use agentvfs_client::render::insert_bytes;
 use serde_json::{Map, Value, json};
 
 /// Prints what differs.

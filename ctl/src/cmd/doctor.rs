@@ -1,11 +1,11 @@
 //! `agentvfs doctor`.
 
 use crate::cli::{Global, RowArgs};
-use crate::context::find_home;
 use crate::doctor::{Finding, Grade, examine};
-use crate::failure::{FAILED, Failure};
 use crate::output::{Rows, colour_wanted, print, print_json};
-use crate::quote::one_line;
+use agentvfs_client::context::find_home;
+use agentvfs_client::failure::{FAILED, Failure};
+use agentvfs_client::quote::one_line;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 

@@ -2,10 +2,10 @@
 
 use super::Context;
 use crate::cli::ExportArgs;
-use crate::failure::Failure;
 use crate::output::{Facts, human_bytes, talk, warn};
-use crate::protocol::{Bytes, Call, ExportAnswer, ExportFile};
-use crate::render::count;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Bytes, Call, ExportAnswer, ExportFile};
+use agentvfs_client::render::count;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 

@@ -4,14 +4,16 @@ mod names;
 
 use super::{Context, path_or_root};
 use crate::cli::{FsFindArgs, FsListArgs, FsPathArgs, FsTreeArgs, FsVerb, FsWriteArgs, KindArg};
-use crate::failure::Failure;
-use crate::files::State;
 use crate::glob::matches;
 use crate::output::{Facts, Rows, print, print_json, talk};
-use crate::protocol::{Bytes, Call, FileKind, FileNode, PIECE_BYTES, WriteAnswer, WriteFile};
-use crate::quote::{base64, quoted};
-use crate::render::insert_bytes;
-use crate::when::rfc3339;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::files::State;
+use agentvfs_client::protocol::{
+    Bytes, Call, FileKind, FileNode, PIECE_BYTES, WriteAnswer, WriteFile,
+};
+use agentvfs_client::quote::{base64, quoted};
+use agentvfs_client::render::insert_bytes;
+use agentvfs_client::when::rfc3339;
 use rustix::fs::Mode;
 use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Read, Write};
@@ -372,8 +374,8 @@ fn mode_text(node: &FileNode) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::joined;
-    use crate::protocol::Moment;
+    use agentvfs_client::files::joined;
+    use agentvfs_client::protocol::Moment;
 
     fn node(name: &str, kind: FileKind, perm: u32) -> FileNode {
         FileNode {

@@ -5,13 +5,13 @@
 
 use super::Context;
 use crate::cli::FsckArgs;
-use crate::client::{Client, ClientError};
 use crate::daemon::fsck_answer;
-use crate::failure::{FAILED, Failure};
-use crate::home::Home;
 use crate::output::{Rows, print_json, warn};
-use crate::protocol::{AffectedRow, Call, FsckAnswer, FsckFinding, Nothing};
-use crate::render::{count, insert_bytes};
+use agentvfs_client::connection::{Client, ClientError};
+use agentvfs_client::failure::{FAILED, Failure};
+use agentvfs_client::home::Home;
+use agentvfs_client::protocol::{AffectedRow, Call, FsckAnswer, FsckFinding, Nothing};
+use agentvfs_client::render::{count, insert_bytes};
 use engine::{Engine, EngineConfig, FsckReport};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
         }
         Ok(_) => context.ask_with_bar(WHAT, &Call::Fsck(Nothing {}), "checking")?,
         Err(ClientError::NotRunning | ClientError::Ending) => here(args, context.home())?,
-        Err(error) => return Err(crate::launch::failed(WHAT, error)),
+        Err(error) => return Err(agentvfs_client::launch::failed(WHAT, error)),
     };
     tell(&answer, args, context.json())
 }

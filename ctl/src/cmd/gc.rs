@@ -2,10 +2,10 @@
 
 use super::Context;
 use crate::cli::GcArgs;
-use crate::failure::Failure;
 use crate::output::{Facts, human_bytes, talk};
-use crate::protocol::{Call, Gc, GcAnswer};
 use crate::settings::duration;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, Gc, GcAnswer};
 
 /// Takes away what nothing needs any more, or says what that would be.
 pub fn run(args: &GcArgs, context: &mut Context) -> Result<u8, Failure> {

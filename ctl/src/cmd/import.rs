@@ -2,10 +2,10 @@
 
 use super::{Context, check_name};
 use crate::cli::ImportArgs;
-use crate::failure::Failure;
 use crate::output::{Facts, human_bytes, talk, warn};
-use crate::protocol::{Bytes, Call, ImportAnswer, ImportFile};
-use crate::render::count;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Bytes, Call, ImportAnswer, ImportFile};
+use agentvfs_client::render::count;
 use serde_json::json;
 use std::time::Instant;
 

@@ -2,9 +2,9 @@
 
 use super::{Context, check_name, workspace_facts};
 use crate::cli::InitArgs;
-use crate::failure::Failure;
-use crate::infer::default_name;
-use crate::protocol::{Bytes, Call, Init, StartAnswer};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::infer::default_name;
+use agentvfs_client::protocol::{Bytes, Call, Init, StartAnswer};
 use std::path::Path;
 
 /// Makes a workspace and prints its facts.

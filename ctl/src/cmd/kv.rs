@@ -2,12 +2,12 @@
 
 use super::Context;
 use crate::cli::{KvDeleteArgs, KvGetArgs, KvListArgs, KvSetArgs, KvVerb};
-use crate::failure::Failure;
 use crate::output::{Rows, print_json, print_kept_json, talk};
-use crate::protocol::{
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{
     Call, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet, Side,
 };
-use crate::when::rfc3339;
+use agentvfs_client::when::rfc3339;
 use engine::kv::{VALUE_BYTES_MAX, check_key, checked_value};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Read};

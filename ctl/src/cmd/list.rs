@@ -2,11 +2,11 @@
 
 use super::Context;
 use crate::cli::RowArgs;
-use crate::failure::Failure;
 use crate::output::{Rows, print_json};
-use crate::protocol::Info;
-use crate::render::insert_bytes;
-use crate::seen::Look;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::Info;
+use agentvfs_client::render::insert_bytes;
+use agentvfs_client::seen::Look;
 use serde_json::{Map, Value, json};
 
 /// Prints all workspaces.

@@ -2,11 +2,11 @@
 
 use super::{Context, id_or_pending};
 use crate::cli::LogArgs;
-use crate::failure::Failure;
 use crate::output::{Rows, print_json};
-use crate::protocol::{Call, Log, LogAnswer, LogRow};
-use crate::render::short;
-use crate::when::{rfc3339, rfc3339_seconds};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, Log, LogAnswer, LogRow};
+use agentvfs_client::render::short;
+use agentvfs_client::when::{rfc3339, rfc3339_seconds};
 use serde_json::{Map, Value, json};
 use std::io::IsTerminal;
 

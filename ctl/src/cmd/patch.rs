@@ -2,12 +2,12 @@
 
 use super::Context;
 use super::diff::change_object;
-use crate::failure::Failure;
 use crate::output::{Rows, colour_wanted, print_json, talk, warn};
 use crate::pager::Pager;
-use crate::protocol::{Call, Changed, Diff, DiffAnswer, LineCount, PatchAnswer};
-use crate::render::insert_bytes;
 use crate::spool::Spool;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, Changed, Diff, DiffAnswer, LineCount, PatchAnswer};
+use agentvfs_client::render::insert_bytes;
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -50,7 +50,7 @@ fn tell_left_out(answer: &PatchAnswer) {
     for path in &answer.left_out {
         warn(&format!(
             "not in the patch: {} (an empty directory, a special file, or a change of attributes alone)",
-            crate::quote::shown(&path.0)
+            agentvfs_client::quote::shown(&path.0)
         ));
     }
 }
@@ -125,9 +125,9 @@ pub fn stat(ask: Diff, what: &str, nul: bool, context: &mut Context) -> Result<u
     rows.print(nul)?;
     talk(&format!(
         "{}, {} added, {} removed",
-        crate::render::count(answer.changes.len() as u64, "path"),
-        crate::render::count(total.0, "line"),
-        crate::render::count(total.1, "line")
+        agentvfs_client::render::count(answer.changes.len() as u64, "path"),
+        agentvfs_client::render::count(total.0, "line"),
+        agentvfs_client::render::count(total.1, "line")
     ));
     Ok(0)
 }

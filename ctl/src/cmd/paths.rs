@@ -1,9 +1,9 @@
 //! Paths of a workspace as words of a command give them.
 
 use super::Context;
-use crate::failure::Failure;
-use crate::patharg::{PathError, Places, inside};
-use crate::protocol::Bytes;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::patharg::{PathError, Places, inside};
+use agentvfs_client::protocol::Bytes;
 use std::path::{Path, PathBuf};
 
 /// The paths, relative to the workspace's root.

@@ -4,8 +4,8 @@
 //! the daemon is not asked for it where nobody looks.
 
 use super::Context;
-use crate::protocol::MAIN;
-use crate::quote::shown;
+use agentvfs_client::protocol::MAIN;
+use agentvfs_client::quote::shown;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

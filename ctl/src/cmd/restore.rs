@@ -4,15 +4,15 @@ use super::rollback::{tell, tell_plan};
 use super::{Context, path_or_root, paths};
 use crate::cli::RestoreArgs;
 use crate::extract::Extraction;
-use crate::failure::Failure;
-use crate::files::State;
 use crate::output::{Rows, print, print_json, talk, warn};
-use crate::protocol::{
+use agentvfs_client::failure::Failure;
+use agentvfs_client::files::State;
+use agentvfs_client::protocol::{
     Call, Log, LogAnswer, Moment, PlanAnswer, Rollback, RollbackAnswer, Side, Target,
 };
-use crate::quote::shown;
-use crate::render::{count, insert_bytes};
-use crate::when::moment;
+use agentvfs_client::quote::shown;
+use agentvfs_client::render::{count, insert_bytes};
+use agentvfs_client::when::moment;
 use serde_json::{Map, Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

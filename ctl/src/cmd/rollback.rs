@@ -4,12 +4,12 @@ use super::diff::{change_object, push_change};
 use super::place::{Directory, place};
 use super::{Context, id_or_pending, key_value, paths, split_two};
 use crate::cli::RollbackArgs;
-use crate::failure::Failure;
 use crate::output::{Rows, print, print_json, talk, warn};
-use crate::protocol::{Call, Holder, PlanAnswer, Rollback, RollbackAnswer, Target};
-use crate::quote::shown;
-use crate::render::{count, insert_bytes};
-use crate::when::moment;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, Holder, PlanAnswer, Rollback, RollbackAnswer, Target};
+use agentvfs_client::quote::shown;
+use agentvfs_client::render::{count, insert_bytes};
+use agentvfs_client::when::moment;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
@@ -182,7 +182,7 @@ mod tests {
         ] {
             assert_eq!(
                 word_and_target(&given, false).unwrap_err().exit,
-                crate::failure::USAGE
+                agentvfs_client::failure::USAGE
             );
         }
     }

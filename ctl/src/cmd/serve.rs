@@ -2,8 +2,8 @@
 
 use super::Context;
 use crate::cli::ServeVerb;
-use crate::failure::Failure;
 use crate::mcp::{Session, serve};
+use agentvfs_client::failure::Failure;
 
 /// Serves until the client leaves.
 pub fn run(verb: ServeVerb, context: Context) -> Result<u8, Failure> {

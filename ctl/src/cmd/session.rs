@@ -2,10 +2,10 @@
 
 use super::Context;
 use crate::cli::{CgroupArgs, SessionVerb};
-use crate::failure::Failure;
 use crate::output::{Facts, Rows, print_json, talk};
-use crate::protocol::*;
-use crate::render::insert_bytes;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::*;
+use agentvfs_client::render::insert_bytes;
 use serde_json::{Map, Value, json};
 
 /// Runs a verb.

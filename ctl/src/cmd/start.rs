@@ -3,11 +3,11 @@
 use super::init::new_name;
 use super::{Context, workspace_facts};
 use crate::cli::{LatencyArg, StartArgs};
-use crate::failure::Failure;
-use crate::infer::{Surroundings, covered_by, of_project};
 use crate::output::warn;
-use crate::protocol::{Bytes, Call, Latency, MountChoice, Start, StartAnswer};
-use crate::seen::Look;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::infer::{Surroundings, covered_by, of_project};
+use agentvfs_client::protocol::{Bytes, Call, Latency, MountChoice, Start, StartAnswer};
+use agentvfs_client::seen::Look;
 use std::path::{Path, PathBuf};
 
 /// Mounts a workspace and prints its facts.

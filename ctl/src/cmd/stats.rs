@@ -1,9 +1,9 @@
 //! `agentvfs stats`.
 
 use super::Context;
-use crate::failure::Failure;
 use crate::output::{Facts, human_bytes, talk};
-use crate::protocol::{Call, Nothing, StatsAnswer};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, Nothing, StatsAnswer};
 use serde_json::{Value, json};
 
 /// Prints what takes the space.
@@ -106,7 +106,7 @@ fn lines_below(facts: &mut Facts, answer: &StatsAnswer) {
     }
 }
 
-fn workspace_json(w: &crate::protocol::WorkspaceStats) -> Value {
+fn workspace_json(w: &agentvfs_client::protocol::WorkspaceStats) -> Value {
     json!({
         "name": w.name,
         "needed_bytes": w.needed_bytes,

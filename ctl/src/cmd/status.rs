@@ -2,12 +2,12 @@
 
 use super::{Context, workspace_facts};
 use crate::cli::StatusArgs;
-use crate::failure::{FAILED, Failure};
 use crate::output::{Facts, print, print_json, warn};
-use crate::protocol::{self, Bytes, Call, OnBranch, Requests, StatusAnswer};
-use crate::quote::one_line;
-use crate::render::insert_bytes;
-use crate::seen::Look;
+use agentvfs_client::failure::{FAILED, Failure};
+use agentvfs_client::protocol::{self, Bytes, Call, OnBranch, Requests, StatusAnswer};
+use agentvfs_client::quote::one_line;
+use agentvfs_client::render::insert_bytes;
+use agentvfs_client::seen::Look;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 

@@ -2,10 +2,10 @@
 
 use super::{Context, id_or_pending};
 use crate::cli::StopArgs;
-use crate::failure::Failure;
 use crate::output::{Bar, Facts, talk};
-use crate::protocol::{Call, State, Stop, StopAnswer};
-use crate::quote::shown;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, State, Stop, StopAnswer};
+use agentvfs_client::quote::shown;
 
 /// Unmounts a workspace and prints what it kept.
 pub fn run(args: &StopArgs, context: &mut Context) -> Result<u8, Failure> {

@@ -1,13 +1,13 @@
 //! `agentvfs timeline`, `agentvfs tool list` and `agentvfs blame`.
 
 use super::{Context, path_or_root};
-use crate::blame;
 use crate::cli::{BlameArgs, FormatArg, ListCallsArgs, StatusArg, TimelineArgs};
-use crate::failure::{FAILED, Failure};
 use crate::output::{Rows, print, print_json, talk, warn};
-use crate::protocol::*;
-use crate::render::{call_object, count, insert_bytes};
-use crate::when::{rfc3339, rfc3339_seconds};
+use agentvfs_client::blame;
+use agentvfs_client::failure::{FAILED, Failure};
+use agentvfs_client::protocol::*;
+use agentvfs_client::render::{call_object, count, insert_bytes};
+use agentvfs_client::when::{rfc3339, rfc3339_seconds};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 
@@ -175,7 +175,7 @@ fn verify(context: &mut Context) -> Result<u8, Failure> {
 /// Lists who changed a path.
 pub fn blame(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
-    let shown = crate::quote::shown(args.path.as_os_str().as_encoded_bytes());
+    let shown = agentvfs_client::quote::shown(args.path.as_os_str().as_encoded_bytes());
     let path = path_or_root(&args.path, &workspace, context)?;
     let call = Call::Blame(BlamePath {
         workspace,

@@ -8,11 +8,11 @@ use crate::cli::{
     ToolDiffArgs, ToolErrorArgs, ToolRecordArgs, ToolStartArgs, ToolSuccessArgs, ToolUndoArgs,
     ToolVerb,
 };
-use crate::failure::{FAILED, Failure};
 use crate::output::{Rows, print, print_json, talk, warn};
-use crate::protocol::*;
-use crate::render::count;
-use crate::when::before;
+use agentvfs_client::failure::{FAILED, Failure};
+use agentvfs_client::protocol::*;
+use agentvfs_client::render::count;
+use agentvfs_client::when::before;
 use serde_json::{Value, json};
 
 /// Runs a verb.

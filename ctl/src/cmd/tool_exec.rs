@@ -7,10 +7,12 @@
 
 use super::Context;
 use crate::cli::ToolExecArgs;
-use crate::failure::Failure;
 use crate::output::{print_json, warn};
-use crate::protocol::{Call, CallId, Nothing, OneCall, TimelineRow, ToolFinish, ToolStart};
 use crate::sys;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{
+    Call, CallId, Nothing, OneCall, TimelineRow, ToolFinish, ToolStart,
+};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};

@@ -2,8 +2,8 @@
 
 use super::{Context, rollback};
 use crate::cli::{OneWorkspace, UndoArgs};
-use crate::failure::Failure;
-use crate::protocol::{Call, OnBranch, RollbackAnswer, Undo};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, OnBranch, RollbackAnswer, Undo};
 use std::time::Instant;
 
 /// Goes one operation back and prints the commit now shown.

@@ -1,9 +1,9 @@
 //! Words that several commands take, and facts that several print.
 
-use crate::failure::Failure;
-use crate::home::Home;
 use crate::output::Facts;
-use crate::protocol::Info;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::home::Home;
+use agentvfs_client::protocol::Info;
 use std::os::unix::ffi::OsStrExt;
 
 /// The facts that `init`, `start` and `status` begin with.

@@ -3,7 +3,9 @@
 use super::branches::{of_conflict, of_merge};
 use super::dispatch::{Watch, of_change, on};
 use super::mounts::Mounts;
-use crate::protocol::{Apply, ApplyAnswer, BranchMergeAnswer, Bytes, Fault, PIECE_BYTES, Update};
+use agentvfs_client::protocol::{
+    Apply, ApplyAnswer, BranchMergeAnswer, Bytes, Fault, PIECE_BYTES, Update,
+};
 use engine::{ApplyReport, ApplyRequest, Error, UpdateRequest};
 
 fn request(ask: &Apply) -> ApplyRequest {

@@ -4,7 +4,7 @@ use super::dispatch::{Watch, bare, of_change, on};
 use super::moments::moment;
 use super::mounts::{Mounts, Progress};
 use super::{faults, holders};
-use crate::protocol::*;
+use agentvfs_client::protocol::*;
 use engine::{MAIN, MergeRequest, Resolution};
 use std::path::{Path, PathBuf};
 
@@ -189,6 +189,6 @@ pub fn diff(mounts: &Mounts, ask: &BranchDiff) -> Result<DiffAnswer, Fault> {
 mod tests {
     #[test]
     fn the_branch_that_every_workspace_has_is_the_engines() {
-        assert_eq!(crate::protocol::MAIN, engine::MAIN);
+        assert_eq!(agentvfs_client::protocol::MAIN, engine::MAIN);
     }
 }

@@ -6,7 +6,7 @@
 use super::dispatch::{Watch, dispatch, wants_progress};
 use super::server::Daemon;
 use super::watch::listening;
-use crate::protocol::{
+use agentvfs_client::protocol::{
     Call, Fault, PROTOCOL_VERSION, Progress, REQUEST_BYTES_MAX, Request, RequestId, code,
     encode_answer, encode_data, encode_progress, parse_cancel, parse_request, shown,
 };
@@ -358,14 +358,14 @@ mod tests {
     #[test]
     fn only_the_right_hello_opens_a_connection() {
         let hello = |protocol| {
-            Call::Hello(crate::protocol::Hello {
+            Call::Hello(agentvfs_client::protocol::Hello {
                 protocol,
                 client: "t".into(),
             })
         };
         assert!(check_hello(&hello(PROTOCOL_VERSION)).is_ok());
         assert_eq!(check_hello(&hello(99)).unwrap_err().code, code::VERSION);
-        let other = Call::List(crate::protocol::Nothing {});
+        let other = Call::List(agentvfs_client::protocol::Nothing {});
         assert_eq!(check_hello(&other).unwrap_err().code, code::VERSION);
     }
 }

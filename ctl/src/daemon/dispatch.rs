@@ -7,8 +7,8 @@ use super::mounts::Mounts;
 use super::mounts::{Progress, of_import};
 use super::sessions::requests as sessions;
 use super::{apply, branches, exchange, faults, files, holders, kv, store, timeline};
-use crate::protocol::*;
-use crate::quote::quoted;
+use agentvfs_client::protocol::*;
+use agentvfs_client::quote::quoted;
 use engine::{Cancel, CheckpointRequest, DiffSide, Error, Workspace};
 use serde::Serialize;
 use serde_json::Value;
@@ -129,7 +129,7 @@ fn hello() -> Result<Value, Fault> {
     reply(&HelloAnswer {
         protocol: PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        build: crate::identity::build().to_owned(),
+        build: agentvfs_client::identity::build().to_owned(),
         pid: std::process::id(),
     })
 }
@@ -382,7 +382,7 @@ fn troubles(status: &engine::Status) -> Vec<String> {
         troubles.push(format!("the import of the project is paused: {why}{hint}"));
     }
     if !status.unreadable.is_empty() {
-        let named = crate::quote::some_paths(status.unreadable.iter().map(Vec::as_slice));
+        let named = agentvfs_client::quote::some_paths(status.unreadable.iter().map(Vec::as_slice));
         troubles.push(format!(
             "commits are made without {named}, which cannot be read in the project; \
              agentvfs workspace update takes them in once they can be"

@@ -3,11 +3,11 @@
 use super::dispatch::Watch;
 use super::faults;
 use super::mounts::Mounts;
-use crate::protocol::{
+use ::export::{Error, ExportRequest, ImportRequest, Imported};
+use agentvfs_client::protocol::{
     Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile, SkippedParts, code,
 };
-use crate::quote::shown;
-use ::export::{Error, ExportRequest, ImportRequest, Imported};
+use agentvfs_client::quote::shown;
 use engine::{Calls, MAIN, Workspace};
 use objstore::{CommitId, CommitKind};
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! The engine's and the front's errors as they are told: a word for programs, a text and a hint that
 //! names the next command.
 
-use crate::protocol::{CANCELLED, Fault};
+use agentvfs_client::protocol::{CANCELLED, Fault};
 use engine::Error;
 use fuse_front::MountError;
 use std::io::ErrorKind;
@@ -150,7 +150,7 @@ fn hint(error: &Error, name: &str) -> String {
         }
         Error::InTheWay(path) => format!(
             "restore {} itself, or move away what has its name",
-            crate::quote::shown(path)
+            agentvfs_client::quote::shown(path)
         ),
         Error::LeadsOut(_) => "give the path of the file itself".to_owned(),
         Error::LinkLoop(_) => {

@@ -3,12 +3,12 @@
 use super::dispatch::{Data, bare, looking_into, of_change, on, side};
 use super::moments::moment;
 use super::mounts::Mounts;
-use crate::protocol::{
+use agentvfs_client::protocol::{
     AtPath, Bytes, Changed, Diff, DiffAnswer, Fault, FileKind, FileNode, LineCount, ListFiles,
     ListFilesAnswer, MakeDir, PIECE_BYTES, PatchAnswer, ReadAnswer, ReadFile, RemovePath,
     RenamePath, WriteAnswer, WriteFile,
 };
-use crate::quote::{base64, from_base64};
+use agentvfs_client::quote::{base64, from_base64};
 use engine::{Caller, Error, Kind, Node};
 
 /// Entries in one answer.
@@ -74,13 +74,16 @@ pub fn read(mounts: &Mounts, ask: &ReadFile) -> Result<ReadAnswer, Fault> {
 pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
     let data = from_base64(&ask.b64).ok_or_else(|| {
         Fault::protocol(
-            crate::protocol::code::INVALID_PARAMS,
+            agentvfs_client::protocol::code::INVALID_PARAMS,
             "b64 is not base64".to_owned(),
         )
     })?;
     if ask.perm > PERM_MAX {
         let why = format!("perm is {:#o}, and {PERM_MAX:#o} at most", ask.perm);
-        return Err(Fault::protocol(crate::protocol::code::INVALID_PARAMS, why));
+        return Err(Fault::protocol(
+            agentvfs_client::protocol::code::INVALID_PARAMS,
+            why,
+        ));
     }
     let part = engine::WriteFile {
         path: ask.path.0.clone(),
@@ -222,7 +225,7 @@ fn about(fault: Fault, what: impl FnOnce() -> String) -> Fault {
 fn shown_path(path: &Bytes) -> String {
     match path.0.as_slice() {
         b"" => "the root".to_owned(),
-        path => crate::quote::shown(path),
+        path => agentvfs_client::quote::shown(path),
     }
 }
 

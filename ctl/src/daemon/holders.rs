@@ -1,6 +1,6 @@
 //! Who holds given files of a mount open: from `/proc`, as far as this user may look.
 
-use crate::protocol::{Bytes, Changed, Holder};
+use agentvfs_client::protocol::{Bytes, Changed, Holder};
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

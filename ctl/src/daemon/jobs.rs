@@ -1,6 +1,6 @@
 //! Requests that can be cancelled while they are worked on, and who else may do that.
 
-use crate::protocol::Call;
+use agentvfs_client::protocol::Call;
 use engine::Cancel;
 use parking_lot::{Condvar, Mutex};
 
@@ -87,7 +87,7 @@ fn cancel(running: &Running, is_meant: impl Fn(&Job) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Bytes, ImportFile};
+    use agentvfs_client::protocol::{Bytes, ImportFile};
     use std::path::Path;
 
     fn import(workspace: &str) -> Call {

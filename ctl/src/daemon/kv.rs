@@ -3,7 +3,7 @@
 use super::dispatch::{looking_into, on, side};
 use super::moments::moment;
 use super::mounts::Mounts;
-use crate::protocol::{
+use agentvfs_client::protocol::{
     Fault, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet, PIECE_BYTES,
     code,
 };
@@ -80,7 +80,7 @@ fn no_key(key: &str, workspace: &str) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use crate::protocol::{
+    use agentvfs_client::protocol::{
         Call, KV_CONFLICTS, KvSet, REQUEST_BYTES_MAX, encode_request, parse_request,
     };
 

@@ -7,8 +7,8 @@
 //! thread of its own writes them. Lines that the disk does not take are counted, and the number is
 //! logged once it takes lines again.
 
-use crate::home::{Home, process_env};
-use crate::launch::LOG_BYTES_MAX;
+use agentvfs_client::home::{Home, process_env};
+use agentvfs_client::launch::LOG_BYTES_MAX;
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, Write};

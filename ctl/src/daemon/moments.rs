@@ -1,6 +1,6 @@
 //! Times of the engine as the protocol tells them, and back.
 
-use crate::protocol::Moment;
+use agentvfs_client::protocol::Moment;
 use engine::Time;
 
 /// The moment that a time is.

@@ -12,8 +12,8 @@
 
 use super::aside;
 use super::record::Record;
-use crate::home::Home;
-use crate::protocol::{Bytes, Fault};
+use agentvfs_client::home::Home;
+use agentvfs_client::protocol::{Bytes, Fault};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, Permissions};

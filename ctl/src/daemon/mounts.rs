@@ -20,8 +20,10 @@ use super::lifecycle::Gate;
 use super::record::{Record, Records};
 use super::sessions::Sessions;
 use super::{faults, mountpoint, project, sharing};
-use crate::home::Home;
-use crate::protocol::{Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State};
+use agentvfs_client::home::Home;
+use agentvfs_client::protocol::{
+    Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State,
+};
 use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
 use fuse_front::MountError;
 use mountpoint::MountPoints;

@@ -1,6 +1,6 @@
 //! Which directories are no projects, whatever is in them.
 
-use crate::protocol::Fault;
+use agentvfs_client::protocol::Fault;
 use rustix::fs::{PROC_SUPER_MAGIC, statfs};
 use std::path::Path;
 

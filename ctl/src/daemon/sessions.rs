@@ -11,7 +11,7 @@
 mod place;
 pub mod requests;
 
-use crate::protocol::{Bytes, Fault, SessionRow};
+use agentvfs_client::protocol::{Bytes, Fault, SessionRow};
 use parking_lot::{Mutex, RwLock};
 use place::{Group, Located, groups, lines, locate, shown, upwards};
 use serde::{Deserialize, Serialize};

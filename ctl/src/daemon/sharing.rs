@@ -3,7 +3,7 @@
 //! A daemon of root could let everybody in. It does so only where everybody may reach the project itself: a
 //! mount must not show what lies below a directory that is closed to others.
 
-use crate::quote::quoted;
+use agentvfs_client::quote::quoted;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -2,11 +2,11 @@
 
 use super::faults;
 use super::mounts::{Mounts, Progress};
-use crate::protocol::{
+use crate::settings::{KEYS, set, show};
+use agentvfs_client::protocol::{
     AffectedRow, BranchStats, Bytes, Config, ConfigAnswer, Fault, FsckAnswer, FsckFinding, Gc,
     GcAnswer, KindStats, StatsAnswer, WorkspaceStats,
 };
-use crate::settings::{KEYS, set, show};
 use engine::{Affected, Engine, FsckReport, GcReport, GcRequest};
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::dispatch::{looking_into, of_change, on};
 use super::moments::{moment, time};
 use super::mounts::Mounts;
 use super::{callers, faults};
-use crate::protocol::*;
+use agentvfs_client::protocol::*;
 use engine::{
     BlameQuery, CallOutcome, CallRecord, CallStart, CallStatus, Owner, StateRef, TimelineItem,
     TimelineQuery,

@@ -5,7 +5,7 @@
 //! for later.
 
 use super::connection::{Lines, Peer};
-use crate::protocol::{CancelHeard, REQUEST_BYTES_MAX, RequestId, encode_cancel_heard};
+use agentvfs_client::protocol::{CancelHeard, REQUEST_BYTES_MAX, RequestId, encode_cancel_heard};
 use engine::Cancel;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -103,7 +103,7 @@ impl Listener<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{FromDaemon, encode_cancel, parse_from_daemon};
+    use agentvfs_client::protocol::{FromDaemon, encode_cancel, parse_from_daemon};
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixStream;
     use std::time::{Duration, Instant};

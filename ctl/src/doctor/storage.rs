@@ -1,8 +1,8 @@
 //! The agentvfs home and the disk below it.
 
 use super::Finding;
-use crate::home::Home;
 use crate::output::human_bytes;
+use agentvfs_client::home::Home;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! What a tool answers: text, notes on how to get more, and the same facts for programs.
 
 use super::limits::{ROWS_BYTES_MAX, ROWS_DEFAULT, ROWS_MAX};
-use crate::failure::Failure;
-use crate::quote::quoted;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::quote::quoted;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::{Map, Value};
 

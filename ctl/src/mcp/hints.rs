@@ -3,7 +3,7 @@
 //! The daemon's hints name commands. Whoever has only tools gets the tool and the parameter that does the same;
 //! what no tool does keeps its command, which is for the person at the machine.
 
-use crate::failure::Failure;
+use agentvfs_client::failure::Failure;
 
 /// The failure with a hint that names tools.
 pub fn in_tools_words(failure: Failure) -> Failure {

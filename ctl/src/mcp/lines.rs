@@ -6,7 +6,7 @@
 
 use super::limits::MESSAGE_BYTES_MAX;
 use super::scan::Scan;
-use crate::failure::Failure;
+use agentvfs_client::failure::Failure;
 use rmcp::model::{
     CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData,
     GetExtensions, InitializeRequestParams, RequestId,

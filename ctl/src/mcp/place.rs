@@ -4,7 +4,7 @@
 //! the mount or the base are understood. Invariant: what comes out never leads out of the workspace by
 //! itself; symbolic links that do are refused by the daemon.
 
-use crate::patharg::{PathError, Places, inside, normal};
+use agentvfs_client::patharg::{PathError, Places, inside, normal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 

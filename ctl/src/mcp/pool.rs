@@ -3,8 +3,8 @@
 //! A call has one for itself. Invariant: a connection that broke, or that the daemon has closed because
 //! nothing was asked for long, is not used again, so a call fails for what happens during it alone.
 
-use crate::context::Context;
-use crate::failure::Failure;
+use agentvfs_client::context::Context;
+use agentvfs_client::failure::Failure;
 use parking_lot::Mutex;
 
 /// Connections that nobody uses now, and how more are made.

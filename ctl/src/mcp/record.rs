@@ -6,8 +6,8 @@
 use super::answer::Answer;
 use super::session::Turn;
 use super::tools::Tool;
-use crate::failure::Failure;
-use crate::protocol::{Call, CallId, Nothing, ToolFinish, ToolStart};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, CallId, Nothing, ToolFinish, ToolStart};
 use serde_json::{Map, Value, json};
 
 /// Longest text in recorded parameters, in bytes.

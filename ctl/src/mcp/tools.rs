@@ -17,7 +17,7 @@ mod versions;
 use super::answer::Answer;
 use super::hints::in_tools_words;
 use super::session::Turn;
-use crate::failure::Failure;
+use agentvfs_client::failure::Failure;
 use rmcp::model::{Tool as Described, ToolAnnotations};
 use rmcp::schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;

@@ -3,10 +3,10 @@
 use super::{Context, State};
 use crate::cli::{FsMkdirArgs, FsMvArgs, FsRmArgs};
 use crate::cmd::path_or_root;
-use crate::failure::Failure;
 use crate::output::print_json;
-use crate::protocol::{Bytes, Call, MakeDir, Nothing, RemovePath, RenamePath};
-use crate::render::insert_bytes;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Bytes, Call, MakeDir, Nothing, RemovePath, RenamePath};
+use agentvfs_client::render::insert_bytes;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn at(path: &Path, context: &mut Context) -> Result<(State, Bytes), Failure> {
     if inside.is_empty() {
         let why = format!(
             "{} is the whole workspace",
-            crate::quote::shown(path.as_os_str().as_encoded_bytes())
+            agentvfs_client::quote::shown(path.as_os_str().as_encoded_bytes())
         );
         return Err(Failure::usage(why).hint("name something in it"));
     }

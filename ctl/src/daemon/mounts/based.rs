@@ -3,7 +3,7 @@
 use super::{Mounts, Slot};
 use crate::daemon::dispatch::base_trouble;
 use crate::daemon::faults;
-use crate::protocol::{Fault, Start};
+use agentvfs_client::protocol::{Fault, Start};
 use engine::{BaseFound, WorkspaceConfig};
 
 impl Mounts {

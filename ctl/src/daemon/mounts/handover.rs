@@ -5,7 +5,7 @@
 
 use super::Mounts;
 use super::stopping::in_use;
-use crate::protocol::{Fault, HandOverAnswer};
+use agentvfs_client::protocol::{Fault, HandOverAnswer};
 use engine::CloseMode;
 
 impl Mounts {

@@ -6,7 +6,7 @@
 
 use super::{Mounts, Slot};
 use crate::daemon::faults;
-use crate::protocol::Fault;
+use agentvfs_client::protocol::Fault;
 use engine::{CloseMode, Workspace};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! One workspace that is open and mounted.
 
 use crate::daemon::record::Record;
-use crate::protocol::{Device, Import, Latency, MountChoice, Requests};
+use agentvfs_client::protocol::{Device, Import, Latency, MountChoice, Requests};
 use engine::{ImportState, Workspace};
 use fuse_front::{MountError, MountOptions, Mounted};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use super::{Mounts, Slot};
 use crate::daemon::{faults, mountpoint};
-use crate::protocol::{Bytes, Fault, Named, Stop, StopAnswer};
+use agentvfs_client::protocol::{Bytes, Fault, Named, Stop, StopAnswer};
 use engine::{CloseMode, Closed, WorkspaceConfig};
 use fuse_front::{Holder, MountError, Mounted};
 use parking_lot::Mutex;

@@ -5,7 +5,7 @@
 //! Invariant: asking for a process's groups touches procfs and cgroup file systems alone, so whoever
 //! answers requests of a mount may do it.
 
-use crate::protocol::{Bytes, Fault};
+use agentvfs_client::protocol::{Bytes, Fault};
 use fuse_front::unescape;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat, statfs};
 use serde::{Deserialize, Serialize};
@@ -235,7 +235,7 @@ fn without_slash(path: &[u8]) -> &[u8] {
 
 /// A path of the machine, for a person.
 pub fn shown(path: &Bytes) -> String {
-    crate::quote::shown(&path.0)
+    agentvfs_client::quote::shown(&path.0)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::place::locate_own;
 use crate::daemon::dispatch::on;
 use crate::daemon::faults;
 use crate::daemon::mounts::Mounts;
-use crate::protocol::*;
+use agentvfs_client::protocol::*;
 
 /// Has the processes of a cgroup see a branch.
 pub fn register(mounts: &Mounts, ask: &SessionRegister) -> Result<SessionRegisterAnswer, Fault> {

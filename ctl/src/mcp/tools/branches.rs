@@ -2,16 +2,16 @@
 
 use super::Tool;
 use super::versions::change_row;
-use crate::failure::Failure;
 use crate::mcp::answer::{Answer, Page, row};
 use crate::mcp::limits::ROWS_MAX;
 use crate::mcp::session::Turn;
-use crate::protocol::{
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{
     BranchCreate, BranchListAnswer, BranchMerge, BranchMergeAnswer, BranchResolve,
     BranchResolveAnswer, BranchRow, Bytes, Call, ConflictRow, ConflictsAnswer, KV_CONFLICTS, Named,
     OnBranch, Version,
 };
-use crate::render::{count, insert_bytes};
+use agentvfs_client::render::{count, insert_bytes};
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

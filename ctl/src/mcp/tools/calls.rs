@@ -1,13 +1,13 @@
 //! The tool for the timeline: `timeline`.
 
 use super::Tool;
-use crate::failure::Failure;
 use crate::mcp::answer::{Answer, row};
 use crate::mcp::limits::{ENTRIES_DEFAULT, ROWS_BYTES_MAX, ROWS_MAX};
 use crate::mcp::session::Turn;
-use crate::protocol::{Call, CallState, TimelineAnswer, TimelineList, TimelineRow};
-use crate::render::call_object;
-use crate::when::rfc3339;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, CallState, TimelineAnswer, TimelineList, TimelineRow};
+use agentvfs_client::render::call_object;
+use agentvfs_client::when::rfc3339;
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,10 +1,10 @@
 //! The tool that makes one file of everything: `export`.
 
 use super::Tool;
-use crate::failure::Failure;
 use crate::mcp::answer::Answer;
 use crate::mcp::session::Turn;
-use crate::protocol::{Bytes, Call, ExportAnswer, ExportFile};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Bytes, Call, ExportAnswer, ExportFile};
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -2,13 +2,13 @@
 
 use super::Tool;
 use super::reading::Encoding;
-use crate::failure::Failure;
 use crate::mcp::answer::Answer;
 use crate::mcp::session::Turn;
-use crate::protocol::{
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{
     Bytes, Call, MakeDir, Nothing, PIECE_BYTES, RemovePath, RenamePath, WriteAnswer, WriteFile,
 };
-use crate::quote::{base64, from_base64};
+use agentvfs_client::quote::{base64, from_base64};
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,11 +1,11 @@
 //! Tools for key-value state: `kv_get`, `kv_set`, `kv_delete`, `kv_list`.
 
 use super::Tool;
-use crate::failure::Failure;
 use crate::mcp::answer::Answer;
 use crate::mcp::limits::{ROWS_BYTES_MAX, ROWS_DEFAULT, ROWS_MAX};
 use crate::mcp::session::Turn;
-use crate::protocol::{
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{
     Call, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet,
 };
 use rmcp::schemars::JsonSchema;

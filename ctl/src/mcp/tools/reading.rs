@@ -1,17 +1,17 @@
 //! Tools that look at files: `read_file`, `readdir`, `stat`, `access`.
 
 use super::Tool;
-use crate::failure::Failure;
-use crate::files::State;
 use crate::mcp::answer::{Answer, Page};
 use crate::mcp::limits::{BYTES_DEFAULT, BYTES_MAX};
 use crate::mcp::session::Turn;
-use crate::protocol::{
+use agentvfs_client::failure::Failure;
+use agentvfs_client::files::State;
+use agentvfs_client::protocol::{
     Bytes, Call, FileKind, FileNode, ListFiles, ListFilesAnswer, ReadAnswer, ReadFile,
 };
-use crate::quote::{base64, from_base64};
-use crate::render::insert_bytes;
-use crate::when::rfc3339;
+use agentvfs_client::quote::{base64, from_base64};
+use agentvfs_client::render::insert_bytes;
+use agentvfs_client::when::rfc3339;
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

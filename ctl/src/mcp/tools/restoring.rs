@@ -2,10 +2,10 @@
 
 use super::Tool;
 use super::versions::{change_row, target, went};
-use crate::failure::Failure;
 use crate::mcp::answer::{Answer, Page};
 use crate::mcp::session::Turn;
-use crate::protocol::{Call, OnBranch, PlanAnswer, Rollback, RollbackAnswer};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{Call, OnBranch, PlanAnswer, Rollback, RollbackAnswer};
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -3,16 +3,16 @@
 use super::Tool;
 use super::branches::conflict_object;
 use super::versions::{change_row, patch};
-use crate::blame;
-use crate::failure::Failure;
 use crate::mcp::answer::{Answer, Page, row};
 use crate::mcp::limits::{ENTRIES_DEFAULT, ROWS_MAX};
 use crate::mcp::session::Turn;
-use crate::protocol::{
+use agentvfs_client::blame;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{
     BlameAnswer, BlamePath, Bytes, Call, Diff, DiffAnswer, OneCall, Side, TimelineRow, ToolUndo,
     ToolUndoAnswer,
 };
-use crate::render::count;
+use agentvfs_client::render::count;
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,15 +1,15 @@
 //! Tools that keep and bring back states: `checkpoint`, `rollback`, `undo`, `log`, `diff`.
 
 use super::Tool;
-use crate::failure::Failure;
 use crate::mcp::answer::{Answer, Page, row};
 use crate::mcp::limits::{BYTES_DEFAULT, BYTES_MAX, ENTRIES_DEFAULT};
 use crate::mcp::session::Turn;
-use crate::protocol::{
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{
     Bytes, Call, Changed, Checkpoint, CheckpointAnswer, Diff, DiffAnswer, Log, LogAnswer, LogRow,
     PatchAnswer, PlanAnswer, Rollback, RollbackAnswer, Side, Target, Undo,
 };
-use crate::when::{moment, rfc3339};
+use agentvfs_client::when::{moment, rfc3339};
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -3,7 +3,7 @@
 //! Puts options, environment and current directory together, connects when something is asked first, and starts
 //! the daemon where none runs. Invariant: nothing is printed here, and what changes something is never asked twice.
 
-use crate::client::{Client, ClientError, Heard};
+use crate::connection::{Client, ClientError, Heard};
 use crate::failure::{Failure, NO_DAEMON};
 use crate::home::{Home, canonical, process_env};
 use crate::infer::{Purpose, Surroundings, branch_meant};

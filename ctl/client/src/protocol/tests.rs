@@ -122,7 +122,7 @@ fn data_survives_the_wire() {
 
 #[test]
 fn every_method_is_documented() {
-    let text = include_str!("../../../docs/protocol.md");
+    let text = include_str!("../../../../docs/protocol.md");
     for method in METHODS {
         assert!(
             text.contains(&format!("`{method}`")),

@@ -3,7 +3,7 @@
 //! Invariant: of many clients at once one starts the daemon (it holds the launch lock), the others
 //! find it. What kept a daemon from starting is told to the user, not only to the log.
 
-use crate::client::{Client, ClientError};
+use crate::connection::{Client, ClientError};
 use crate::failure::Failure;
 use crate::home::{Home, process_env};
 use crate::protocol::Fault;
