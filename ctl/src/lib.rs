@@ -13,7 +13,6 @@ mod doctor;
 mod exit;
 mod extract;
 mod glob;
-pub mod mcp;
 mod output;
 mod pager;
 mod settings;

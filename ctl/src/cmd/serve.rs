@@ -2,8 +2,8 @@
 
 use super::Context;
 use crate::cli::ServeVerb;
-use crate::mcp::{Session, serve};
 use agentvfs_client::failure::Failure;
+use agentvfs_mcp::{Session, serve};
 
 /// Serves until the client leaves.
 pub fn run(verb: ServeVerb, context: Context) -> Result<u8, Failure> {

@@ -1,8 +1,8 @@
 //! The tool that makes one file of everything: `export`.
 
 use super::Tool;
-use crate::mcp::answer::Answer;
-use crate::mcp::session::Turn;
+use crate::answer::Answer;
+use crate::session::Turn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Bytes, Call, ExportAnswer, ExportFile};
 use rmcp::schemars::JsonSchema;

@@ -2,8 +2,8 @@
 
 use super::Tool;
 use super::reading::Encoding;
-use crate::mcp::answer::Answer;
-use crate::mcp::session::Turn;
+use crate::answer::Answer;
+use crate::session::Turn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
     Bytes, Call, MakeDir, Nothing, PIECE_BYTES, RemovePath, RenamePath, WriteAnswer, WriteFile,

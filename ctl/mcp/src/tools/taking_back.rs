@@ -3,9 +3,9 @@
 use super::Tool;
 use super::branches::conflict_object;
 use super::versions::{change_row, patch};
-use crate::mcp::answer::{Answer, Page, row};
-use crate::mcp::limits::{ENTRIES_DEFAULT, ROWS_MAX};
-use crate::mcp::session::Turn;
+use crate::answer::{Answer, Page, row};
+use crate::limits::{ENTRIES_DEFAULT, ROWS_MAX};
+use crate::session::Turn;
 use agentvfs_client::blame;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{

@@ -2,9 +2,9 @@
 
 use super::Tool;
 use super::versions::change_row;
-use crate::mcp::answer::{Answer, Page, row};
-use crate::mcp::limits::ROWS_MAX;
-use crate::mcp::session::Turn;
+use crate::answer::{Answer, Page, row};
+use crate::limits::ROWS_MAX;
+use crate::session::Turn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
     BranchCreate, BranchListAnswer, BranchMerge, BranchMergeAnswer, BranchResolve,

@@ -1,9 +1,9 @@
 //! The tool for the timeline: `timeline`.
 
 use super::Tool;
-use crate::mcp::answer::{Answer, row};
-use crate::mcp::limits::{ENTRIES_DEFAULT, ROWS_BYTES_MAX, ROWS_MAX};
-use crate::mcp::session::Turn;
+use crate::answer::{Answer, row};
+use crate::limits::{ENTRIES_DEFAULT, ROWS_BYTES_MAX, ROWS_MAX};
+use crate::session::Turn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, CallState, TimelineAnswer, TimelineList, TimelineRow};
 use agentvfs_client::render::call_object;

@@ -21,7 +21,6 @@ mod session;
 mod tools;
 mod transport;
 
-pub use lines::{Received, receive};
 pub use session::Session;
 
 use agentvfs_client::failure::Failure;

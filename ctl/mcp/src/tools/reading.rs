@@ -1,9 +1,9 @@
 //! Tools that look at files: `read_file`, `readdir`, `stat`, `access`.
 
 use super::Tool;
-use crate::mcp::answer::{Answer, Page};
-use crate::mcp::limits::{BYTES_DEFAULT, BYTES_MAX};
-use crate::mcp::session::Turn;
+use crate::answer::{Answer, Page};
+use crate::limits::{BYTES_DEFAULT, BYTES_MAX};
+use crate::session::Turn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::files::State;
 use agentvfs_client::protocol::{

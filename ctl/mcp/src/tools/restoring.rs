@@ -2,8 +2,8 @@
 
 use super::Tool;
 use super::versions::{change_row, target, went};
-use crate::mcp::answer::{Answer, Page};
-use crate::mcp::session::Turn;
+use crate::answer::{Answer, Page};
+use crate::session::Turn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, OnBranch, PlanAnswer, Rollback, RollbackAnswer};
 use rmcp::schemars::JsonSchema;

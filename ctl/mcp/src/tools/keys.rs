@@ -1,9 +1,9 @@
 //! Tools for key-value state: `kv_get`, `kv_set`, `kv_delete`, `kv_list`.
 
 use super::Tool;
-use crate::mcp::answer::Answer;
-use crate::mcp::limits::{ROWS_BYTES_MAX, ROWS_DEFAULT, ROWS_MAX};
-use crate::mcp::session::Turn;
+use crate::answer::Answer;
+use crate::limits::{ROWS_BYTES_MAX, ROWS_DEFAULT, ROWS_MAX};
+use crate::session::Turn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
     Call, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet,

@@ -1,9 +1,9 @@
 //! Tools that keep and bring back states: `checkpoint`, `rollback`, `undo`, `log`, `diff`.
 
 use super::Tool;
-use crate::mcp::answer::{Answer, Page, row};
-use crate::mcp::limits::{BYTES_DEFAULT, BYTES_MAX, ENTRIES_DEFAULT};
-use crate::mcp::session::Turn;
+use crate::answer::{Answer, Page, row};
+use crate::limits::{BYTES_DEFAULT, BYTES_MAX, ENTRIES_DEFAULT};
+use crate::session::Turn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
     Bytes, Call, Changed, Checkpoint, CheckpointAnswer, Diff, DiffAnswer, Log, LogAnswer, LogRow,
