@@ -6,9 +6,12 @@
 //!
 //! Invariants: whatever a client sends costs at most its own server: messages, their number in hand, and
 //! results are bounded ([`limits`]). Tools that change something run one at a time, in the order in which
-//! they were asked for; no tool reaches beyond the workspace.
+//! they were asked for; no tool reaches beyond the workspace. Nothing here knows the engine.
+
+#![forbid(unsafe_code)]
 
 mod answer;
+mod call;
 mod hints;
 mod limits;
 mod lines;

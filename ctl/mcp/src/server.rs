@@ -1,6 +1,7 @@
 //! The protocol library's handler: lists the tools and carries out their calls.
 
 use super::answer::Answer;
+use super::call::call;
 use super::lines::RawValue;
 use super::session::Session;
 use super::tools::{self, Tool};
@@ -51,7 +52,7 @@ impl Server {
             ));
         }
         let raw = context.extensions.get::<RawValue>().cloned();
-        let work = move || session.call(&tools[at], arguments, raw);
+        let work = move || call(&session, &tools[at], arguments, raw);
         let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|e| ErrorData::internal_error(e.to_string(), None))
     }

@@ -1,17 +1,13 @@
 //! What a client's calls are about: a workspace, a branch, and the way to them.
 
-use super::answer::Answer;
 use super::lines::RawValue;
 use super::place::{Place, Refused, place};
 use super::pool::Pool;
-use super::record::recorded;
-use super::tools::Tool;
 use agentvfs_client::context::Context;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::files::State;
 use agentvfs_client::protocol::{AtPath, Bytes, Call, FileNode, OnBranch, Side, StatusAnswer};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -23,15 +19,15 @@ const NOWHERE: [&str; 3] = ["no-such-path", "wrong-type", "link-loop"];
 /// A client's session.
 pub struct Session {
     /// The workspace.
-    pub workspace: String,
+    pub(crate) workspace: String,
     /// The branch, where a call names no other.
-    pub branch: String,
+    pub(crate) branch: String,
     /// Where the workspace is mounted.
-    pub mount: PathBuf,
+    pub(crate) mount: PathBuf,
     /// The project's directory.
-    pub base: PathBuf,
+    pub(crate) base: PathBuf,
     /// Where exports are written.
-    pub exports: PathBuf,
+    pub(crate) exports: PathBuf,
     pool: Pool,
 }
 
@@ -60,28 +56,19 @@ impl Session {
         })
     }
 
-    /// Carries out a call of a tool; `raw` is a parameter as it was written, where that matters.
-    pub fn call(
+    /// Has a turn of its own do something; `raw` is a parameter as it was written, where that matters.
+    pub fn with_turn<R>(
         &self,
-        tool: &Tool,
-        arguments: Map<String, Value>,
         raw: Option<RawValue>,
-    ) -> Answer {
-        let done = self.pool.with(|context| {
-            let mut turn = Turn {
+        work: impl FnOnce(&mut Turn<'_>) -> R,
+    ) -> Result<R, Failure> {
+        self.pool.with(|context| {
+            work(&mut Turn {
                 session: self,
                 context,
                 raw,
-            };
-            match tool.changes {
-                true => recorded(&mut turn, tool, arguments),
-                false => tool.run(&mut turn, arguments),
-            }
-        });
-        match done {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(failure)) | Err(failure) => Answer::failure(&failure),
-        }
+            })
+        })
     }
 }
 
