@@ -5,6 +5,7 @@
 mod apply;
 mod branch;
 mod cancellable;
+mod changes;
 mod checkpoint;
 mod completions;
 mod config;

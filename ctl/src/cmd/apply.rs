@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::branch::{conflict_object, conflict_rows, tell_merge};
-use super::diff::{change_object, push_change};
+use super::changes::{change_object, push_change};
 use super::place::{Directory, place};
 use crate::cli::{ApplyArgs, ConflictsArg, UpdateArgs};
 use crate::output::{Bar, Rows, print_json, talk, warn};

@@ -1,6 +1,6 @@
 //! `agentvfs branch`.
 
-use super::diff::{change_object, push_change};
+use super::changes::{change_object, push_change};
 use super::place::{Directory, place};
 use super::{Context, id_or_pending, paths};
 use crate::cli::{

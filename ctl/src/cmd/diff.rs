@@ -1,12 +1,12 @@
 //! `agentvfs workspace diff`.
 
+use super::changes::{change_object, push_change};
 use super::{Context, patch, paths};
 use crate::cli::DiffArgs;
 use crate::output::{Rows, print_json};
 use agentvfs_client::failure::Failure;
-use agentvfs_client::protocol::{Call, Changed, Diff, DiffAnswer, HasRef, HasRefAnswer, Side};
-use agentvfs_client::render::insert_bytes;
-use serde_json::{Map, Value, json};
+use agentvfs_client::protocol::{Call, Diff, DiffAnswer, HasRef, HasRefAnswer, Side};
+use serde_json::json;
 
 /// Prints what differs.
 pub fn run(args: &DiffArgs, context: &mut Context) -> Result<u8, Failure> {
@@ -94,25 +94,6 @@ fn sides(base: bool, refs: &[String]) -> (Side, Side) {
         [from] => (named(from), Side::Live),
         [from, to, ..] => (named(from), named(to)),
     }
-}
-
-/// Adds a change as a row: the status and the path, of a renamed one old and new path.
-pub fn push_change(rows: &mut Rows, change: &Changed) {
-    let mut cells = vec![change.status.to_string().into_bytes()];
-    cells.extend(change.old_path.iter().map(|path| path.0.clone()));
-    cells.push(change.path.0.clone());
-    rows.push(cells);
-}
-
-/// A change as JSON.
-pub fn change_object(change: &Changed) -> Value {
-    let mut object = Map::new();
-    object.insert("status".into(), change.status.to_string().into());
-    insert_bytes(&mut object, "path", &change.path.0);
-    if let Some(old) = &change.old_path {
-        insert_bytes(&mut object, "old_path", &old.0);
-    }
-    Value::Object(object)
 }
 
 #[cfg(test)]

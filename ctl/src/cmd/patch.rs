@@ -1,7 +1,7 @@
 //! `agentvfs workspace diff --patch` and `--stat`.
 
 use super::Context;
-use super::diff::change_object;
+use super::changes::change_object;
 use crate::output::{Rows, colour_wanted, print_json, talk, warn};
 use crate::pager::Pager;
 use crate::spool::Spool;

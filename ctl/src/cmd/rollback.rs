@@ -1,6 +1,6 @@
 //! `agentvfs workspace rollback`.
 
-use super::diff::{change_object, push_change};
+use super::changes::{change_object, push_change};
 use super::place::{Directory, place};
 use super::{Context, id_or_pending, key_value, paths, split_two};
 use crate::cli::RollbackArgs;

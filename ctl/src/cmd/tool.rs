@@ -1,7 +1,7 @@
 //! `agentvfs tool`, but for `exec` and `list`.
 
 use super::branch::{conflict_object, conflict_rows};
-use super::diff::{change_object, push_change};
+use super::changes::{change_object, push_change};
 use super::place::{Directory, place};
 use super::{Context, id_or_pending, patch, paths, tool_exec};
 use crate::cli::{

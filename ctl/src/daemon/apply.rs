@@ -1,8 +1,8 @@
 //! Requests that go between a branch and its base.
 
 use super::branches::{of_conflict, of_merge};
-use super::dispatch::{Watch, of_change, on};
 use super::mounts::Mounts;
+use super::request::{Watch, of_change, on};
 use agentvfs_client::protocol::{
     Apply, ApplyAnswer, BranchMergeAnswer, Bytes, Fault, PIECE_BYTES, Update,
 };

@@ -1,8 +1,8 @@
 //! Requests about branches.
 
-use super::dispatch::{Watch, bare, of_change, on};
 use super::moments::moment;
 use super::mounts::{Mounts, Progress};
+use super::request::{Watch, bare, of_change, on};
 use super::{faults, holders};
 use agentvfs_client::protocol::*;
 use engine::{MAIN, MergeRequest, Resolution};

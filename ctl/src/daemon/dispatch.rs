@@ -3,34 +3,15 @@
 //! No decisions here: parameters become the engine's types, its results become the wire's.
 
 use super::moments::{moment, time};
-use super::mounts::Mounts;
-use super::mounts::{Progress, of_import};
+use super::mounts::{Mounts, Progress, base_trouble, of_import};
+use super::request::{Watch, bare, looking_into, of_change, on, side};
 use super::sessions::requests as sessions;
 use super::{apply, branches, exchange, faults, files, holders, kv, store, timeline};
 use agentvfs_client::protocol::*;
-use agentvfs_client::quote::quoted;
-use engine::{Cancel, CheckpointRequest, DiffSide, Error, Workspace};
+use engine::{CheckpointRequest, DiffSide, Error};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
-
-/// Takes a part of a long result; false where nobody reads it.
-pub type Data<'a> = &'a dyn Fn(&[u8]) -> bool;
-
-/// What goes between a request that is worked on and whoever asked.
-#[derive(Clone, Copy)]
-pub struct Watch<'a> {
-    /// Hears how far it is.
-    pub progress: Progress<'a>,
-    /// Takes what comes before the answer.
-    pub data: Data<'a>,
-    /// Cancels it, where it can be cancelled.
-    pub cancel: &'a Cancel,
-    /// Id of the process that asks, where that is known.
-    pub caller: Option<u32>,
-}
 
 /// Carries out one request.
 pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value, Fault> {
@@ -134,26 +115,6 @@ fn hello() -> Result<Value, Fault> {
     })
 }
 
-/// Something done with a running workspace.
-pub(super) fn on<R>(
-    mounts: &Mounts,
-    name: &str,
-    work: impl FnOnce(&Arc<Workspace>) -> Result<R, Error>,
-) -> Result<R, Fault> {
-    let workspace = mounts.workspace(name)?;
-    work(&workspace).map_err(|e| faults::of_engine(&e, name))
-}
-
-/// Something looked up in a workspace, whether it runs or not.
-pub(super) fn looking_into<R>(
-    mounts: &Mounts,
-    name: &str,
-    work: impl FnOnce(&Arc<Workspace>) -> Result<R, Error>,
-) -> Result<R, Fault> {
-    let workspace = mounts.to_read(name)?;
-    work(&workspace).map_err(|e| faults::of_engine(&e, name))
-}
-
 fn reply_back(back: engine::RolledBack) -> Result<Value, Error> {
     Ok(serde_json::to_value(of_rollback(&back)).unwrap_or_default())
 }
@@ -203,10 +164,6 @@ fn target(target: &Target) -> engine::Target {
     }
 }
 
-pub(super) fn bare(paths: &[Bytes]) -> Vec<Vec<u8>> {
-    paths.iter().map(|path| path.0.clone()).collect()
-}
-
 fn rollback(mounts: &Mounts, ask: &Rollback) -> Result<RollbackAnswer, Fault> {
     let to = target(&ask.target);
     let paths = bare(&ask.paths);
@@ -243,15 +200,6 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     })
 }
 
-pub(super) fn of_change(change: engine::Change) -> Changed {
-    Changed {
-        status: change.status,
-        path: Bytes(change.path),
-        old_path: change.old_path.map(Bytes),
-        lines: None,
-    }
-}
-
 fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
     let entries = looking_into(mounts, &ask.workspace, |w| w.log(&ask.branch, ask.all))?;
     Ok(LogAnswer {
@@ -270,14 +218,6 @@ fn of_entry(entry: engine::LogEntry) -> LogRow {
         head: entry.is_head,
         parents: entry.parents.iter().map(ToString::to_string).collect(),
         kind: entry.kind.to_owned(),
-    }
-}
-
-pub(super) fn side(side: &Side) -> DiffSide {
-    match side {
-        Side::Live => DiffSide::Live,
-        Side::Base => DiffSide::Base,
-        Side::Ref(name) => DiffSide::Ref(name.clone()),
     }
 }
 
@@ -338,31 +278,6 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
         ));
     }
     Ok(answer)
-}
-
-/// What is to be said of a project that cannot be used.
-pub(super) fn base_trouble(base: &Path, status: &engine::Status) -> Option<String> {
-    const NAMED_MAX: usize = 10;
-    let why = status.base_missing.as_deref()?;
-    let missing = &status.not_imported;
-    let mut text = format!("the project {} cannot be used: {why}; ", base.display());
-    if missing.is_empty() {
-        text.push_str("all of it was imported");
-        return Some(text);
-    }
-    let name = |path: &Vec<u8>| String::from_utf8_lossy(&quoted(path)).into_owned();
-    let named: Vec<String> = missing.iter().take(NAMED_MAX).map(name).collect();
-    let more = if missing.len() > NAMED_MAX {
-        ", …"
-    } else {
-        ""
-    };
-    text.push_str(&format!(
-        "not imported, so that reading fails: {} of its paths ({}{more})",
-        missing.len(),
-        named.join(", ")
-    ));
-    Some(text)
 }
 
 fn troubles(status: &engine::Status) -> Vec<String> {

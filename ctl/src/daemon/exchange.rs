@@ -1,8 +1,8 @@
 //! Requests that turn workspaces into single files and such files into workspaces.
 
-use super::dispatch::Watch;
 use super::faults;
 use super::mounts::Mounts;
+use super::request::Watch;
 use ::export::{Error, ExportRequest, ImportRequest, Imported};
 use agentvfs_client::protocol::{
     Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile, SkippedParts, code,

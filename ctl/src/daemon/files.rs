@@ -1,8 +1,8 @@
 //! Requests about single files, and patches.
 
-use super::dispatch::{Data, bare, looking_into, of_change, on, side};
 use super::moments::moment;
 use super::mounts::Mounts;
+use super::request::{Data, bare, looking_into, of_change, on, side};
 use agentvfs_client::protocol::{
     AtPath, Bytes, Changed, Diff, DiffAnswer, Fault, FileKind, FileNode, LineCount, ListFiles,
     ListFilesAnswer, MakeDir, PIECE_BYTES, PatchAnswer, ReadAnswer, ReadFile, RemovePath,

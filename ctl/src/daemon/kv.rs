@@ -1,8 +1,8 @@
 //! Requests about key-value state.
 
-use super::dispatch::{looking_into, on, side};
 use super::moments::moment;
 use super::mounts::Mounts;
+use super::request::{looking_into, on, side};
 use agentvfs_client::protocol::{
     Fault, Json, KvDelete, KvDeleteAnswer, KvGet, KvList, KvListAnswer, KvRow, KvSet, PIECE_BYTES,
     code,

@@ -1,116 +1,11 @@
-//! When the daemon ends: asked to, or idle.
-//!
-//! Invariant: a request is either carried out by a daemon that goes on, or answered with "ending",
-//! never begun by one that is about to exit. The gate decides that under one lock.
+//! The daemon from its first request to its end: looks after the mounts, then ends in good order.
 
+use super::gate::Gate;
 use super::mounts::Mounts;
-use parking_lot::{Condvar, Mutex};
-use std::time::{Duration, Instant};
-
-/// How long nothing must have been mounted or asked before the daemon ends.
-const IDLE: Duration = Duration::from_secs(2);
-
-/// How often mounts are looked after though nothing happened.
-const ROUND: Duration = Duration::from_secs(5);
+use std::time::Duration;
 
 /// How long an ending daemon waits for requests that it works on.
 const FINISH_WAIT: Duration = Duration::from_secs(20);
-
-/// Counts requests in progress and keeps new ones out when the daemon ends.
-#[derive(Debug)]
-pub struct Gate {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    active: usize,
-    quiet_since: Instant,
-    end_asked: bool,
-    shut: bool,
-}
-
-/// A request in progress.
-#[derive(Debug)]
-pub struct Pass<'a>(&'a Gate);
-
-impl Drop for Pass<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.active -= 1;
-        state.quiet_since = Instant::now();
-        self.0.changed.notify_all();
-    }
-}
-
-impl Gate {
-    /// An open gate.
-    pub fn new() -> Gate {
-        let state = State {
-            active: 0,
-            quiet_since: Instant::now(),
-            end_asked: false,
-            shut: false,
-        };
-        Gate {
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-        }
-    }
-
-    /// Lets a request in; `None` once the daemon is ending.
-    pub fn enter(&self) -> Option<Pass<'_>> {
-        let mut state = self.state.lock();
-        if state.shut {
-            return None;
-        }
-        state.active += 1;
-        Some(Pass(self))
-    }
-
-    /// Asks the daemon to end.
-    pub fn ask_end(&self) {
-        self.state.lock().end_asked = true;
-        self.changed.notify_all();
-    }
-
-    /// Has the mounts looked after now.
-    pub fn wake(&self) {
-        self.changed.notify_all();
-    }
-
-    /// Shuts the gate if the daemon was asked to end, or if nothing was asked for [`IDLE`] and
-    /// `is_unused` says that nothing needs the daemon.
-    fn shut_if_done(&self, is_unused: impl FnOnce() -> bool) -> bool {
-        let mut state = self.state.lock();
-        let idle = state.active == 0 && state.quiet_since.elapsed() >= IDLE;
-        state.shut = state.end_asked || (idle && is_unused());
-        state.shut
-    }
-
-    /// Waits until something may have changed.
-    fn wait(&self, is_unused: bool) {
-        let mut state = self.state.lock();
-        if state.end_asked {
-            return;
-        }
-        let idle = IDLE.saturating_sub(state.quiet_since.elapsed()) + Duration::from_millis(1);
-        let most = if is_unused && state.active == 0 {
-            idle
-        } else {
-            ROUND
-        };
-        self.changed.wait_for(&mut state, most);
-    }
-
-    /// Waits until no request is in progress, for so long at most.
-    fn wait_quiet(&self, most: Duration) {
-        let mut state = self.state.lock();
-        self.changed
-            .wait_while_for(&mut state, |state| state.active > 0, most);
-    }
-}
 
 /// Looks after the mounts until the daemon is to end. Afterwards the gate is shut.
 pub fn run(gate: &Gate, mounts: &Mounts) {
@@ -129,39 +24,4 @@ pub fn finish(gate: &Gate, mounts: &Mounts) {
     mounts.jobs().cancel_all();
     gate.wait_quiet(FINISH_WAIT);
     mounts.stop_all();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gate_stays_open_while_a_request_is_in_progress() {
-        let gate = Gate::new();
-        gate.state.lock().quiet_since -= IDLE;
-        let pass = gate.enter().unwrap();
-        assert!(!gate.shut_if_done(|| true));
-        drop(pass);
-        assert!(!gate.shut_if_done(|| true), "a request just ended");
-    }
-
-    #[test]
-    fn idle_gate_shuts_and_keeps_requests_out() {
-        let gate = Gate::new();
-        gate.state.lock().quiet_since -= IDLE;
-        assert!(!gate.shut_if_done(|| false));
-        assert!(gate.enter().is_some());
-        gate.state.lock().quiet_since -= IDLE;
-        assert!(gate.shut_if_done(|| true));
-        assert!(gate.enter().is_none());
-    }
-
-    #[test]
-    fn asked_to_end_it_shuts_at_once() {
-        let gate = Gate::new();
-        let _pass = gate.enter().unwrap();
-        gate.ask_end();
-        gate.wait(false);
-        assert!(gate.shut_if_done(|| false));
-    }
 }

@@ -11,12 +11,13 @@ mod reading;
 mod running;
 mod stopping;
 
+pub use based::base_trouble;
 pub use running::of_import;
 pub use stopping::Progress;
 
 use super::callers::Callers;
+use super::gate::Gate;
 use super::jobs::Jobs;
-use super::lifecycle::Gate;
 use super::record::{Record, Records};
 use super::sessions::Sessions;
 use super::{faults, mountpoint, project, sharing};

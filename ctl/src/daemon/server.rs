@@ -1,9 +1,7 @@
 //! Accepting connections: a thread for each, up to a bound, which waits a while for the next one; the
 //! peer's user is checked.
 
-use super::connection;
-use super::lifecycle::Gate;
-use super::mounts::Mounts;
+use super::connection::{self, Daemon};
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use rustix::net::sockopt::socket_peercred;
 use std::io;
@@ -22,15 +20,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a thread without a connection waits for one: commands of a script come shortly after each
 /// other, and making a thread takes longer than answering.
 const IDLE: Duration = Duration::from_secs(5);
-
-/// What a connection works with.
-#[derive(Clone)]
-pub struct Daemon {
-    /// The workspaces.
-    pub mounts: Arc<Mounts>,
-    /// Who may still come in.
-    pub gate: Arc<Gate>,
-}
 
 /// The listening side.
 pub struct Server {

@@ -1,8 +1,8 @@
 //! Requests about tool calls and the timeline.
 
-use super::dispatch::{looking_into, of_change, on};
 use super::moments::{moment, time};
 use super::mounts::Mounts;
+use super::request::{looking_into, of_change, on};
 use super::{callers, faults};
 use agentvfs_client::protocol::*;
 use engine::{

@@ -4,7 +4,7 @@
 //! only closed its sending side still waits for the answer. Invariant: whatever else comes stays where it is,
 //! for later.
 
-use super::connection::{Lines, Peer};
+use super::peer::{Lines, Peer};
 use agentvfs_client::protocol::{CancelHeard, REQUEST_BYTES_MAX, RequestId, encode_cancel_heard};
 use engine::Cancel;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};

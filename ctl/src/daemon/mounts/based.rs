@@ -1,10 +1,11 @@
 //! Starting a workspace on its project's directory, and where that is gone, replaced or another one.
 
 use super::{Mounts, Slot};
-use crate::daemon::dispatch::base_trouble;
 use crate::daemon::faults;
 use agentvfs_client::protocol::{Fault, Start};
+use agentvfs_client::quote::quoted;
 use engine::{BaseFound, WorkspaceConfig};
+use std::path::Path;
 
 impl Mounts {
     /// Another directory in the place of the project is refused: what was applied to that is not in it.
@@ -88,4 +89,29 @@ impl Mounts {
             BaseFound::There | BaseFound::Closed(_) => Ok(false),
         }
     }
+}
+
+/// What is to be said of a project that cannot be used.
+pub fn base_trouble(base: &Path, status: &engine::Status) -> Option<String> {
+    const NAMED_MAX: usize = 10;
+    let why = status.base_missing.as_deref()?;
+    let missing = &status.not_imported;
+    let mut text = format!("the project {} cannot be used: {why}; ", base.display());
+    if missing.is_empty() {
+        text.push_str("all of it was imported");
+        return Some(text);
+    }
+    let name = |path: &Vec<u8>| String::from_utf8_lossy(&quoted(path)).into_owned();
+    let named: Vec<String> = missing.iter().take(NAMED_MAX).map(name).collect();
+    let more = if missing.len() > NAMED_MAX {
+        ", …"
+    } else {
+        ""
+    };
+    text.push_str(&format!(
+        "not imported, so that reading fails: {} of its paths ({}{more})",
+        missing.len(),
+        named.join(", ")
+    ));
+    Some(text)
 }
