@@ -16,6 +16,7 @@ mod glob;
 mod output;
 mod pager;
 mod settings;
+mod signals;
 mod spool;
 mod sys;
 

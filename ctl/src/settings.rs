@@ -179,14 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_help() {
-        for key in KEYS {
-            let line = format!("  {key}={} ", show(&Settings::default(), key).unwrap());
-            assert!(crate::cli::SETTINGS_HELP.contains(&line), "{line}");
-        }
-    }
-
-    #[test]
     fn nonsense_is_refused() {
         for (key, value) in [
             ("auto-idle", ""),

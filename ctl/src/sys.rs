@@ -1,14 +1,9 @@
 //! The system calls that neither `std` nor `rustix` offers safely. All `unsafe` of this crate.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
 
 /// Closes every descriptor from `first` on.
 ///
@@ -74,7 +69,7 @@ impl SignalMask {
 }
 
 /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those that it starts from now on, so that
-/// [`wait_for_end`] or [`pass_signals_on`] alone receives them. Gives what was blocked before: programs
+/// [`wait_for_end`] or [`wait_signal`] alone receives them. Gives what was blocked before: programs
 /// that are started inherit what is blocked.
 pub fn block_signals() -> io::Result<SignalMask> {
     let set = handled_set();
@@ -103,80 +98,8 @@ pub fn wait_for_end() {
     }
 }
 
-/// How long this process may take for what is left to do once its child has ended and it is asked to end, too.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-/// Has SIGTERM and SIGHUP passed on to a child of this process that was not waited for yet, and SIGINT left to it: a
-/// terminal sends that to both. A second SIGTERM kills it. Once it has ended, this process ends, too, shortly after
-/// any of them. The signals must be blocked since before the child was started, so that none is lost.
-pub fn pass_signals_on(child: u32) -> io::Result<()> {
-    let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
-    let child = pidfd_open(pid, PidfdFlags::empty())?;
-    let spawned = std::thread::Builder::new().name("signals".into());
-    spawned.spawn(move || {
-        let mut asked = false;
-        loop {
-            let signal = wait_signal();
-            let name = match signal {
-                libc::SIGHUP => Signal::HUP,
-                libc::SIGTERM if asked => Signal::KILL,
-                libc::SIGTERM => Signal::TERM,
-                _ => Signal::INT,
-            };
-            asked |= signal == libc::SIGTERM;
-            let gone = match name {
-                Signal::INT => has_ended(&child),
-                _ => pidfd_send_signal(&child, name) == Err(Errno::SRCH),
-            };
-            if gone {
-                std::thread::sleep(FAREWELL);
-                std::process::exit(128 + signal);
-            }
-        }
-    })?;
-    Ok(())
-}
-
-/// True where the process of a descriptor has ended.
-pub fn has_ended(process: &OwnedFd) -> bool {
-    let mut polled = [PollFd::new(process, PollFlags::IN)];
-    let none = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    poll(&mut polled, Some(&none)).is_ok_and(|ready| ready > 0)
-}
-
-/// Calls `interrupted` for each SIGINT and SIGTERM from now on; once that says so, and at SIGHUP, the process
-/// ends with the status that shells give to a signal. For a process that starts no others.
-pub fn on_interrupt(
-    mut interrupted: impl FnMut() -> Interrupted + Send + 'static,
-) -> io::Result<()> {
-    block_signals()?;
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            loop {
-                let signal = wait_signal();
-                if signal == libc::SIGHUP || interrupted() == Interrupted::End {
-                    std::process::exit(128 + signal);
-                }
-            }
-        })?;
-    Ok(())
-}
-
-/// What becomes of a process that was interrupted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interrupted {
-    /// It goes on.
-    GoOn,
-    /// It ends.
-    End,
-}
-
-fn wait_signal() -> i32 {
+/// Waits for SIGTERM, SIGINT or SIGHUP, and gives its number. The signals must be blocked.
+pub fn wait_signal() -> i32 {
     let set = handled_set();
     let mut signal = 0;
     // SAFETY: both pointers are to initialised locals that outlive the call.

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::output::{Bar, warn};
-use crate::sys::{Interrupted, on_interrupt};
+use crate::signals::{Interrupted, on_interrupt};
 use agentvfs_client::connection::{ClientError, Heard};
 use agentvfs_client::failure::{Failure, INTERRUPTED};
 use agentvfs_client::launch::failed;

@@ -43,3 +43,18 @@ fn check(key: &str, value: Option<&str>) -> Result<(), Failure> {
         Failure::usage(why).hint("agentvfs config --help lists the settings with examples")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::SETTINGS_HELP;
+    use crate::settings::show;
+
+    #[test]
+    fn defaults_are_those_of_the_help() {
+        for key in KEYS {
+            let line = format!("  {key}={} ", show(&Settings::default(), key).unwrap());
+            assert!(SETTINGS_HELP.contains(&line), "{line}");
+        }
+    }
+}

@@ -8,6 +8,7 @@
 use super::Context;
 use crate::cli::ToolExecArgs;
 use crate::output::{print_json, warn};
+use crate::signals::pass_signals_on;
 use crate::sys;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
@@ -161,7 +162,7 @@ fn carry_out(args: &ToolExecArgs, json: bool) -> Ended {
         Ok(child) => {
             // Ctrl-C reaches the command by itself; what it does then is to be noted.
             if blocked.is_ok()
-                && let Err(e) = sys::pass_signals_on(child.id())
+                && let Err(e) = pass_signals_on(child.id())
             {
                 warn(&format!("signals are not passed on: {e}"));
             }
