@@ -72,7 +72,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),
         Command::Config(args) => config::run(&args, &mut Context::new(cli.global)?),
         Command::PassOn => tool_exec::pass_on(),
-        Command::Daemon => Ok(crate::daemon::run(context::find_home(
+        Command::Daemon => Ok(agentvfs_daemon::run(context::find_home(
             cli.global.root.as_deref(),
         )?)),
         Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),

@@ -1,24 +1,22 @@
-//! `agentvfs`: command line and daemon.
+//! `agentvfs`: the command line.
 //!
-//! Owns processes, sockets, words and colours; it is the only crate that reads arguments and the
-//! environment or prints. Invariant: nothing here decides what a file operation means; commands
-//! become requests of the control protocol ([`protocol`]), the daemon turns those into engine calls.
-//!
-//! `unsafe` stands in the module `sys` alone.
+//! Owns words and colours; it is the only crate that reads arguments or prints. Invariant: nothing here decides
+//! what a file operation means; commands become requests of the control protocol ([`agentvfs_client`]), which the
+//! daemon ([`agentvfs_daemon`]) turns into engine calls. The engine is used without a daemon where there is none to
+//! ask: to check new names and settings before anything is asked, and by `fsck`.
+
+#![forbid(unsafe_code)]
 
 pub mod cli;
 mod cmd;
-mod daemon;
 mod doctor;
 mod exit;
 mod extract;
 mod glob;
 mod output;
 mod pager;
-mod settings;
 mod signals;
 mod spool;
-mod sys;
 
 use std::process::ExitCode;
 

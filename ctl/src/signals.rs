@@ -1,6 +1,6 @@
 //! Signals that a command gets while others work for it: passed on to a child, or taken as a wish to cancel.
 
-use crate::sys::{block_signals, wait_signal};
+use agentvfs_daemon::sys::{block_signals, wait_signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

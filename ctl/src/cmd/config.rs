@@ -3,9 +3,9 @@
 use super::Context;
 use crate::cli::ConfigArgs;
 use crate::output::Facts;
-use crate::settings::{KEYS, set};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, Config, ConfigAnswer};
+use agentvfs_daemon::settings::{KEYS, set};
 use engine::Settings;
 
 /// Shows settings, and changes those that are given with a value.
@@ -48,7 +48,7 @@ fn check(key: &str, value: Option<&str>) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::cli::SETTINGS_HELP;
-    use crate::settings::show;
+    use agentvfs_daemon::settings::show;
 
     #[test]
     fn defaults_are_those_of_the_help() {

@@ -5,13 +5,13 @@
 
 use super::Context;
 use crate::cli::FsckArgs;
-use crate::daemon::fsck_answer;
 use crate::output::{Rows, print_json, warn};
 use agentvfs_client::connection::{Client, ClientError};
 use agentvfs_client::failure::{FAILED, Failure};
 use agentvfs_client::home::Home;
 use agentvfs_client::protocol::{AffectedRow, Call, FsckAnswer, FsckFinding, Nothing};
 use agentvfs_client::render::{count, insert_bytes};
+use agentvfs_daemon::fsck_answer;
 use engine::{Engine, EngineConfig, FsckReport};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

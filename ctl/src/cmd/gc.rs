@@ -3,9 +3,9 @@
 use super::Context;
 use crate::cli::GcArgs;
 use crate::output::{Facts, human_bytes, talk};
-use crate::settings::duration;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, Gc, GcAnswer};
+use agentvfs_daemon::settings::duration;
 
 /// Takes away what nothing needs any more, or says what that would be.
 pub fn run(args: &GcArgs, context: &mut Context) -> Result<u8, Failure> {

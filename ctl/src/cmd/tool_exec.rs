@@ -9,11 +9,11 @@ use super::Context;
 use crate::cli::ToolExecArgs;
 use crate::output::{print_json, warn};
 use crate::signals::pass_signals_on;
-use crate::sys;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
     Call, CallId, Nothing, OneCall, TimelineRow, ToolFinish, ToolStart,
 };
+use agentvfs_daemon::sys;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};

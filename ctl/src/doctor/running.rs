@@ -1,10 +1,10 @@
 //! What runs: the home's daemon, others that were left behind, mounts that nobody serves.
 
 use super::{Finding, PATIENCE, asked, patiently, text_of};
-use crate::daemon::record::Records;
 use agentvfs_client::connection::{Client, ClientError};
 use agentvfs_client::home::Home;
 use agentvfs_client::identity::build;
+use agentvfs_daemon::record::Records;
 use fuse_front::unescape;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

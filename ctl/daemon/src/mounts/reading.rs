@@ -5,7 +5,7 @@
 //! process it is found stopped.
 
 use super::{Mounts, Slot};
-use crate::daemon::faults;
+use crate::faults;
 use agentvfs_client::protocol::Fault;
 use engine::{CloseMode, Workspace};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Requests about sessions.
 
 use super::place::locate_own;
-use crate::daemon::faults;
-use crate::daemon::mounts::Mounts;
-use crate::daemon::request::on;
+use crate::faults;
+use crate::mounts::Mounts;
+use crate::request::on;
 use agentvfs_client::protocol::*;
 
 /// Has the processes of a cgroup see a branch.

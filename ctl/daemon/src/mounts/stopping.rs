@@ -1,7 +1,7 @@
 //! Stopping, deleting, and what happens when a mount goes away by itself.
 
 use super::{Mounts, Slot};
-use crate::daemon::{faults, mountpoint};
+use crate::{faults, mountpoint};
 use agentvfs_client::protocol::{Bytes, Fault, Named, Stop, StopAnswer};
 use engine::{CloseMode, Closed, WorkspaceConfig};
 use fuse_front::{Holder, MountError, Mounted};

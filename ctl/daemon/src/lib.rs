@@ -4,6 +4,9 @@
 //! its start on standard output ([`Startup`]). Invariant: it holds the store's lock for as long as
 //! its socket exists, so at most one daemon serves a home. A home that was moved away may leave its place to
 //! another one with a daemon of its own, so the socket's path is removed only where it is this daemon's.
+//!
+//! Turns requests of the protocol into engine calls, and what the engine says into answers. `unsafe` stands in the
+//! module `sys` alone.
 
 mod apply;
 mod aside;
@@ -20,7 +23,7 @@ mod holders;
 mod jobs;
 mod kv;
 mod lifecycle;
-pub mod log;
+mod log;
 mod moments;
 mod mountpoint;
 mod mounts;
@@ -30,12 +33,13 @@ pub mod record;
 mod request;
 mod server;
 mod sessions;
+pub mod settings;
 mod sharing;
 mod store;
+pub mod sys;
 mod timeline;
 mod watch;
 
-use crate::sys;
 use agentvfs_client::failure::NO_DAEMON;
 use agentvfs_client::home::{Home, process_env};
 use agentvfs_client::launch::Startup;

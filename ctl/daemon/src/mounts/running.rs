@@ -1,6 +1,6 @@
 //! One workspace that is open and mounted.
 
-use crate::daemon::record::Record;
+use crate::record::Record;
 use agentvfs_client::protocol::{Device, Import, Latency, MountChoice, Requests};
 use engine::{ImportState, Workspace};
 use fuse_front::{MountError, MountOptions, Mounted};

@@ -1,7 +1,7 @@
 //! Starting a workspace on its project's directory, and where that is gone, replaced or another one.
 
 use super::{Mounts, Slot};
-use crate::daemon::faults;
+use crate::faults;
 use agentvfs_client::protocol::{Fault, Start};
 use agentvfs_client::quote::quoted;
 use engine::{BaseFound, WorkspaceConfig};
