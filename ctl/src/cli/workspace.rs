@@ -1,0 +1,295 @@
+//! Arguments of `workspace`.
+
+use super::{ConflictsArg, RestoreArgs, RowArgs, UndoArgs};
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// What can be done with a workspace.
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub enum Verb {
+    /// Create a workspace from a project's directory without mounting it
+    #[command(after_help = "Example:\n  agentvfs workspace init my-task --from project")]
+    Init(InitArgs),
+    /// Mount a workspace; with --from, create it if it does not exist
+    #[command(after_help = "Example:\n  agentvfs workspace start --from project")]
+    Start(StartArgs),
+    /// Unmount a workspace; an automatic commit keeps what was not checkpointed
+    #[command(after_help = "Example:\n  agentvfs workspace stop my-task")]
+    Stop(StopArgs),
+    /// Show the state of a workspace; exit status 0 only if it runs and is healthy
+    #[command(after_help = "Examples:\n  agentvfs workspace status --json\n  \
+        agentvfs workspace status --log")]
+    Status(StatusArgs),
+    /// List the workspaces: name, status, mount
+    #[command(after_help = "Example:\n  agentvfs workspace list")]
+    List(RowArgs),
+    /// Delete a stopped workspace with all its commits; the project's directory does not change
+    #[command(after_help = "Example:\n  agentvfs workspace delete my-task --yes")]
+    Delete(DeleteArgs),
+    /// Commit all files and keys as they are now, and print the commit id
+    #[command(override_usage = "agentvfs workspace checkpoint [OPTIONS] [[WORKSPACE] LABEL]")]
+    #[command(
+        after_help = "Example:\n  agentvfs workspace checkpoint before-refactor --meta turn=12"
+    )]
+    Checkpoint(CheckpointArgs),
+    /// Roll back to the last checkpoint, or to the commit that REF, --before or --meta names
+    #[command(
+        override_usage = "agentvfs workspace rollback [OPTIONS] [[WORKSPACE] REF]\n       \
+        agentvfs workspace rollback [OPTIONS] <--before TIME|--meta KEY=VALUE> [WORKSPACE]"
+    )]
+    #[command(after_help = "Example:\n  agentvfs workspace rollback --before 5m\n\n\
+        The replaced state is kept: `agentvfs workspace undo` brings it back.")]
+    Rollback(RollbackArgs),
+    /// Restore files or directories from the last checkpoint or from REF, in place or elsewhere
+    #[command(after_help = "Examples:\n  agentvfs workspace restore src/main.rs\n  \
+        agentvfs workspace restore --ref before-refactor src docs\n  \
+        agentvfs workspace restore --ref @~1 src --to /tmp/old\n\n\
+        The replaced state is kept: `agentvfs workspace undo` brings it back.")]
+    Restore(RestoreArgs),
+    /// Undo the branch's last rollback, restore, merge, resolve or update
+    #[command(after_help = "Example:\n  agentvfs workspace undo\n\n\
+        Files and keys become what that command replaced. `agentvfs workspace redo` reverses the undo.\n\
+        If a checkpoint or an apply came later, undo changes nothing unless --over-later-changes is\n\
+        given; neither of the two is undone.")]
+    Undo(UndoArgs),
+    /// Reverse the last undo
+    #[command(after_help = "Example:\n  agentvfs workspace redo")]
+    Redo(OneWorkspace),
+    /// List the commits: id, time, label, message; newest first
+    #[command(after_help = "Example:\n  agentvfs workspace log --json")]
+    Log(LogArgs),
+    /// Show what differs from the head, from REF, between two refs, or from the base
+    #[command(
+        override_usage = "agentvfs workspace diff [OPTIONS] [WORKSPACE] [REF [REF]]\n       \
+        agentvfs workspace diff [OPTIONS] --base [WORKSPACE]"
+    )]
+    #[command(
+        after_help = "Examples:\n  agentvfs workspace diff before-refactor\n  \
+        agentvfs workspace diff --base --patch | git -C project apply"
+    )]
+    Diff(DiffArgs),
+    /// Write a branch's changes to the project's directory, all or none of them
+    #[command(after_help = "Examples:\n  agentvfs workspace apply --dry-run\n  \
+        agentvfs workspace apply my-task --branch fix\n\n\
+        What both sides changed is merged. If there are conflicts, nothing changes.")]
+    Apply(ApplyArgs),
+    /// Merge what changed in the project's directory into a branch
+    #[command(after_help = "Example:\n  agentvfs workspace update\n\n\
+        `agentvfs workspace undo` reverses it.")]
+    Update(UpdateArgs),
+}
+
+#[doc = concat!("Arguments of `apply`.")]
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Only write the changes to FILE as a patch (-: standard output)
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub patch: Option<PathBuf>,
+    /// Also apply set-id bits, devices, capabilities and files of other owners
+    #[arg(long)]
+    pub privileged: bool,
+    /// How rows are printed
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+#[doc = concat!("Arguments of `update`.")]
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// On conflicts, change nothing or commit the files with conflict markers
+    #[arg(long, value_name = "WHAT", default_value = "abort")]
+    pub conflicts: ConflictsArg,
+    /// How rows are printed
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+#[doc = concat!("A workspace and nothing else.")]
+#[derive(Debug, Args)]
+pub struct OneWorkspace {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+}
+
+#[doc = concat!("Arguments of `status`.")]
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Print the end of the daemon's log instead; works without a daemon
+    #[arg(long)]
+    pub log: bool,
+}
+
+#[doc = concat!("Arguments of `init`.")]
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Name of the new workspace [default: name of the directory]
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// The project's directory, which is only read
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub from: PathBuf,
+    /// Mount point: the project's directory itself, an empty directory, or a new one
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+}
+
+#[doc = concat!("Arguments of `start`.")]
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// The workspace; with --from its name [default: name of the directory]
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// The project's directory, which is only read; a named workspace whose directory is gone takes this one
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
+    /// Mount point from now on: the project's directory itself, an empty directory, or a new one
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+    /// Let other users access the mount, subject to permissions [default for root: true if they can pass every directory from / to the project]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub allow_other: Option<bool>,
+    /// Honor set-user-id bits in the mount
+    #[arg(long)]
+    pub suid: bool,
+    /// Allow device nodes in the mount to be opened
+    #[arg(long)]
+    pub dev: bool,
+    /// Whether to keep processors awake while requests come fast
+    #[arg(long, value_name = "KIND", default_value = "low")]
+    pub latency: LatencyArg,
+}
+
+/// How much waking up may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LatencyArg {
+    /// Keep processors awake while requests come fast
+    Low,
+    /// Let idle processors sleep
+    Normal,
+}
+
+#[doc = concat!("Arguments of `stop`.")]
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Stop even if processes use the workspace; their open files fail afterwards
+    #[arg(long)]
+    pub force: bool,
+    /// Make no commit; changes since the last one are kept and shown again at the next start
+    #[arg(long)]
+    pub no_checkpoint: bool,
+}
+
+#[doc = concat!("Arguments of `delete`.")]
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[doc = concat!("Arguments of `checkpoint`.")]
+#[derive(Debug, Args)]
+pub struct CheckpointArgs {
+    /// The label, or workspace and label
+    #[arg(value_name = "WORD", num_args = 0..=2)]
+    pub words: Vec<String>,
+    /// Why the commit was made
+    #[arg(long, short, value_name = "TEXT")]
+    pub message: Option<String>,
+    /// Metadata to find the commit by, such as turn=12; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub meta: Vec<String>,
+    /// Do not wait for the commit id while the project is still being imported
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+#[doc = concat!("Arguments of `rollback`.")]
+#[derive(Debug, Args)]
+pub struct RollbackArgs {
+    /// A label, commit id, unique prefix of one, @ or @~N; a workspace may come first
+    #[arg(value_name = "WORD", num_args = 0..=2)]
+    pub words: Vec<String>,
+    /// The newest commit, automatic ones included, from before a time: RFC 3339, or a time ago
+    /// (90s, 5m, 2h, 1d)
+    #[arg(long, value_name = "TIME", conflicts_with = "meta")]
+    pub before: Option<String>,
+    /// The newest commit with this metadata
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub meta: Option<String>,
+    /// Roll back only this path and what is below it; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub path: Vec<PathBuf>,
+    /// Do not change keys (`agentvfs kv`); implied by --path
+    #[arg(long)]
+    pub keep_kv: bool,
+    /// Change nothing; list what would change and which processes hold those files open
+    #[arg(long)]
+    pub dry_run: bool,
+    /// End rows of --dry-run with NUL instead of a newline, and do not quote names
+    #[arg(short = 'z', requires = "dry_run")]
+    pub nul: bool,
+}
+
+#[doc = concat!("Arguments of `log`.")]
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// The workspace
+    #[arg(value_name = "WORKSPACE")]
+    pub name: Option<String>,
+    /// Include automatic commits
+    #[arg(long)]
+    pub all: bool,
+    /// How rows are printed.
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+#[doc = concat!("Arguments of `diff`.")]
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// One ref: compare it with the live tree; two: compare them; a workspace may come first
+    #[arg(value_name = "WORD", num_args = 0..=3)]
+    pub words: Vec<String>,
+    /// Compare with the project's directory as it was at the start
+    #[arg(long)]
+    pub base: bool,
+    /// Compare only this path and what is below it; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub path: Vec<PathBuf>,
+    /// Print A, M, D, R or T and the path (the default)
+    #[arg(long, conflicts_with_all = ["stat", "patch"])]
+    pub name_status: bool,
+    /// Print the number of added and removed lines, and the path
+    #[arg(long, conflicts_with = "patch")]
+    pub stat: bool,
+    /// Print a patch for git apply or patch -p1
+    #[arg(long, short)]
+    pub patch: bool,
+    /// How rows are printed.
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
