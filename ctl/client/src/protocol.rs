@@ -3,6 +3,17 @@
 //! Owns the wire types and the decoding of requests, for both sides. Invariant: decoding is total;
 //! any bytes give a [`Request`] or a [`Refusal`] that can be sent back.
 
+/// Declares wire types: what both sides encode, decode and compare; unknown fields are refused.
+macro_rules! wire {
+    ($($item:item)*) => {
+        $(
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            $item
+        )*
+    };
+}
+
 mod apply;
 mod branch;
 mod bytes;

@@ -9,17 +9,6 @@ pub const MAIN: &str = "main";
 /// What the path of a key in conflict begins with; no file has such a path.
 pub const KV_CONFLICTS: &[u8] = b".agentvfs/kv/";
 
-/// Declares wire types; unknown fields are refused.
-macro_rules! wire {
-    ($($item:item)*) => {
-        $(
-            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-            #[serde(deny_unknown_fields)]
-            $item
-        )*
-    };
-}
-
 wire! {
     /// Parameters of `branch.create`.
     pub struct BranchCreate {

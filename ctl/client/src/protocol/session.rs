@@ -3,17 +3,6 @@
 use super::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Declares wire types; unknown fields are refused.
-macro_rules! wire {
-    ($($item:item)*) => {
-        $(
-            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-            #[serde(deny_unknown_fields)]
-            $item
-        )*
-    };
-}
-
 wire! {
     /// Parameters of `session.register`.
     pub struct SessionRegister {

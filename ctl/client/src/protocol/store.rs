@@ -3,17 +3,6 @@
 use super::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Declares parameter types: what both sides encode, decode and compare.
-macro_rules! wire {
-    ($($item:item)*) => {
-        $(
-            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-            #[serde(deny_unknown_fields)]
-            $item
-        )*
-    };
-}
-
 wire! {
     /// Parameters of `store.config`.
     pub struct Config {

@@ -7,17 +7,6 @@ use super::{Bytes, LineCount};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Declares parameter types: what both sides encode, decode and compare.
-macro_rules! wire {
-    ($($item:item)*) => {
-        $(
-            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-            #[serde(deny_unknown_fields)]
-            $item
-        )*
-    };
-}
-
 wire! {
     /// First message.
     pub struct Hello {
