@@ -3,6 +3,9 @@
 //! Reads the sources as text, so it depends on their being formatted by rustfmt (which CI checks).
 #![allow(clippy::unwrap_used)]
 
+#[path = "tidy/modules.rs"]
+mod modules;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +13,17 @@ use std::path::{Path, PathBuf};
 const FILE_LINES_MAX: usize = 600;
 /// Longest function that is not one flat match.
 const FUNCTION_LINES_MAX: usize = 70;
+/// Most direct dependencies of a crate, those of its tests left out.
+const DEPENDENCIES_MAX: usize = 15;
+/// Crates without a circle of modules.
+const WITHOUT_CIRCLES: [&str; 6] = [
+    "benches",
+    "ctl",
+    "ctl/client",
+    "ctl/daemon",
+    "ctl/mcp",
+    "engine/quote",
+];
 /// Lines of a function outside its one match for it to count as flat.
 const OUTSIDE_MATCH_MAX: usize = 15;
 
@@ -210,6 +224,68 @@ fn dependencies() -> Vec<(String, String)> {
             (name.to_owned(), version.to_owned())
         })
         .collect()
+}
+
+#[test]
+fn no_crate_depends_on_too_much() {
+    let mut found = Vec::new();
+    for name in crates() {
+        let manifest = fs::read_to_string(root().join(&name).join("Cargo.toml")).unwrap();
+        let table = manifest.split("\n[dependencies]\n").nth(1).unwrap_or("");
+        let table = table.split("\n[").next().unwrap();
+        let direct = table.lines().filter(|line| line.contains('=')).count();
+        if direct > DEPENDENCIES_MAX {
+            found.push(format!("{name}: {direct} direct dependencies"));
+        }
+    }
+    none(found);
+}
+
+/// Files of a crate below its `src/`, with their code.
+fn modules_of(name: &str) -> Vec<(String, String)> {
+    let (mut files, src) = (Vec::new(), format!("{name}/src/"));
+    collect(&root().join(name).join("src"), &mut files);
+    let bare = |s: &Source| {
+        let lines = code(s).into_iter().map(without_comment);
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let files = files.iter();
+    files
+        .map(|s| (s.name.replacen(&src, "", 1), bare(s)))
+        .collect()
+}
+
+#[test]
+fn modules_import_in_no_circle() {
+    let mut found = Vec::new();
+    for name in WITHOUT_CIRCLES {
+        let modules = modules_of(name);
+        assert!(!modules.is_empty(), "{name} has no modules");
+        for circle in modules::circles(&modules) {
+            found.push(format!("{name}: {}", circle.join(", ")));
+        }
+    }
+    none(found);
+}
+
+#[test]
+fn a_circle_of_modules_is_found() {
+    let file = |name: &str, code: &str| (name.to_owned(), code.to_owned());
+    let sources = |last: &str| {
+        [
+            file("lib.rs", "mod a; mod b; mod c;"),
+            file("a.rs", "mod inner; use crate::{b::{X as Y, Z}, c};"),
+            file("a/inner.rs", "use super::W; use super::super::b::*;"),
+            file("b.rs", "use super::c::V;"),
+            file("c.rs", last),
+        ]
+    };
+    let none: [Vec<String>; 0] = [];
+    assert_eq!(modules::circles(&sources("use crate::T;")), none);
+    let circle = modules::circles(&sources("fn f() { crate::a::inner::f() }"));
+    assert_eq!(circle, [["a::inner", "b", "c"]]);
+    let circle = modules::circles(&sources("use crate::a;"));
+    assert_eq!(circle, [["a", "b", "c"]]);
 }
 
 #[test]
