@@ -6,7 +6,7 @@ use super::moments::{moment, time};
 use super::mounts::{Mounts, Progress, base_trouble, of_import};
 use super::request::{Watch, bare, looking_into, of_change, on, side};
 use super::sessions::requests as sessions;
-use super::{apply, branches, exchange, faults, files, holders, kv, store, timeline};
+use super::{apply, branches, exchange, files, holders, kv, store, timeline};
 use agentvfs_client::protocol::*;
 use engine::{CheckpointRequest, DiffSide, Error};
 use serde::Serialize;
