@@ -5,8 +5,8 @@
 //! is read for the home, the workspace and the branch that are meant.
 //!
 //! From below: `protocol` (messages), `connection` (one socket), `launch` (with a daemon that is started where none
-//! runs), `context` (with the workspace and branch that are meant). `quote`, `render`, `blame` and `when` are the forms in
-//! which commands and tools show the same thing alike.
+//! runs), `context` (with the workspace and branch that are meant). `quote`, `render`, `blame` and `when` are the
+//! forms in which commands and tools show the same thing alike.
 
 #![forbid(unsafe_code)]
 
