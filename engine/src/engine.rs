@@ -1,13 +1,17 @@
 //! The engine of one store: which workspaces there are, and which of them are open.
 
+pub(crate) mod exchange;
+pub(crate) mod fsck;
+pub(crate) mod gc;
+
 use crate::base::{Base, BaseIdent};
 use crate::branch::auto::Expiring;
 use crate::branch::shared::SharedParts;
-use crate::branch_refs;
+use crate::workspace::branch_refs;
 use crate::clock;
-use crate::control::Progress;
+use crate::verbs::Progress;
 use crate::error::{Error, Result};
-use crate::exchange::no_base;
+use crate::engine::exchange::no_base;
 use crate::journal::this_boot;
 use crate::limits::RESERVED_NAME;
 use crate::names::check_workspace_name;
@@ -327,8 +331,8 @@ impl Engine {
         let kept = BaseIdent::load(&self.refs, name)?;
         let same = kept.map(|kept| opened.is(&kept)).transpose()?;
         if same != Some(true) {
-            self.refs.delete(&crate::apply::ref_name(name))?;
-            crate::apply::forget_interrupted(name, &opened, &*self.storage)?;
+            self.refs.delete(&crate::verbs::apply::ref_name(name))?;
+            crate::verbs::apply::forget_interrupted(name, &opened, &*self.storage)?;
         }
         opened.ident()?.keep(&self.refs, name)?;
         base.clone_into(&mut c.base);
@@ -403,7 +407,7 @@ impl Engine {
         let c = self.get(name)?;
         let base = match self.opened_base(&c)? {
             Ok(base) => {
-                crate::apply::finish_interrupted(name, &base, &self.store, &*self.storage)?;
+                crate::verbs::apply::finish_interrupted(name, &base, &self.store, &*self.storage)?;
                 base
             }
             Err(BaseFound::Closed(why)) => {
@@ -499,7 +503,7 @@ impl Engine {
         self.remember_deleted(name)?;
         self.refs.delete(&ref_name(&c.name))?;
         branch_refs::forget_refs(&self.refs, name)?;
-        self.refs.delete(&crate::apply::ref_name(name))?;
+        self.refs.delete(&crate::verbs::apply::ref_name(name))?;
         BaseIdent::forget(&self.refs, name)?;
         let dir = format!("workspaces/{name}");
         self.storage.remove_dir_all(&dir).map_err(Error::io(dir))?;

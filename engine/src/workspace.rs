@@ -1,17 +1,21 @@
 //! An open workspace: routes requests to the branch whose view they address, and serialises control.
 
+pub(crate) mod branch_refs;
+pub(crate) mod branches;
+pub(crate) mod keeper;
+pub(crate) mod views;
 mod closing;
 
 pub use closing::{CloseMode, Closed};
 
 use crate::branch::Branch;
 use crate::branch::shared::SharedParts;
-use crate::branches::Views;
+use crate::workspace::branches::Views;
 use crate::error::{Error, Result};
-use crate::keeper::Keeper;
+use crate::workspace::keeper::Keeper;
 use crate::limits::RESERVED_NAME;
 use crate::types::*;
-use crate::views::is_virtual;
+use crate::workspace::views::is_virtual;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

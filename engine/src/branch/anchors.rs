@@ -4,7 +4,7 @@
 //! old content with the journal's data over it, until the next state file. Recovery needs the old
 //! content, so gc must keep it. Invariant: never changed by what is stored meanwhile.
 
-use crate::store_tree::Reference;
+use crate::stored::store::Reference;
 use crate::tree::Tree;
 use objstore::TreeId;
 use objstore::content::FileContent;

@@ -1,6 +1,6 @@
 //! Background work of a branch: one round of it, and its end.
 //!
-//! The threads are the workspace's ([`crate::keeper`]); nothing runs for a branch that nobody uses.
+//! The threads are the workspace's ([`crate::workspace::keeper`]); nothing runs for a branch that nobody uses.
 
 use super::{Branch, Paused};
 use crate::error::{Error, Result};

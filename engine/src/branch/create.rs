@@ -1,7 +1,7 @@
 //! Making a branch of another one.
 //!
 //! The new branch shows the other's frozen tree, shares all of it in memory, and reads from the other's
-//! journal what is not sealed yet (which it pins, see [`crate::journals`]). On disk it begins with the
+//! journal what is not sealed yet (which it pins, see [`crate::stored::journals`]). On disk it begins with the
 //! tree that was stored last, named by the same tree file; its journal says how what it shows comes
 //! from that: one state after the other that is not a commit yet, then the rest. So making it costs
 //! what differs, not what there is.
@@ -16,13 +16,13 @@ use crate::base::BaseDir;
 use crate::branch::shared::SharedParts;
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::history::{History, HistoryRecord, State};
+use crate::book::history::{History, HistoryRecord, State};
 use crate::journal::Journal;
 use crate::kv::KvMap;
 use crate::limits::FIRST_NEW_INO;
-use crate::load_tree::load_tree;
+use crate::stored::load::load_tree;
 use crate::record::{Counters, Event, OpKind, StateInfo};
-use crate::store_tree::Reference;
+use crate::stored::store::Reference;
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::{Content, Dir};
@@ -134,7 +134,7 @@ impl Branch {
         let head = inner.book.history.head;
         let stored = inner.book.history.tree(head).cloned();
         let before = stored.as_ref().unwrap_or(before);
-        if !crate::transition::differs(before, &inner.live) {
+        if !crate::change::transition::differs(before, &inner.live) {
             return Ok(head);
         }
         let info = self.new_state(inner, kind, author, String::new(), BTreeMap::new());
@@ -293,7 +293,7 @@ impl History {
     }
 
     /// For a state file that pending states are recorded after.
-    fn to_stored_record(&self) -> crate::history::HistoryRecord {
+    fn to_stored_record(&self) -> crate::book::history::HistoryRecord {
         let mut record = self.to_record();
         let stored = |n: u64| self.states.get(&n).is_some_and(|s: &State| s.in_store);
         record.states.retain(|s| stored(s.number));

@@ -21,7 +21,7 @@
 //! the switch, which it may as well have been: the switch has not answered yet.
 
 use super::carry::Carry;
-use crate::lookups::Appended;
+use crate::tree::lookups::Appended;
 use crate::types::Nid;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;

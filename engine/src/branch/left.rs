@@ -11,7 +11,7 @@ use super::Inner;
 use super::open::new_inner;
 use super::state_file::{Left, StateFile};
 use crate::book::Beside;
-use crate::history::{History, HistoryRecord};
+use crate::book::history::{History, HistoryRecord};
 use crate::journal::Journal;
 use crate::limits::FIRST_NEW_INO;
 use crate::record::{Counters, Event, Record, SwitchKind, decode};

@@ -11,9 +11,9 @@ pub use damaged::Left;
 use super::frames::{Bytes, Header, Reader, Writer, frames_from};
 use super::tree_file::Trees;
 use crate::error::{Error, Result};
-use crate::history::HistoryRecord;
+use crate::book::history::HistoryRecord;
 use crate::kv::stored;
-use crate::later::Later;
+use crate::book::later::Later;
 use crate::record::{Counters, InodeRecord};
 use crate::timeline::{Timeline, TimelineBefore};
 use crate::tree::Tree;
@@ -381,7 +381,7 @@ pub fn check_state_bytes(bytes: &[u8]) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::later::Asked;
+    use crate::book::later::Asked;
     use crate::types::{Time, mode};
     use objstore::crash_storage::CrashStorage;
 

@@ -1,7 +1,7 @@
 //! Attributes.
 
 use super::{target, without_set_id};
-use crate::acl;
+use crate::tree::acl;
 use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::journal::JournalError;
 use crate::limits::FILE_BYTES_MAX;
-use crate::lookups::Appended;
+use crate::tree::lookups::Appended;
 use crate::record::{Allocation, Event, Mutation};
 use crate::tree::file::FileData;
 use crate::tree::inode::Inode;

@@ -1,7 +1,7 @@
 //! Names: creating, linking, removing, renaming, looking up.
 
 use super::{check_empty, check_name, dir_in, is_reserved, target};
-use crate::acl;
+use crate::tree::acl;
 use crate::branch::{Branch, Inner};
 use crate::clock;
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! Extended attributes (xattr(7)).
 
 use super::target;
-use crate::acl::{self, Acl};
+use crate::tree::acl::{self, Acl};
 use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};

@@ -12,7 +12,7 @@ use crate::branch::{Branch, Inner};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::OpKind;
-use crate::transition::differs;
+use crate::change::transition::differs;
 use crate::tree::Tree;
 use crate::types::Time;
 use crate::workspace::Workspace;

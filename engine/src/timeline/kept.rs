@@ -15,7 +15,7 @@ use super::entry::{StateRef, What};
 use super::log::{Log, LogPlace, Newest, append, newest_first};
 use super::read::Reading;
 use crate::branch::{Branch, Inner};
-use crate::branch_refs::timelines_dir;
+use crate::workspace::branch_refs::timelines_dir;
 use crate::error::{Error, Result};
 use crate::record::{OpKind, decode, encode};
 use crate::types::Time;

@@ -6,7 +6,7 @@
 use super::entry::{CallOutcome, EndedBy, OVERLAPS_MAX, StateRef, SwitchWord, What};
 use super::log::{Log, LogPlace, newest_first};
 use crate::branch::Branch;
-use crate::control::Target;
+use crate::verbs::Target;
 use crate::error::{Error, Result};
 use crate::types::Time;
 use crate::workspace::Workspace;

@@ -5,7 +5,7 @@
 
 use super::Workspace;
 use crate::branch::{Branch, drop_orphans};
-use crate::control::Progress;
+use crate::verbs::Progress;
 use crate::error::{Result, errno};
 use crate::record::OpKind;
 use objstore::CommitId;

@@ -7,7 +7,7 @@ use super::{
 use crate::branch::frames::{Reader, frames_are_whole};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, JournalError};
-use crate::later::Later;
+use crate::book::later::Later;
 use crate::timeline::Timeline;
 use objstore::content::FileContent;
 

@@ -2,7 +2,7 @@
 
 use super::trees::{Moment, Trees};
 use crate::branch::Branch;
-use crate::control::find;
+use crate::verbs::find;
 use crate::error::Result;
 use crate::record::OpKind;
 use crate::timeline::entry::What;

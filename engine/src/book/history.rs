@@ -1,0 +1,543 @@
+//! What users did to a branch: states, labels, head, and the way back and forward.
+//!
+//! A state is a frozen tree that is, or will be, a commit. Numbers ascend in time. All of it is made
+//! of [`Event`]s in the journal and kept in the state file.
+
+use crate::error::{Error, Result};
+use crate::book::later::{Asked, Later};
+use crate::merge::Conflict;
+use crate::record::{OpKind, StateInfo, SwitchKind};
+use crate::stored::store::Reference;
+use crate::tree::Tree;
+use crate::types::Time;
+use objstore::{CommitId, HexPrefix, TimelineHead};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Trees of commits that are kept in memory for a quick way back.
+const KEPT_TREES_MAX: usize = 16;
+/// States of its origin that a new branch knows.
+const ANCESTORS_MAX: usize = 1000;
+
+/// A state as it is in memory.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// What is known of it.
+    pub info: StateInfo,
+    /// Its tree, while it is kept.
+    pub tree: Option<Tree>,
+    /// Its tree with content in the store and the object of its root, once stored.
+    pub stored: Option<Reference>,
+    /// All its objects are in the store, so its tree can be loaded.
+    pub in_store: bool,
+    /// How far the timeline went when it was frozen; its commit has it.
+    pub timeline: Option<TimelineHead>,
+}
+
+/// A place to which undo or redo goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
+pub struct Turn {
+    /// State to show.
+    pub state: u64,
+    /// Head to have.
+    pub head: u64,
+}
+
+/// What of the history goes into the state file.
+#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
+pub struct HistoryRecord {
+    /// States, ascending.
+    pub states: Vec<StateInfo>,
+    /// Labels with their states, the newest last.
+    pub labels: Vec<(String, u64)>,
+    /// Head.
+    pub head: u64,
+    /// Undo, the next one last.
+    pub undo: Vec<Turn>,
+    /// Redo, the next one last.
+    pub redo: Vec<Turn>,
+    /// States that other branches were made of or merged, since the head: further parents of the next
+    /// commit.
+    pub branched: Vec<u64>,
+    /// Conflicts of the last merge that are not settled.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// The history of a branch.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// States by number.
+    pub states: BTreeMap<u64, State>,
+    pub(crate) labels: Vec<(String, u64)>,
+    /// State that the live tree was last made into or set to because somebody asked.
+    pub head: u64,
+    pub(crate) undo: Vec<Turn>,
+    pub(crate) redo: Vec<Turn>,
+    /// What was asked for after steps of undo, the oldest first.
+    pub(crate) later: Vec<Later>,
+    /// State that the live tree was last made into or set to, for whatever reason; not kept over a
+    /// clean stop.
+    pub shown: Option<u64>,
+    /// States that other branches were made of or merged, since the head.
+    pub(crate) branched: Vec<u64>,
+    /// Conflicts of the last merge that are not settled.
+    pub conflicts: Vec<Conflict>,
+    /// What the last freeze changed, for taking it back.
+    before_freeze: Option<Box<BeforeFreeze>>,
+}
+
+/// Labels, head and redo as they were before a state was frozen.
+#[derive(Clone, Debug)]
+struct BeforeFreeze {
+    state: u64,
+    /// The label it got, and where in the list that stood before, for which state.
+    label: Option<(String, Option<(usize, u64)>)>,
+    head: u64,
+    redo: Vec<Turn>,
+    branched: Vec<u64>,
+}
+
+impl History {
+    /// The history of a state file; all its states are in the store.
+    pub fn from_record(r: HistoryRecord) -> History {
+        let states = r.states.into_iter().map(|info| {
+            (
+                info.number,
+                State {
+                    info,
+                    tree: None,
+                    stored: None,
+                    in_store: true,
+                    timeline: None,
+                },
+            )
+        });
+        History {
+            states: states.collect(),
+            labels: r.labels,
+            head: r.head,
+            undo: r.undo,
+            redo: r.redo,
+            later: Vec::new(),
+            shown: None,
+            branched: r.branched,
+            conflicts: r.conflicts,
+            before_freeze: None,
+        }
+    }
+
+    /// For the state file.
+    pub fn to_record(&self) -> HistoryRecord {
+        HistoryRecord {
+            states: self.states.values().map(|s| s.info.clone()).collect(),
+            labels: self.labels.clone(),
+            head: self.head,
+            undo: self.undo.clone(),
+            redo: self.redo.clone(),
+            branched: self.branched.clone(),
+            conflicts: self.conflicts.clone(),
+        }
+    }
+
+    /// Adds a frozen state.
+    pub fn freeze(&mut self, info: StateInfo, tree: Tree, head: bool, label: Option<String>) {
+        let number = info.number;
+        self.shown = Some(number);
+        // An automatic commit is never taken back; the checkpoint before it still may be.
+        if !matches!(
+            info.kind,
+            OpKind::Auto | OpKind::ToolCall | OpKind::Restored
+        ) {
+            self.before_freeze = Some(Box::new(BeforeFreeze {
+                state: number,
+                label: label.as_ref().map(|l| (l.clone(), self.place_of(l))),
+                head: self.head,
+                redo: self.redo.clone(),
+                branched: self.branched.clone(),
+            }));
+        }
+        let checkpoint = info.kind == OpKind::Checkpoint;
+        match info.kind {
+            OpKind::BeforeBranch | OpKind::BeforeMerge => self.branched.push(number),
+            OpKind::Checkpoint => self.branched.clear(),
+            _ => {}
+        }
+        self.states.insert(
+            number,
+            State {
+                info,
+                tree: Some(tree),
+                stored: None,
+                in_store: false,
+                timeline: None,
+            },
+        );
+        if head {
+            self.head = number;
+        }
+        if checkpoint {
+            self.redo.clear();
+            self.note_asked(Asked::Checkpoint {
+                state: number,
+                label: label.clone(),
+            });
+        }
+        if let Some(label) = label {
+            self.label(label, number);
+        }
+    }
+
+    fn place_of(&self, label: &str) -> Option<(usize, u64)> {
+        let at = self.labels.iter().position(|(l, _)| l == label)?;
+        Some((at, self.labels[at].1))
+    }
+
+    /// Whether [`History::withdraw`] would take that state back.
+    pub fn can_withdraw(&self, state: u64) -> bool {
+        let is_pending = self.states.get(&state).is_some_and(|s| !s.in_store);
+        is_pending
+            && self
+                .before_freeze
+                .as_ref()
+                .is_some_and(|b| b.state == state)
+    }
+
+    /// Takes the state that was frozen last back, unless something was built on it or it is a commit
+    /// already; true where it was taken back.
+    pub fn withdraw(&mut self, state: u64) -> bool {
+        let can = self.can_withdraw(state);
+        let before = self.before_freeze.take_if(|b| b.state == state);
+        let Some(before) = before.filter(|_| can) else {
+            return false;
+        };
+        self.states.remove(&state);
+        self.forget_checkpoint(state);
+        for later in self.states.range_mut(state..) {
+            let parents = later.1.info.parents.iter_mut();
+            parents
+                .filter(|p| **p == state)
+                .for_each(|p| *p = before.head);
+        }
+        (self.head, self.redo) = (before.head, before.redo);
+        self.branched = before.branched;
+        if let Some((label, place)) = before.label {
+            self.labels.retain(|(l, _)| *l != label);
+            if let Some((at, state)) = place {
+                self.labels.insert(at, (label, state));
+            }
+        }
+        true
+    }
+
+    /// Lets a label name a state; it becomes the newest label.
+    pub fn label(&mut self, label: String, state: u64) {
+        self.labels.retain(|(l, _)| *l != label);
+        self.labels.push((label, state));
+    }
+
+    /// State that a label names.
+    pub fn labelled(&self, label: &str) -> Option<u64> {
+        self.labels
+            .iter()
+            .find(|(l, _)| l == label)
+            .map(|(_, s)| *s)
+    }
+
+    /// All labels with their states.
+    pub fn labels_with_states(&self) -> Vec<(String, u64)> {
+        self.labels.clone()
+    }
+
+    /// Labels of a state, the newest first.
+    pub fn labels_of(&self, state: u64) -> Vec<String> {
+        self.labels
+            .iter()
+            .rev()
+            .filter(|(_, s)| *s == state)
+            .map(|(l, _)| l.clone())
+            .collect()
+    }
+
+    /// As [`History::labels_of`] for all states that have one.
+    pub fn labels_by_state(&self) -> HashMap<u64, Vec<String>> {
+        let mut found: HashMap<u64, Vec<String>> = HashMap::new();
+        for (label, state) in self.labels.iter().rev() {
+            found.entry(*state).or_default().push(label.clone());
+        }
+        found
+    }
+
+    /// Notes a switch from what is now state `replaced` to state `target`, or to a mixture of both.
+    pub fn switch(&mut self, kind: SwitchKind, replaced: u64, target: u64, head: u64) {
+        let back = Turn {
+            state: replaced,
+            head: self.head,
+        };
+        match kind {
+            SwitchKind::Rollback | SwitchKind::Merge => {
+                self.undo.push(back);
+                self.redo.clear();
+                if let Some(s) = self.states.get_mut(&target) {
+                    s.info.asked = true;
+                }
+            }
+            SwitchKind::Restore => {
+                self.undo.push(back);
+                self.redo.clear();
+            }
+            SwitchKind::Undo => {
+                self.undo.pop();
+                self.forget_undone();
+                self.redo.push(back);
+            }
+            SwitchKind::Redo => {
+                self.redo.pop();
+                self.undo.push(back);
+            }
+        }
+        // Paths that are taken from elsewhere, or settled, leave the conflicts of others.
+        if !matches!(kind, SwitchKind::Merge | SwitchKind::Restore) {
+            self.conflicts.clear();
+        }
+        self.branched.clear();
+        self.head = head;
+        self.shown = (kind != SwitchKind::Restore).then_some(target);
+    }
+
+    /// Notes that what is shown is now something else, frozen at once, instead of what is state
+    /// `replaced`; the head stays.
+    pub fn restored(&mut self, replaced: u64) {
+        self.switch(SwitchKind::Restore, replaced, replaced, self.head);
+    }
+
+    /// The part of the history that a branch made of state `head` begins with: that state and the
+    /// newest of those that it came from, with their labels, and the states `also`.
+    pub fn ancestry(&self, head: u64, also: impl Iterator<Item = u64>) -> History {
+        let mut found: BTreeMap<u64, State> = BTreeMap::new();
+        let mut work: BTreeSet<u64> = also.filter(|n| self.states.contains_key(n)).collect();
+        work.insert(head);
+        while let Some(number) = work.pop_last() {
+            if found.len() >= ANCESTORS_MAX {
+                break;
+            }
+            let Some(state) = self.states.get(&number) else {
+                continue;
+            };
+            work.extend(
+                state
+                    .info
+                    .parents
+                    .iter()
+                    .filter(|p| !found.contains_key(*p)),
+            );
+            found.insert(number, state.clone());
+        }
+        let labels = self.labels.iter().filter(|(_, n)| found.contains_key(n));
+        History {
+            labels: labels.cloned().collect(),
+            states: found,
+            head,
+            shown: Some(head),
+            ..History::default()
+        }
+    }
+
+    /// Parents of the next commit: the head, then what was branched off or merged since.
+    pub fn parents(&self) -> Vec<u64> {
+        let more = self.branched.iter().filter(|n| **n != self.head);
+        std::iter::once(self.head).chain(more.copied()).collect()
+    }
+
+    /// Notes a commit that is in the store already, or more of one that is known.
+    pub fn know(&mut self, info: StateInfo) {
+        let known = self.states.remove(&info.number);
+        let (tree, stored) = known.map_or((None, None), |s| (s.tree, s.stored));
+        let state = State {
+            info,
+            tree,
+            stored,
+            in_store: true,
+            timeline: None,
+        };
+        self.states.insert(state.info.number, state);
+    }
+
+    /// Notes a switch from what is now state `replaced` to what a merge made, as a state of its own.
+    pub fn merged(
+        &mut self,
+        replaced: u64,
+        info: StateInfo,
+        label: Option<String>,
+        conflicts: Vec<Conflict>,
+    ) {
+        let number = info.number;
+        self.know(info);
+        self.switch(SwitchKind::Merge, replaced, number, number);
+        self.conflicts = conflicts;
+        if let Some(label) = label {
+            self.label(label, number);
+        }
+    }
+
+    /// Keeps the tree of a state in memory, for a quick way back.
+    pub fn keep_tree(&mut self, number: u64, tree: Tree) {
+        if let Some(s) = self.states.get_mut(&number) {
+            s.tree = Some(tree);
+        }
+    }
+
+    /// The commit of a state has this of the timeline.
+    pub fn set_timeline(&mut self, number: u64, head: Option<TimelineHead>) {
+        if let Some(s) = self.states.get_mut(&number) {
+            s.timeline = head;
+        }
+    }
+
+    /// Lets `kept` stand for `state`, which equals it.
+    pub fn merge(&mut self, state: u64, kept: u64) {
+        self.states.remove(&state);
+        let turns = self.undo.iter_mut().chain(&mut self.redo);
+        turns
+            .filter(|t| t.state == state)
+            .for_each(|t| t.state = kept);
+    }
+
+    /// Where the next undo goes.
+    pub fn next_undo(&self) -> Result<Turn> {
+        self.undo.last().copied().ok_or(Error::NothingTo("undo"))
+    }
+
+    /// Where the next redo goes.
+    pub fn next_redo(&self) -> Result<Turn> {
+        self.redo.last().copied().ok_or(Error::NothingTo("redo"))
+    }
+
+    /// A state by number.
+    pub fn state(&self, number: u64) -> Result<&State> {
+        self.states
+            .get(&number)
+            .ok_or_else(|| Error::NoSuchRef(format!("state {number}")))
+    }
+
+    /// Tree of a state, where it is in memory: with its content in the store if that was stored.
+    pub fn tree(&self, number: u64) -> Option<&Tree> {
+        let s = self.states.get(&number)?;
+        s.stored.as_ref().map(|r| &r.tree).or(s.tree.as_ref())
+    }
+
+    /// Commit id of a state, if known.
+    pub fn id_of(&self, number: u64) -> Option<CommitId> {
+        self.states.get(&number).and_then(|s| s.info.id)
+    }
+
+    /// First state whose objects are not all in the store.
+    pub fn first_pending(&self) -> Option<u64> {
+        self.states
+            .values()
+            .find(|s| !s.in_store)
+            .map(|s| s.info.number)
+    }
+
+    /// As [`History::first_pending`], from a number on.
+    pub fn first_pending_from(&self, number: u64) -> Option<u64> {
+        let mut later = self.states.range(number..);
+        later.find(|(_, s)| !s.in_store).map(|(n, _)| *n)
+    }
+
+    /// States of whose trees the base's lazy directories must be kept the same.
+    pub fn trees_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
+        self.states.values_mut().flat_map(|s| {
+            s.tree
+                .iter_mut()
+                .chain(s.stored.iter_mut().map(|r| &mut r.tree))
+        })
+    }
+
+    /// Lets go of the trees of all but the newest commits.
+    pub fn trim(&mut self) {
+        let kept: Vec<u64> = self
+            .states
+            .values()
+            .rev()
+            .filter(|s| s.in_store && (s.stored.is_some() || s.tree.is_some()))
+            .map(|s| s.info.number)
+            .collect();
+        for number in kept.into_iter().skip(KEPT_TREES_MAX) {
+            if number != self.head
+                && let Some(s) = self.states.get_mut(&number)
+            {
+                (s.tree, s.stored) = (None, None);
+            }
+        }
+    }
+
+    /// State that a reference names: a label, a commit id or prefix, `@`, `@~N`, or one of these after
+    /// `BRANCH:`.
+    pub fn resolve(&self, branch: &str, text: &str) -> Result<u64> {
+        let none = || Error::NoSuchRef(text.to_owned());
+        let local = match text.split_once(':') {
+            Some((b, rest)) if b == branch => rest,
+            Some((b, _)) => return Err(Error::NoSuchBranch(b.to_owned())),
+            None => text,
+        };
+        if let Some(state) = self.labelled(local) {
+            return Ok(state);
+        }
+        if let Some(rest) = local.strip_prefix('@') {
+            return self.ancestor(rest).ok_or_else(none);
+        }
+        let prefix = HexPrefix::parse(local).map_err(|_| none())?;
+        let matching = self
+            .states
+            .values()
+            .filter(|s| s.info.id.is_some_and(|id| prefix.matches(id.as_bytes())));
+        let found: BTreeMap<CommitId, u64> = matching
+            .filter_map(|s| Some((s.info.id?, s.info.number)))
+            .collect();
+        match found.len() {
+            0 => Err(none()),
+            1 => found.into_values().next().ok_or_else(none),
+            count => Err(Error::AmbiguousRef {
+                prefix: local.to_owned(),
+                count,
+            }),
+        }
+    }
+
+    /// `@` (empty text) or `@~N`: the N-th first parent of the head.
+    fn ancestor(&self, text: &str) -> Option<u64> {
+        let steps = match text.strip_prefix('~') {
+            None if text.is_empty() => 0,
+            None => return None,
+            Some("") => 1,
+            Some(n) => n.parse::<u64>().ok()?,
+        };
+        let mut at = self.head;
+        for _ in 0..steps {
+            at = *self.states.get(&at)?.info.parents.first()?;
+        }
+        Some(at)
+    }
+
+    /// Newest state of this branch from before `time`, automatic ones too.
+    pub fn before(&self, time: Time) -> Result<u64> {
+        let heads = self.heads();
+        let shown = |s: &&State| s.info.kind != OpKind::Foreign || heads.contains(&s.info.number);
+        let mut states = self.newest_first().filter(shown);
+        let found = states.find(|s| s.info.time < time);
+        found
+            .map(|s| s.info.number)
+            .ok_or_else(|| Error::NoCommit("is that old".into()))
+    }
+
+    /// Newest state with this metadata, before those of other branches.
+    pub fn with_meta(&self, key: &str, value: &str) -> Result<u64> {
+        let has = |s: &&State| s.info.meta.iter().any(|(k, v)| k == key && v == value);
+        let own = |s: &&State| s.info.kind != OpKind::Foreign;
+        let found = || self.states.values().rev().filter(has);
+        found()
+            .find(own)
+            .or_else(|| found().next())
+            .map(|s| s.info.number)
+            .ok_or_else(|| Error::NoCommit(format!("has {key}={value}")))
+    }
+}

@@ -1,0 +1,368 @@
+//! gc: which objects of the store are needed is known here, objstore takes the rest away.
+//!
+//! Order: expired commits are let go of, and none expires until all is marked; the run begins (from then
+//! on nothing that is put or found goes); the roots of each branch and snapshot are taken under its
+//! lock, the journals are synced (so that what expired stays so), all roots are walked, packs are swept. A root that cannot be read as a whole ends the run
+//! before anything goes.
+
+pub(crate) mod roots;
+mod sizes;
+mod stats;
+mod timelines;
+mod tombs;
+
+pub use stats::{BranchFigures, KindFigures, StoreFigures, WorkspaceFigures};
+
+use crate::branch::Branch;
+use crate::branch::inspect::inspect;
+use crate::branch::tree_file::Trees;
+use crate::workspace::branch_refs;
+use crate::clock;
+use crate::verbs::Progress;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::workspace::keeper::lower_priority;
+use crate::types::Time;
+use objstore::CommitId;
+use objstore::gc::{Collection, Met, Plan, Swept, Walk};
+use objstore::limits::REWRITE_DEAD_PERCENT;
+use parking_lot::{MutexGuard, RwLockWriteGuard};
+use roots::Roots;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Name of the ref that notes the last run.
+const NOTE_REF: &str = "gc";
+const NOTE_VERSION: u16 = 1;
+/// Least time between two runs that nobody asked for.
+const PAUSE: Duration = Duration::from_secs(3600);
+/// Least growth of the packs since the last run that makes another worthwhile.
+const GROWTH_MIN: u64 = 64 << 20;
+/// How often progress is told.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
+
+/// What gc is asked to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcRequest {
+    /// Age up to which what nothing needs stays; `None`: as the settings say.
+    pub grace: Option<Duration>,
+    /// Share of a pack that nothing needs from which on it is rewritten; `None`: a fifth.
+    pub dead_percent: Option<u8>,
+    /// Only say what would be done.
+    pub dry_run: bool,
+}
+
+/// What gc did, or would do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcReport {
+    /// Bytes that the disk got back.
+    pub freed_bytes: u64,
+    /// Objects that are gone.
+    pub objects: u64,
+    /// Packs that are gone.
+    pub packs: u64,
+    /// Bytes that were copied out of them.
+    pub copied_bytes: u64,
+    /// Bytes that all packs took on the disk before.
+    pub store_bytes: u64,
+    /// Bytes of objects that are needed.
+    pub needed_bytes: u64,
+    /// Bytes that nothing needs and that stay: too young, or too few in their pack.
+    pub left_bytes: u64,
+    /// Packs that stay because a record that is needed cannot be read.
+    pub damaged_packs: u64,
+}
+
+/// What must not change while gc looks at what is needed.
+struct Still<'a> {
+    /// Branches and snapshots that there were when it began.
+    branches: Vec<Arc<Branch>>,
+    _expiry: RwLockWriteGuard<'a, ()>,
+}
+
+/// When gc ran last, and how large the packs were afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct GcNote {
+    version: u16,
+    /// When it ended.
+    pub time: Time,
+    /// Bytes that all packs took on the disk then.
+    pub bytes: u64,
+}
+
+impl Engine {
+    /// Takes away what nothing needs any more, beside all other work and at low priority. `progress`
+    /// hears how many bytes of how many are done.
+    pub fn gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
+        let _one = self.alone()?;
+        let (done, total) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                lower_priority();
+                self.run_gc(req, &|so_far, all| {
+                    done.store(so_far, Ordering::Relaxed);
+                    total.store(all, Ordering::Relaxed);
+                })
+            });
+            while !run.is_finished() {
+                std::thread::park_timeout(PROGRESS_PAUSE);
+                progress(done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
+            }
+            run.join().unwrap_or(Err(Error::Closing))
+        })
+    }
+
+    /// The right to look at all of the store with nothing taken away meanwhile, or to take it away: waits until
+    /// whoever has it is done.
+    pub(crate) fn alone(&self) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(alone) = self.collecting.try_lock_for(PROGRESS_PAUSE) {
+                return Ok(alone);
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Store(objstore::Error::Stopped));
+            }
+        }
+    }
+
+    fn run_gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
+        let now = clock::now();
+        let grace = req.grace.unwrap_or(self.settings().gc_grace);
+        if !req.dry_run {
+            // First: who read one of these refs before has a pin, which is waited for.
+            self.bury(now, grace)?;
+        }
+        self.expire_all(now);
+        let timelines = self.timelines_to_forget(now, grace);
+        let timelines = match req.dry_run {
+            true => timelines,
+            false => self.forget_timelines(timelines)?,
+        };
+        let (run, still) = self.begin()?;
+        self.mark_all(&run, &still, (now, grace, &timelines), &mut |_| ())?;
+        drop(still);
+        let dead = req.dead_percent.map_or(REWRITE_DEAD_PERCENT, u64::from);
+        let plan = run.plan(grace, dead)?;
+        if req.dry_run {
+            return Ok(planned(&plan));
+        }
+        let total = plan.work_bytes();
+        let swept = run.sweep(&plan, &|done| progress(done, total))?;
+        drop(run);
+        self.note_gc(now)?;
+        self.restore_reserve();
+        tracing::info!(freed = swept.freed_bytes, objects = swept.objects, "gc");
+        Ok(done(&plan, &swept))
+    }
+
+    /// Lets go of what has expired.
+    fn expire_all(&self, now: Time) {
+        for branch in self.all_open().iter().filter(|b| !b.read_only) {
+            if let Err(e) = branch.expire(now) {
+                tracing::debug!("{}: nothing expires now: {e}", branch.name());
+            }
+        }
+    }
+
+    /// Begins a run. From before its begin to the end of marking nothing expires, and the branches that
+    /// there were are looked at though they are deleted meanwhile: else a commit could pass from one that
+    /// is still to be looked at to one that was.
+    fn begin(&self) -> Result<(Collection<'_>, Still<'_>)> {
+        let expiry = self.expiry.write();
+        let branches = self.all_open();
+        let run = self.store.collect(&self.stop)?;
+        let still = Still {
+            branches,
+            _expiry: expiry,
+        };
+        Ok((run, still))
+    }
+
+    /// Branches and snapshots of all open workspaces.
+    fn all_open(&self) -> Vec<Arc<Branch>> {
+        let open = self.all_opened();
+        open.iter().flat_map(|w| w.views.all()).collect()
+    }
+
+    /// Marks all that is needed.
+    fn mark_all(
+        &self,
+        run: &Collection<'_>,
+        still: &Still<'_>,
+        (now, grace, but): (Time, Duration, &[String]),
+        met: &mut dyn FnMut(Met<'_>),
+    ) -> Result<()> {
+        let mut walk = Walk::new(run, met);
+        let mut maybe = Vec::new();
+        for branch in &still.branches {
+            mark_branch(branch, &mut walk, &mut maybe)?;
+        }
+        for name in self.names()? {
+            self.mark_workspace(&name, still, &mut walk, &mut maybe)?;
+        }
+        // Last: what was deleted since the branches were counted is among these.
+        maybe.extend(self.tombs(now, grace)?);
+        maybe.extend(self.mark_timelines(now, but, &mut walk)?);
+        maybe.extend(self.base_commits()?);
+        Roots::walk_rest(&maybe, &mut walk)?;
+        Ok(walk.finish()?)
+    }
+
+    /// Commits that stand for what was applied to bases, and all before them: the ground on which the
+    /// next apply and update merge.
+    fn base_commits(&self) -> Result<HashSet<CommitId>> {
+        let mut found = HashSet::new();
+        for name in self.refs.list(crate::verbs::apply::REF_DIR)? {
+            let bytes = self.refs.get(&name)?.unwrap_or_default();
+            let newest = <[u8; 32]>::try_from(&bytes[..]).map(CommitId::from_bytes);
+            let mut next: Vec<CommitId> = newest.into_iter().collect();
+            while let Some(id) = next.pop() {
+                if !found.insert(id) {
+                    continue;
+                }
+                // What is missing was collected before, or belongs to what has expired.
+                if let Ok(commit) = self.store.get_object::<objstore::Commit>(&id) {
+                    next.extend(commit.parents);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Marks what one workspace needs, open or not, but for the branches that were looked at; `maybe`
+    /// gets what need not be there as a whole.
+    fn mark_workspace(
+        &self,
+        name: &str,
+        still: &Still<'_>,
+        walk: &mut Walk<'_>,
+        maybe: &mut Vec<CommitId>,
+    ) -> Result<()> {
+        loop {
+            if let Some(w) = self.opened(name) {
+                let known = |b: &Arc<Branch>| still.branches.iter().any(|s| Arc::ptr_eq(s, b));
+                for branch in w.views.all().iter().filter(|b| !known(b)) {
+                    mark_branch(branch, walk, maybe)?;
+                }
+                return Ok(());
+            }
+            let marked = self.mark_closed(name, walk, maybe);
+            // It may have been opened or deleted meanwhile, its files changing under the reader.
+            if marked.is_ok() || !self.names()?.iter().any(|n| n == name) {
+                return Ok(());
+            }
+            if self.opened(name).is_none() {
+                return marked;
+            }
+        }
+    }
+
+    fn mark_closed(
+        &self,
+        name: &str,
+        walk: &mut Walk<'_>,
+        maybe: &mut Vec<CommitId>,
+    ) -> Result<()> {
+        let trees = self.look_at_trees(name);
+        for (_, dir) in self.branch_dirs(name)? {
+            if let Some(found) = inspect(&*self.storage, &self.store, &trees, &dir, self.boot)? {
+                let roots = Roots::of(&found.inner);
+                roots.walk(walk)?;
+                maybe.extend(roots.maybe);
+                maybe.extend(found.sealed_commits);
+            }
+        }
+        Ok(())
+    }
+
+    /// The tree files of a workspace that is not open.
+    pub(crate) fn look_at_trees(&self, workspace: &str) -> Trees {
+        Trees::look(self.storage.clone(), branch_refs::trees_dir(workspace))
+    }
+
+    /// Names and directories of a workspace's branches on disk, `main` first.
+    pub(crate) fn branch_dirs(&self, workspace: &str) -> Result<Vec<(String, String)>> {
+        branch_refs::on_disk(&self.refs, workspace)
+    }
+
+    /// When gc ran last.
+    pub fn last_gc(&self) -> Option<GcNote> {
+        let bytes = self.refs.get(NOTE_REF).ok()??;
+        let note: GcNote = crate::record::decode(&bytes).ok()?;
+        (note.version == NOTE_VERSION).then_some(note)
+    }
+
+    fn note_gc(&self, time: Time) -> Result<()> {
+        let note = GcNote {
+            version: NOTE_VERSION,
+            time,
+            bytes: self.store.stats().bytes,
+        };
+        let bytes = crate::record::encode(&note);
+        self.garbage.store(false, Ordering::Relaxed);
+        self.refs.set(NOTE_REF, &bytes).map_err(Error::Store)
+    }
+
+    /// Runs gc where that is worthwhile and the settings do not forbid it: an hour or more after the last
+    /// run, and the packs have grown by a quarter (and 64 MiB) since, or a workspace was deleted.
+    pub fn gc_if_worthwhile(&self) -> Result<Option<GcReport>> {
+        if !self.settings().gc_auto || !self.is_gc_worthwhile(clock::now()) {
+            return Ok(None);
+        }
+        self.gc(GcRequest::default(), &|_, _| ()).map(Some)
+    }
+
+    fn is_gc_worthwhile(&self, now: Time) -> bool {
+        let bytes = self.store.stats().bytes;
+        let (since, before) = match self.last_gc() {
+            // A clock that was put back must not keep gc away for ever.
+            Some(note) => (now.sec.abs_diff(note.time.sec), note.bytes),
+            None => (u64::MAX, 0),
+        };
+        let grown = bytes.saturating_sub(before);
+        let worth = grown >= GROWTH_MIN.max(before / 4) || self.garbage.load(Ordering::Relaxed);
+        since >= PAUSE.as_secs() && worth
+    }
+}
+
+/// Marks what an open branch, or a snapshot, needs.
+fn mark_branch(branch: &Arc<Branch>, walk: &mut Walk<'_>, maybe: &mut Vec<CommitId>) -> Result<()> {
+    let roots = Roots::of(&branch.lock());
+    // So that what expired stays so. What was deleted or closed meanwhile needs none.
+    if !branch.read_only && !branch.is_closing() {
+        branch.sync()?;
+    }
+    roots.walk(walk)?;
+    maybe.extend(roots.maybe);
+    Ok(())
+}
+
+fn planned(plan: &Plan) -> GcReport {
+    GcReport {
+        freed_bytes: plan.freed_bytes(),
+        objects: planned_objects(plan),
+        packs: plan.packs.len() as u64,
+        copied_bytes: plan.packs.iter().map(|p| p.needed_bytes).sum(),
+        ..done(plan, &Swept::default())
+    }
+}
+
+fn planned_objects(plan: &Plan) -> u64 {
+    let packs = plan.packs.iter().map(|p| p.unneeded);
+    packs.sum::<u64>() + plan.holes.iter().map(|h| h.records).sum::<u64>()
+}
+
+fn done(plan: &Plan, swept: &Swept) -> GcReport {
+    GcReport {
+        freed_bytes: swept.freed_bytes,
+        objects: swept.objects,
+        packs: swept.packs,
+        copied_bytes: swept.copied_bytes,
+        store_bytes: plan.total_bytes,
+        needed_bytes: plan.needed_bytes,
+        left_bytes: plan.left_bytes,
+        damaged_packs: swept.damaged_packs,
+    }
+}

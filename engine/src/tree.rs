@@ -1,0 +1,256 @@
+//! A tree: one persistent value that holds every inode of a branch at one moment, and its key-value
+//! state.
+//!
+//! [`Tree::apply`] is the only function that carries out mutations, for live requests and for
+//! recovery alike. It must never be given a mutation that was not validated (or recorded) before: it
+//! then says [`Broken`] and may have changed half.
+
+pub(crate) mod accessed;
+pub mod acl;
+pub(crate) mod lookups;
+mod apply;
+pub mod dirmap;
+pub mod file;
+pub mod inode;
+pub mod load;
+mod of_base;
+pub mod patch;
+pub mod radix;
+mod sane;
+
+use crate::error::{Error, Result};
+use crate::kv::KvMap;
+use crate::types::{Kind, Nid};
+use dirmap::Entry;
+use inode::{Dir, Inode};
+use radix::Radix;
+use std::sync::Arc;
+
+pub use apply::{Broken, NewVersion};
+
+/// Directories between the root and a path that is looked for upwards; more is a loop.
+const DEPTH_MAX: usize = 1 << 20;
+
+/// The persistent tree. Cloning is O(1).
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    inodes: Radix<Inode>,
+    kv: KvMap,
+}
+
+impl Tree {
+    /// A tree that holds only the given root directory.
+    pub fn with_root(root: Inode) -> Tree {
+        let mut tree = Tree::default();
+        tree.set(Nid::ROOT, Arc::new(root));
+        tree
+    }
+
+    /// Number of inodes, orphans included.
+    pub fn len(&self) -> usize {
+        self.inodes.len()
+    }
+
+    /// True for a tree without even a root.
+    pub fn is_empty(&self) -> bool {
+        self.inodes.is_empty()
+    }
+
+    /// True when both are the same value.
+    pub fn same(&self, other: &Tree) -> bool {
+        self.inodes.same(&other.inodes) && self.kv.same(&other.kv)
+    }
+
+    /// The key-value state.
+    pub fn kv(&self) -> &KvMap {
+        &self.kv
+    }
+
+    /// The key-value state, to change it.
+    pub fn kv_mut(&mut self) -> &mut KvMap {
+        &mut self.kv
+    }
+
+    /// An inode, if there is one of that number.
+    pub fn get(&self, nid: Nid) -> Option<&Arc<Inode>> {
+        self.inodes.get(nid.0)
+    }
+
+    /// An inode; [`Error::Stale`] where there is none.
+    pub fn inode(&self, nid: Nid) -> Result<&Arc<Inode>> {
+        self.get(nid).ok_or(Error::Stale)
+    }
+
+    /// A directory that still has a name (or is the root); [`Error::NotFound`] for a removed one.
+    pub fn dir(&self, nid: Nid) -> Result<&Dir> {
+        let inode = self.inode(nid)?;
+        let dir = inode.dir().ok_or(Error::NotDir)?;
+        if inode.nlink == 0 {
+            Err(Error::NotFound)
+        } else {
+            Ok(dir)
+        }
+    }
+
+    /// The entry of a name.
+    pub fn lookup(&self, dir: Nid, name: &[u8]) -> Result<Entry> {
+        self.dir(dir)?.map.get(name).ok_or(Error::NotFound)
+    }
+
+    /// Sets an inode.
+    pub fn set(&mut self, nid: Nid, inode: Arc<Inode>) {
+        self.inodes.insert(nid.0, inode);
+    }
+
+    /// Removes an inode.
+    pub fn remove(&mut self, nid: Nid) -> Option<Arc<Inode>> {
+        self.inodes.remove(nid.0)
+    }
+
+    /// Changes an inode in place; `None` where there is none.
+    pub fn update<R>(&mut self, nid: Nid, change: impl FnOnce(&mut Inode) -> R) -> Option<R> {
+        self.inodes.update(nid.0, change)
+    }
+
+    /// Calls `each` for every inode in ascending order.
+    pub fn for_each(&self, each: &mut dyn FnMut(Nid, &Arc<Inode>)) {
+        self.inodes.for_each(&mut |k, v| each(Nid(k), v));
+    }
+
+    /// Calls `each` for every inode that is not the same in both, with both. Keys: [`KvMap::diff`].
+    pub fn diff<'a>(
+        a: &'a Tree,
+        b: &'a Tree,
+        each: &mut dyn FnMut(Nid, Option<&'a Arc<Inode>>, Option<&'a Arc<Inode>>),
+    ) {
+        Radix::diff(&a.inodes, &b.inodes, &mut |k, x, y| each(Nid(k), x, y));
+    }
+
+    /// Path of a name (parent, hash) of `nid`, without a leading slash; empty for the root. `None`
+    /// where a link of the chain is gone.
+    pub fn path_of_name(&self, nid: Nid, name: (Nid, u64)) -> Option<Vec<u8>> {
+        let mut parts: Vec<&[u8]> = Vec::new();
+        let (mut nid, mut name) = (nid, name);
+        while nid != Nid::ROOT {
+            if parts.len() > DEPTH_MAX {
+                return None;
+            }
+            let parent = self.get(name.0)?;
+            parts.push(parent.dir()?.map.name_of(name.1, nid)?);
+            nid = name.0;
+            name = (parent.parent, parent.hash);
+        }
+        parts.reverse();
+        Some(parts.join(&b'/'))
+    }
+
+    /// Path of the inode's first name.
+    pub fn path(&self, nid: Nid) -> Option<Vec<u8>> {
+        let inode = self.get(nid)?;
+        if inode.nlink == 0 {
+            return None;
+        }
+        self.path_of_name(nid, (inode.parent, inode.hash))
+    }
+
+    /// The inode at a path without a leading slash.
+    pub fn resolve(&self, path: &[u8]) -> Result<Nid> {
+        let parts = path
+            .split(|&b| b == b'/')
+            .filter(|p| !p.is_empty() && *p != b".");
+        parts
+            .into_iter()
+            .try_fold(Nid::ROOT, |dir, name| self.lookup(dir, name).map(|e| e.nid))
+    }
+
+    /// True where `dir` is `ancestor` or lies below it.
+    pub fn is_within(&self, dir: Nid, ancestor: Nid) -> bool {
+        let mut at = dir;
+        for _ in 0..DEPTH_MAX {
+            if at == ancestor {
+                return true;
+            }
+            match self.get(at) {
+                Some(inode) if at != Nid::ROOT => at = inode.parent,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Every inode with a name below (and with) `nid`, parents before children.
+    pub fn subtree(&self, nid: Nid) -> Vec<Nid> {
+        let mut out = vec![nid];
+        let mut next = 0;
+        while let Some(&at) = out.get(next) {
+            next += 1;
+            if let Some(dir) = self.get(at).and_then(|i| i.dir()) {
+                dir.map.scan(0, &mut |e| {
+                    out.push(e.entry.nid);
+                    true
+                });
+            }
+        }
+        out
+    }
+
+    /// Directories whose entries were not read from the base yet.
+    pub fn lazy_dirs(&self) -> Vec<Nid> {
+        let mut out = Vec::new();
+        self.for_each(&mut |nid, inode| {
+            if inode.dir().is_some_and(|d| d.lazy.is_some()) {
+                out.push(nid);
+            }
+        });
+        out
+    }
+
+    /// Checks what must hold between inodes (for tests): counts, parents, types.
+    pub fn check(&self) -> Result<(), String> {
+        let mut named = std::collections::HashMap::<u64, (u32, u32)>::new();
+        let mut wrong = Vec::new();
+        self.for_each(&mut |nid, inode| {
+            let Some(dir) = inode.dir() else { return };
+            let mut subdirs = 0;
+            for e in dir.map.entries() {
+                match self.get(e.entry.nid) {
+                    Some(child) if child.kind() == e.entry.kind => {
+                        named.entry(e.entry.nid.0).or_default().0 += 1;
+                        subdirs += u32::from(e.entry.kind == Kind::Dir);
+                        if !child.names().contains(&(nid, e.hash)) {
+                            wrong.push(format!("{} does not know its name in {nid}", e.entry.nid));
+                        }
+                    }
+                    other => wrong.push(format!(
+                        "{nid} names {} as {:?}, is {:?}",
+                        e.entry.nid,
+                        e.entry.kind,
+                        other.map(|c| c.kind())
+                    )),
+                }
+            }
+            if subdirs != dir.subdirs {
+                wrong.push(format!(
+                    "{nid} has {subdirs} subdirectories, says {}",
+                    dir.subdirs
+                ));
+            }
+        });
+        self.for_each(&mut |nid, inode| {
+            let names = named.get(&nid.0).map_or(0, |n| n.0);
+            let want = if nid == Nid::ROOT {
+                inode.nlink.saturating_sub(1)
+            } else {
+                inode.nlink
+            };
+            if names != want {
+                wrong.push(format!("{nid} has {names} names, nlink {}", inode.nlink));
+            }
+        });
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong.join("; "))
+        }
+    }
+}

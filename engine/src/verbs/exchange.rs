@@ -1,0 +1,177 @@
+//! What goes out of a workspace as a whole, and what comes in: commits to export, and branches that begin with a
+//! commit that was put together elsewhere.
+
+use super::{Created, Progress, Target};
+use crate::branch::Branch;
+use crate::branch::create::Origin;
+use crate::workspace::branch_refs::{deleted_dir, deleted_record};
+use crate::cancel::Cancel;
+use crate::error::{Error, Result};
+use crate::names::check_branch_name;
+use crate::record::OpKind;
+use crate::timeline::ImportedCall;
+use crate::types::SLOT_SHIFT;
+use crate::workspace::Workspace;
+use objstore::{CommitId, HexPrefix};
+use std::collections::BTreeSet;
+
+/// Gives calls to take over, some at a time and none at the end.
+pub type Calls<'a> = &'a mut dyn FnMut() -> Result<Vec<ImportedCall>>;
+
+impl Workspace {
+    /// The commit of what a reference names, or of what a branch shows now (frozen as an automatic commit
+    /// where it differs from the head).
+    pub fn commit_of(
+        &self,
+        branch: &str,
+        reference: Option<&str>,
+        progress: Progress<'_>,
+        cancel: &Cancel,
+    ) -> Result<CommitId> {
+        let b = self.branch(branch)?;
+        let state = {
+            let _one = b.control.lock();
+            match reference {
+                None => b.freeze_now(self.author())?,
+                Some(text) => {
+                    let target = self.import_ref(&b, &Target::Ref(text.to_owned()))?;
+                    b.resolve(&target)?
+                }
+            }
+        };
+        b.wait_for_id_unless(state, progress, cancel)
+    }
+
+    /// Makes a branch that begins with a commit that is in the store as a whole; `calls` are added to the
+    /// timeline that it has of `main`. Durable after `Ok`.
+    pub fn create_branch_from(
+        &self,
+        name: &str,
+        commit: CommitId,
+        calls: Calls<'_>,
+    ) -> Result<Created> {
+        check_branch_name(name)?;
+        let _one = self.views.changing();
+        if self.branch(name).is_ok() {
+            return Err(Error::BranchExists(name.to_owned()));
+        }
+        let parent = self.main.clone();
+        let _control = parent.control.lock();
+        let _pin = parent.places.store.pin();
+        parent.places.store.sync()?;
+        let state = parent.know(commit)?;
+        let mut origin = parent.origin_at(state)?;
+        origin.begin_as_asked_for();
+        parent.sync()?;
+        self.add_branch(name, origin, calls)
+    }
+
+    /// Removes a branch that nothing names yet.
+    pub(crate) fn discard(&self, branch: &Branch) -> Result<()> {
+        let dir = &branch.dir;
+        let removed = branch.storage.remove_dir_all(dir);
+        removed.map_err(Error::io(dir))
+    }
+
+    /// The last commit of a branch that was deleted, by its id or a unique prefix.
+    pub(crate) fn stored_commit(&self, text: &str) -> Result<Option<CommitId>> {
+        let Ok(prefix) = HexPrefix::parse(text) else {
+            return Ok(None);
+        };
+        let shared = self.views.shared();
+        let mut found = BTreeSet::new();
+        for name in shared.refs.list(&deleted_dir(self.name()))? {
+            let Some(bytes) = shared.refs.get(&name)? else {
+                continue;
+            };
+            let Some(record) = deleted_record(&name, &bytes)? else {
+                continue;
+            };
+            if prefix.matches(record.last.as_bytes()) {
+                found.insert(record.last);
+            }
+        }
+        if found.len() > 1 {
+            return Err(Error::AmbiguousRef {
+                prefix: text.to_owned(),
+                count: found.len(),
+            });
+        }
+        Ok(found.pop_first())
+    }
+}
+
+impl Branch {
+    /// Takes calls over from elsewhere.
+    pub(crate) fn take_over(&self, calls: Calls<'_>) -> Result<()> {
+        loop {
+            let some = calls()?;
+            if some.is_empty() {
+                return Ok(());
+            }
+            self.call_import(some)?;
+        }
+    }
+
+    /// State of what the live tree is now, made where it differs from the head.
+    fn freeze_now(&self, author: &str) -> Result<u64> {
+        self.cache().flush_dirty();
+        let head = self.lock().book.history.head;
+        let before = self.tree_of(head)?;
+        let state = self.freeze_if_differs(&mut self.lock(), &before, OpKind::Auto, author)?;
+        self.signal();
+        Ok(state)
+    }
+}
+
+impl Origin {
+    /// The commit that it begins with counts as asked for.
+    fn begin_as_asked_for(&mut self) {
+        let inner = self.inner_mut();
+        let head = inner.book.history.head;
+        if let Some(state) = inner.book.history.states.get_mut(&head) {
+            state.info.asked = true;
+        }
+        self.keep_off_groups();
+    }
+
+    /// Numbers that are given later differ from those of hard-link groups.
+    pub(crate) fn keep_off_groups(&mut self) {
+        let inner = self.inner_mut();
+        let mut groups = Vec::new();
+        inner.live.for_each(&mut |_, i| {
+            if i.group() != 0 {
+                groups.push(i.group());
+            }
+        });
+        inner.book.counters.ino = widest_gap(groups, inner.book.counters.ino);
+    }
+}
+
+/// The first number of the widest range, of those that counting from `from` on can give, that holds none
+/// of `groups`. Merges and bases may have groups beyond what counting ever reaches.
+fn widest_gap(mut groups: Vec<u64>, from: u64) -> u64 {
+    const END: u64 = 1 << SLOT_SHIFT;
+    groups.retain(|group| (from..END).contains(group));
+    groups.sort_unstable();
+    let starts = std::iter::once(from).chain(groups.iter().map(|group| group + 1));
+    let ends = groups.iter().copied().chain(std::iter::once(END));
+    let gaps = starts.zip(ends);
+    // Of ranges of one width the last.
+    let widest = gaps.max_by_key(|(start, end)| end.saturating_sub(*start));
+    widest.map_or(from, |(start, _)| start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_on_where_groups_leave_most_room() {
+        const END: u64 = 1 << SLOT_SHIFT;
+        assert_eq!(widest_gap(vec![], 7), 7);
+        assert_eq!(widest_gap(vec![3, 9, 9], 7), 10);
+        assert_eq!(widest_gap(vec![1 << 62 | 5, u64::MAX, END], 7), 7);
+        assert_eq!(widest_gap(vec![END - 1, 8], 7), 9);
+    }
+}

@@ -1,0 +1,230 @@
+//! Showing what a merge made, on a live tree that goes on changing.
+//!
+//! What is merged was frozen before. Under the branch's lock everything that the merge changes must still be
+//! as it was then; the change is laid over the live tree and switched to like a rollback. Pages that the
+//! kernel brings while that is shown are carried into it ([`crate::branch::carry`]).
+
+use super::switch::To;
+use super::{RolledBack, Watch};
+use crate::branch::carry::Carry;
+use crate::branch::pins::Pinned;
+use crate::branch::{Branch, Inner};
+use crate::cancel::Cancel;
+use crate::clock;
+use crate::error::Result;
+use crate::book::history::History;
+use crate::kv::KvMap;
+use crate::stored::load::load_tree;
+use crate::merge::Root;
+use crate::record::{OpKind, SwitchKind};
+use crate::stored::store::meta_of;
+use crate::change::transition::{in_place, transition};
+use crate::tree::Tree;
+use crate::tree::dirmap::DirMap;
+use crate::tree::inode::Inode;
+use objstore::CommitId;
+use parking_lot::MutexGuard;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A live tree as it was at one moment.
+pub(crate) struct Frozen {
+    /// The state that stands for it.
+    pub state: u64,
+    /// Its commit.
+    pub id: CommitId,
+    /// The tree, in the numbers that the live one had: those of the state may be others, where that was
+    /// loaded from the store.
+    pub tree: Pinned,
+}
+
+/// What showing a merge did.
+pub(super) struct Shown {
+    pub back: RolledBack,
+    /// Set where a page came too late that the merge had changed.
+    pub late: Option<Late>,
+}
+
+/// A page came that a merge had changed: it is in the replaced state alone.
+pub(super) struct Late {
+    /// The replaced state, with that page.
+    pub replaced: u64,
+    /// What the merge shows.
+    pub merged: Pinned,
+}
+
+impl Branch {
+    /// What the live tree is now as a commit.
+    pub(crate) fn frozen(&self, author: &str, watch: Watch<'_>) -> Result<CommitId> {
+        let state = self.frozen_state(author)?;
+        self.wait_for_id_unless(state, watch.progress, watch.cancel)
+    }
+
+    /// What the live tree is now as a state.
+    pub(crate) fn frozen_state(&self, author: &str) -> Result<u64> {
+        self.cache().flush_dirty();
+        Ok(self.freeze_for_merge(author)?.1)
+    }
+
+    /// As [`Branch::frozen`], with the tree. What the kernel has of changes is not asked for.
+    pub(super) fn frozen_tree(
+        self: &Arc<Branch>,
+        author: &str,
+        watch: Watch<'_>,
+    ) -> Result<Frozen> {
+        let (state, tree) = {
+            let (mut inner, state) = self.freeze_for_merge(author)?;
+            let live = inner.live.clone();
+            (state, self.pin_in(&mut inner, live))
+        };
+        let id = self.wait_for_id_unless(state, watch.progress, watch.cancel)?;
+        Ok(Frozen { state, id, tree })
+    }
+
+    fn freeze_for_merge(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, u64)> {
+        let head = self.lock().book.history.head;
+        let before = self.tree_of(head)?;
+        let mut inner = self.lock();
+        let state = self.freeze_if_differs(&mut inner, &before, OpKind::BeforeMerge, author)?;
+        Ok((inner, state))
+    }
+
+    /// Trees may refer to stored content that no sync has covered.
+    pub(crate) fn mark_unsynced(&self) {
+        self.unsynced.store(true, Ordering::SeqCst);
+    }
+
+    /// The tree of a root directory in the store, in this branch's numbers.
+    pub(crate) fn load_root(&self, root: &Root) -> Result<Tree> {
+        let reference = self.lock().reference.clone();
+        let reference = reference.map_or_else(|| self.empty_reference(), Ok)?;
+        let (tree, now) = (root.tree, clock::now());
+        let store = &self.places.store;
+        Ok(load_tree(
+            store,
+            &reference,
+            tree,
+            &root.meta,
+            &mut self.numbers(),
+            now,
+        )?
+        .tree)
+    }
+
+    /// Does to the live tree what makes `merged` of `frozen`; `None`, with nothing done, where what that
+    /// touches is not as it was frozen. Once it is shown it cannot be cancelled any more.
+    pub(super) fn show_merged(
+        self: &Arc<Branch>,
+        author: &str,
+        frozen: &Pinned,
+        merged: &Tree,
+        mut to: To,
+        cancel: &Cancel,
+    ) -> Result<Option<Shown>> {
+        let undoes = matches!(to, To::Undone(_));
+        let (state, forward) = match &to {
+            To::State(kind, turn) => (Some(turn.state), *kind == SwitchKind::Merge),
+            To::Merge(_) | To::Undone(_) => (None, false),
+        };
+        let (shown, replaced, changes, before, state, pinned) = {
+            let mut inner = self.lock_synced()?;
+            let frozen = frozen.tree_in(&inner)?;
+            let mut counters = inner.book.counters;
+            let merged = transition(&frozen, merged, &mut counters, &inner.lookups);
+            let (target, revived) = (merged.tree, merged.revived);
+            if let To::Merge(made) = &mut to {
+                made.tree = target.clone();
+            }
+            let Some(over) = overlaid(&inner.live, &frozen, &target) else {
+                return Ok(None);
+            };
+            let shown = inner.book.history.shown;
+            let mut changes = in_place(&inner.live, &over, &mut counters, &inner.lookups);
+            changes.revived.extend(revived);
+            let before = inner.live.clone();
+            cancel.decide()?;
+            let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
+            if let Some(fence) = &mut inner.fence {
+                fence.carry = Some(Carry::new(before.clone(), changes.tree.clone()));
+            }
+            if let Some(state) = state.filter(|_| forward) {
+                inner.book.history.renumbered(state, target);
+            }
+            let head = inner.book.history.head;
+            let made = if undoes { replaced + 1 } else { head };
+            let pinned = self.pin_in(&mut inner, changes.tree.clone());
+            let state = state.unwrap_or(made);
+            (shown, replaced, changes, before, state, pinned)
+        };
+        // The kernel is asked for pages now, which are changes.
+        self.release();
+        let (mut back, late) = self.swapped(&before, &changes, replaced, shown, state)?;
+        if undoes && back.commit.is_none() {
+            // What was there was stored already, so this does not take long.
+            back.commit = self.wait_for_id(state, &|_, _| {}).ok();
+        }
+        let late = late.map(|replaced| Late {
+            replaced,
+            merged: pinned,
+        });
+        Ok(Some(Shown { back, late }))
+    }
+}
+
+impl History {
+    /// Keeps the tree of a stored state in the numbers that the live tree has for it.
+    fn renumbered(&mut self, state: u64, tree: Tree) {
+        if let Some(s) = self.states.get_mut(&state).filter(|s| s.in_store) {
+            (s.tree, s.stored) = (Some(tree), None);
+        }
+    }
+}
+
+/// `live` with what makes `target` of `frozen`; `None` where an inode or a key that this changes is not
+/// as it was frozen.
+fn overlaid(live: &Tree, frozen: &Tree, target: &Tree) -> Option<Tree> {
+    let mut out = live.clone();
+    let mut fits = true;
+    Tree::diff(frozen, target, &mut |nid, was, now| {
+        let nameless = |i: &Arc<Inode>| i.nlink == 0;
+        if was.is_some_and(nameless) && now.is_none_or(nameless) {
+            // Held open without a name: no part of what is merged, whatever is done to it.
+            return;
+        }
+        let same = match (live.get(nid), was) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || alike(a, b),
+            (Some(a), None) => a.nlink == 0,
+            (None, Some(b)) => b.nlink == 0,
+        };
+        fits &= same;
+        match now {
+            Some(inode) => out.set(nid, inode.clone()),
+            None => drop(out.remove(nid)),
+        }
+    });
+    KvMap::diff(frozen.kv(), target.kv(), &mut |(key, was, now)| {
+        fits &= live.kv().get(key) == was;
+        out.kv_mut().set(key, now.cloned());
+    });
+    fits.then_some(out)
+}
+
+/// True where a commit would record both inodes the same, under the same names.
+fn alike(a: &Inode, b: &Inode) -> bool {
+    let names = |i: &Inode| (i.nlink, i.parent, i.hash);
+    let same_entries = match (a.dir(), b.dir()) {
+        (Some(x), Some(y)) => {
+            let mut same = true;
+            DirMap::diff(&x.map, &y.map, &mut |_, _, _| same = false);
+            same
+        }
+        (None, None) => true,
+        _ => false,
+    };
+    same_entries
+        && names(a) == names(b)
+        && a.links == b.links
+        && a.commits_alike(b)
+        && meta_of(a) == meta_of(b)
+}
