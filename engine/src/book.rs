@@ -7,15 +7,16 @@
 //! Invariant: the book is made of the state file's and of the events after it, in the order of their
 //! records, and of nothing else.
 
+pub(crate) mod anchors;
 pub(crate) mod history;
 pub(crate) mod later;
 pub(crate) mod retention;
 
-use crate::branch::anchors::Anchors;
+use crate::book::anchors::Anchors;
 use crate::book::history::History;
 use crate::book::later::Asked;
-use crate::record::{Counters, Event, StateInfo, SwitchKind};
 use crate::book::retention::Expiry;
+use crate::record::{Counters, Event, StateInfo, SwitchKind};
 use crate::timeline::{StateRef, SwitchWord, Switched, Timeline};
 use crate::tree::Tree;
 use objstore::{CommitId, TimelineHead};

@@ -4,7 +4,6 @@
 //! appended only with the lock held, so their order is the order of the changes, and a frozen tree
 //! belongs to exactly one sequence number.
 
-pub(crate) mod anchors;
 pub(crate) mod auto;
 pub(crate) mod carry;
 pub(crate) mod close;
@@ -28,20 +27,20 @@ pub(crate) mod wake;
 
 use self::fence::Fence;
 use self::tree_file::Trees;
-use crate::tree::accessed::Accessed;
 use crate::book::Book;
 use crate::branch::wake::Wake;
-use crate::stored::data::Places;
 use crate::error::{Error, Result};
-use crate::stored::import::Importer;
 use crate::journal::{Appended, JournalError, PayloadRef};
 use crate::limits::{DISK_RESERVE_BYTES, SPACE_CHECK_BYTES};
-use crate::stored::load::Numbers;
-use crate::tree::lookups::Lookups;
 use crate::record::{Counters, Event, Mutation, Record, encode};
+use crate::stored::data::Places;
+use crate::stored::import::Importer;
+use crate::stored::load::Numbers;
 use crate::stored::store::Reference;
 use crate::tree::Tree;
+use crate::tree::accessed::Accessed;
 use crate::tree::inode::Inode;
+use crate::tree::lookups::Lookups;
 use crate::types::{Attr, KernelCache, Nid, NoKernelCache, NodeId, Wait};
 use objstore::io::Storage;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};

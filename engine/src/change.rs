@@ -2,4 +2,3 @@
 
 pub(crate) mod graft;
 pub(crate) mod transition;
-

@@ -31,36 +31,36 @@ pub mod types;
 mod verbs;
 mod workspace;
 
-pub use verbs::apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
-pub use base::{Stamp, open_dead_bases_with};
-pub use branch::state_file::check_state_bytes;
-pub use branch::tree_file::check_tree_bytes;
-pub use workspace::branches::SeenBy;
-pub use cancel::Cancel;
+pub use crate::engine::exchange::IMPORTED;
+pub use crate::engine::fsck::{Affected, Finding, FsckReport, Reopen, RepairStep};
 pub use crate::engine::gc::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
 };
-pub use verbs::{
-    BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
-    DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, Node, Progress,
-    Resolution, RolledBack, Status, Stretch, Target, View, WriteFile,
-};
+pub use base::{Stamp, open_dead_bases_with};
+pub use branch::state_file::check_state_bytes;
+pub use branch::tree_file::check_tree_bytes;
+pub use cancel::Cancel;
 pub use engine::{BaseFound, Engine, EngineConfig};
 pub use error::{Error, Result, errno};
-pub use crate::engine::exchange::IMPORTED;
-pub use crate::engine::fsck::{Affected, Finding, FsckReport, Reopen, RepairStep};
 pub use kv::{KvEntry, KvMap};
 pub use names::MAIN;
 pub use objstore::CommitId;
 pub use settings::Settings;
-pub use tree::acl;
-pub use verbs::patch;
 pub use timeline::{
     Blame, BlameChange, BlameItem, BlameQuery, CALL_TEXT_BYTES_MAX, CallOutcome, CallRecord,
     CallStart, CallStatus, Doubt, EndedBy, ImportedCall, Owner, Process, RunningCall, StateRef,
     SwitchWord, TOOL_NAME_BYTES_MAX, TimelineFault, TimelineItem, TimelinePage, TimelineQuery,
     TimelineSource, Verified, check_log_bytes,
 };
+pub use tree::acl;
 pub use types::*;
+pub use verbs::apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
+pub use verbs::patch;
+pub use verbs::{
+    BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
+    DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, Node, Progress,
+    Resolution, RolledBack, Status, Stretch, Target, View, WriteFile,
+};
+pub use workspace::branches::SeenBy;
 pub use workspace::views::names_last;
 pub use workspace::{CloseMode, Closed, Workspace, WorkspaceConfig};

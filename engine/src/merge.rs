@@ -19,7 +19,6 @@
 //! `tests/merge_rules.rs` (what git does not have, hostile trees).
 
 mod base;
-mod conflict;
 mod content;
 mod dirs;
 mod entries;
@@ -37,9 +36,9 @@ mod walk;
 mod write;
 
 use crate::error::Result;
+pub use crate::record::conflict::{Conflict, ConflictKind, ConflictSide};
 use base::nothing_in_common;
 pub use base::{History, merge_bases};
-pub use conflict::{Conflict, ConflictKind, ConflictSide};
 pub use keys::{BASE_LINE, KeysMerged, merge_keys, merge_maps};
 use merger::Merger;
 pub(crate) use moves::Moves;

@@ -7,14 +7,15 @@
 //!
 //! Tests: beside the parts; `fuzz/tests/format.rs` (the bytes).
 
+pub(crate) mod call;
+pub(crate) mod conflict;
 mod event;
 mod inode;
 
 use crate::kv::KvEntry;
 use crate::limits::FIRST_NEW_INO;
-pub use crate::timeline::entry::What;
-pub use crate::timeline::{CallOutcome, EndedBy, Owner, Process, StateRef, SwitchWord};
 use crate::types::Time;
+pub use call::{CallOutcome, EndedBy, Owner, Process, StateRef, SwitchWord, What};
 pub use event::{Event, Loaded, OpKind, StateInfo, SwitchKind};
 pub use inode::{BodyRecord, ContentRecord, InodeRecord, LinksRecord, SrcRecord, TreePatch};
 

@@ -5,4 +5,3 @@ pub(crate) mod import;
 pub(crate) mod journals;
 pub(crate) mod load;
 pub(crate) mod store;
-

@@ -17,7 +17,6 @@ mod branch;
 mod calls;
 mod certain;
 mod endings;
-pub mod entry;
 pub(crate) mod kept;
 mod log;
 mod read;
@@ -27,15 +26,17 @@ mod sources;
 mod verify;
 
 use crate::book::history::History;
+pub use crate::record::call::{
+    CALL_TEXT_BYTES_MAX, CallOutcome, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX,
+};
+pub use crate::record::call::{EndedBy, Owner, Process};
+use crate::record::call::{Entry, OVERLAPS_MAX, What, framed};
 use crate::types::Time;
 pub(crate) use blame::differ_in_content;
 pub use blame::{Blame, BlameChange, BlameItem, BlameQuery};
 pub use calls::{CallRecord, CallStart, ImportedCall};
 pub use certain::Doubt;
 pub use endings::RunningCall;
-pub use entry::{CALL_TEXT_BYTES_MAX, CallOutcome, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX};
-pub use entry::{EndedBy, Owner, Process};
-use entry::{Entry, OVERLAPS_MAX, What, framed};
 pub(crate) use log::LogPlace;
 pub use log::check_log_bytes;
 use objstore::content::FileContent;

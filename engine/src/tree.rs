@@ -7,12 +7,12 @@
 
 pub(crate) mod accessed;
 pub mod acl;
-pub(crate) mod lookups;
 mod apply;
 pub mod dirmap;
 pub mod file;
 pub mod inode;
 pub mod load;
+pub(crate) mod lookups;
 mod of_base;
 pub mod patch;
 pub mod radix;

@@ -2,17 +2,17 @@
 //!
 //! Callers hold the workspace's control lock, so one of these runs at a time on a workspace.
 
-pub(crate) mod apply;
-pub(crate) mod lineage;
-pub mod patch;
 mod announce;
+pub(crate) mod apply;
 mod branches;
 mod checkpoint;
 mod diff;
 mod exchange;
 mod kv;
+pub(crate) mod lineage;
 mod merging;
 mod names;
+pub mod patch;
 mod report;
 mod resolve;
 mod restore;

@@ -2,19 +2,19 @@
 
 pub(crate) mod branch_refs;
 pub(crate) mod branches;
+mod closing;
 pub(crate) mod keeper;
 pub(crate) mod views;
-mod closing;
 
 pub use closing::{CloseMode, Closed};
 
 use crate::branch::Branch;
 use crate::branch::shared::SharedParts;
-use crate::workspace::branches::Views;
 use crate::error::{Error, Result};
-use crate::workspace::keeper::Keeper;
 use crate::limits::RESERVED_NAME;
 use crate::types::*;
+use crate::workspace::branches::Views;
+use crate::workspace::keeper::Keeper;
 use crate::workspace::views::is_virtual;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

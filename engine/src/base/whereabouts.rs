@@ -53,7 +53,8 @@ impl BaseIdent {
             what: format!("the ref {name}"),
             why,
         };
-        let ident: BaseIdent = crate::record::decode(&bytes).map_err(damaged)?;
+        let ident: BaseIdent =
+            objstore::codec::decode(&bytes).map_err(|e| damaged(e.to_string()))?;
         match ident.version {
             VERSION => Ok(Some(ident)),
             found => Err(damaged(format!("its version is {found}"))),
@@ -62,7 +63,7 @@ impl BaseIdent {
 
     /// Keeps it, durably.
     pub fn keep(&self, refs: &RefStore, workspace: &str) -> Result<()> {
-        Ok(refs.set(&ref_name(workspace), &crate::record::encode(self))?)
+        Ok(refs.set(&ref_name(workspace), &objstore::codec::encode(self))?)
     }
 
     /// Forgets what was kept.

@@ -3,8 +3,8 @@
 //! A state is a frozen tree that is, or will be, a commit. Numbers ascend in time. All of it is made
 //! of [`Event`]s in the journal and kept in the state file.
 
-use crate::error::{Error, Result};
 use crate::book::later::{Asked, Later};
+use crate::error::{Error, Result};
 use crate::merge::Conflict;
 use crate::record::{OpKind, StateInfo, SwitchKind};
 use crate::stored::store::Reference;

@@ -10,14 +10,14 @@
 //! stands, and at most [`PENDING_STATES_MAX`] states wait to be stored.
 
 use super::Branch;
+use crate::book::retention::Expiry;
+use crate::change::transition::differs;
 use crate::clock;
 use crate::error::Result;
 use crate::limits::PENDING_STATES_MAX;
 use crate::record::{Event, OpKind};
-use crate::book::retention::Expiry;
 use crate::settings::{Settings, SharedSettings};
 use crate::stored::store::meta_of;
-use crate::change::transition::differs;
 use crate::types::{Nid, Time};
 use objstore::Commit;
 use parking_lot::{Mutex, RwLock};

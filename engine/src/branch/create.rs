@@ -6,22 +6,22 @@
 //! from that: one state after the other that is not a commit yet, then the rest. So making it costs
 //! what differs, not what there is.
 
-use super::anchors::Anchors;
 use super::open::{
     OpenBranch, Parts, assemble, count_files, journal_config, journal_dir, new_inner, state_file,
 };
 use super::state_file::{StateHead, StateMore};
 use super::{Branch, Inner};
 use crate::base::BaseDir;
+use crate::book::anchors::Anchors;
+use crate::book::history::{History, HistoryRecord, State};
 use crate::branch::shared::SharedParts;
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::book::history::{History, HistoryRecord, State};
 use crate::journal::Journal;
 use crate::kv::KvMap;
 use crate::limits::FIRST_NEW_INO;
-use crate::stored::load::load_tree;
 use crate::record::{Counters, Event, OpKind, StateInfo};
+use crate::stored::load::load_tree;
 use crate::stored::store::Reference;
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;

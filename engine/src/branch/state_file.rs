@@ -10,10 +10,10 @@ pub use damaged::Left;
 
 use super::frames::{Bytes, Header, Reader, Writer, frames_from};
 use super::tree_file::Trees;
-use crate::error::{Error, Result};
 use crate::book::history::HistoryRecord;
-use crate::kv::stored;
 use crate::book::later::Later;
+use crate::error::{Error, Result};
+use crate::kv::stored;
 use crate::record::{Counters, InodeRecord};
 use crate::timeline::{Timeline, TimelineBefore};
 use crate::tree::Tree;

@@ -21,10 +21,10 @@ mod renumber;
 pub(crate) use differs::{FRESH_NID, differs};
 
 use crate::stored::load::Numbers;
-use crate::tree::lookups::Lookups;
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::Inode;
+use crate::tree::lookups::Lookups;
 use crate::types::Nid;
 use renumber::{Moves, renumber};
 use std::collections::HashSet;

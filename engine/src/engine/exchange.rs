@@ -7,13 +7,13 @@
 use crate::base::Base;
 use crate::branch::Branch;
 use crate::branch::create::Origin;
-use crate::workspace::branch_refs;
-use crate::workspace::branches::Views;
 use crate::clock;
-use crate::verbs::Calls;
 use crate::engine::{Engine, running_at};
 use crate::error::{Error, Result};
 use crate::names::{MAIN, check_workspace_name};
+use crate::verbs::Calls;
+use crate::workspace::branch_refs;
+use crate::workspace::branches::Views;
 use crate::workspace::{Workspace, WorkspaceConfig};
 use objstore::{CommitId, ObjectStore};
 use std::path::{Path, PathBuf};

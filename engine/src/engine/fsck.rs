@@ -12,12 +12,12 @@ mod reopen;
 mod repair;
 mod strays;
 
-use crate::workspace::branch_refs::{TIMELINES_DIR, check_record};
-use crate::verbs::Progress;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::workspace::keeper::lower_priority;
 use crate::timeline::kept::{kept, kept_record};
+use crate::verbs::Progress;
+use crate::workspace::branch_refs::{TIMELINES_DIR, check_record};
+use crate::workspace::keeper::lower_priority;
 use names::Namer;
 use objstore::{CommitId, Kind};
 pub use reopen::Reopen;

@@ -1,12 +1,12 @@
 //! Three-way merge of one file: each attribute for itself, then the content.
 
-use super::conflict::ConflictKind;
 use super::text::{LineLabels, MARKER_SIZE, merge_lines};
 use super::version::{
     Content, Matter, Version, bytes_of, is_binary, is_binary_content, same_matter,
 };
 use super::{Context, limits};
 use crate::error::Result;
+use crate::record::conflict::ConflictKind;
 use objstore::Meta;
 use std::sync::Arc;
 

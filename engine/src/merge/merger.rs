@@ -1,10 +1,10 @@
 //! One merge of three trees, from what differs to an outcome for each path.
 
-use super::conflict::{Conflict, ConflictKind, ConflictSide};
 use super::version::Version;
 use super::walk::{DirSide, Found, Node, Nodes, SideRenames, bit, split};
 use super::{BASE, Context, OURS, Root, THEIRS, dirs, entries, links, pairing, renames, walk};
 use crate::error::Result;
+use crate::record::conflict::{Conflict, ConflictKind, ConflictSide};
 use objstore::{Body, TreeEntry, TreeId, tree_entry};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

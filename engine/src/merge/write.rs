@@ -4,13 +4,13 @@
 //! empty; where a side deleted it, it goes with its last file. What a directory rename applies to goes
 //! along, empty directories too.
 
-use super::conflict::ConflictKind;
 use super::content::{later, merge_meta};
 use super::merger::{Merger, lookup};
 use super::version::{Content, Matter, Version};
 use super::walk::{Node, bit, split};
 use super::{BASE, OURS, THEIRS, dirs, store_bytes};
 use crate::error::{Error, Result};
+use crate::record::conflict::ConflictKind;
 use objstore::{Body, Edit, Meta, TreeEntry, TreeId, edit_tree};
 use std::collections::{BTreeMap, BTreeSet};
 

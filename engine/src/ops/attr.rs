@@ -1,12 +1,12 @@
 //! Attributes.
 
 use super::{target, without_set_id};
-use crate::tree::acl;
 use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::limits::FILE_BYTES_MAX;
 use crate::record::Mutation;
+use crate::tree::acl;
 use crate::tree::inode::Inode;
 use crate::types::{Attr, Caller, Kind, Nid, SetAttr, SetTime, Time, Wait};
 

@@ -1,12 +1,12 @@
 //! Names: creating, linking, removing, renaming, looking up.
 
 use super::{check_empty, check_name, dir_in, is_reserved, target};
-use crate::tree::acl;
 use crate::branch::{Branch, Inner};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::limits::{LINKS_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX};
 use crate::record::Mutation;
+use crate::tree::acl;
 use crate::tree::dirmap::Entry;
 use crate::tree::inode::new_mode;
 use crate::types::{Attr, By, Caller, Kind, Nid, RenameFlags, Wait};

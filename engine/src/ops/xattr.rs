@@ -1,12 +1,12 @@
 //! Extended attributes (xattr(7)).
 
 use super::target;
-use crate::tree::acl::{self, Acl};
 use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::limits::{NAME_BYTES_MAX, XATTR_BYTES_MAX};
 use crate::record::Mutation;
+use crate::tree::acl::{self, Acl};
 use crate::tree::inode::Inode;
 use crate::types::{Kind, Nid, SETXATTR_KILL_SGID, Wait, mode};
 

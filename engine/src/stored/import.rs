@@ -8,8 +8,8 @@
 
 use crate::base::{BaseFile, ReadOutcome, Stamp};
 use crate::cancel::Cancel;
-use crate::stored::data::Places;
 use crate::error::{Error, Result};
+use crate::stored::data::Places;
 use crate::tree::file::{Body, FileData, Src};
 use crate::tree::inode::Inode;
 use crate::types::{Nid, Time};

@@ -5,10 +5,10 @@
 //! same as if everything had been stored from nothing. A file with a part that cannot be read is left
 //! out: its entry has no content and a mark ([`UNREADABLE`]).
 
-use crate::stored::data::{FileSource, Places};
 use crate::error::{Error, Result};
-use crate::stored::import::Importer;
 use crate::kv::{KvMap, stored};
+use crate::stored::data::{FileSource, Places};
+use crate::stored::import::Importer;
 use crate::tree::Tree;
 use crate::tree::dirmap::{DirMap, Entry};
 use crate::tree::file::{Body, FileData};

@@ -10,11 +10,11 @@ mod begin;
 mod trees;
 mod walk;
 
-use crate::verbs::find;
-use crate::error::{Error, Result};
 use crate::book::history::History;
+use crate::error::{Error, Result};
 use crate::record::OpKind;
 use crate::types::Time;
+use crate::verbs::find;
 use crate::workspace::Workspace;
 use objstore::CommitId;
 use std::collections::{HashMap, HashSet, VecDeque};

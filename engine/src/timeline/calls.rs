@@ -3,16 +3,16 @@
 //! Invariant: what was answered survives a power cut. What a call found and what it left are states of
 //! the branch; none is made where a state that is at hand shows the same.
 
-use super::entry::{
-    CALL_TEXT_BYTES_MAX, CallOutcome, EndedBy, Owner, PROCESS_CALLS_MAX, Process, StateRef,
-    TOOL_NAME_BYTES_MAX, What,
-};
 use crate::branch::pins::Pinned;
 use crate::branch::{Branch, Inner};
+use crate::change::transition::differs;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::OpKind;
-use crate::change::transition::differs;
+use crate::record::call::{
+    CALL_TEXT_BYTES_MAX, CallOutcome, EndedBy, Owner, PROCESS_CALLS_MAX, Process, StateRef,
+    TOOL_NAME_BYTES_MAX, What,
+};
 use crate::tree::Tree;
 use crate::types::Time;
 use crate::workspace::Workspace;

@@ -8,10 +8,10 @@
 //! Invariant: a doubt is never passed over; whoever takes a call back asks here first.
 
 use super::blame::different;
-use super::entry::{EndedBy, OVERLAPS_MAX, StateRef};
 use super::read::TimelineItem;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
+use crate::record::call::{EndedBy, OVERLAPS_MAX, StateRef};
 use crate::workspace::Workspace;
 use objstore::{Body, Commit, TreeEntry};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,10 +6,10 @@
 //!
 //! Invariant: a call of a process that lives is never ended here, however long it takes.
 
-use super::entry::{CallOutcome, EndedBy, Owner, Process};
 use crate::branch::Branch;
 use crate::clock;
 use crate::error::Result;
+use crate::record::call::{CallOutcome, EndedBy, Owner, Process};
 use crate::types::Time;
 use crate::workspace::Workspace;
 use std::time::Duration;

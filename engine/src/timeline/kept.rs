@@ -11,15 +11,15 @@
 //!
 //! Tests: `engine/tests/timelines_kept.rs`.
 
-use super::entry::{StateRef, What};
 use super::log::{Log, LogPlace, Newest, append, newest_first};
 use super::read::Reading;
 use crate::branch::{Branch, Inner};
-use crate::workspace::branch_refs::timelines_dir;
 use crate::error::{Error, Result};
+use crate::record::call::{StateRef, What};
 use crate::record::{OpKind, decode, encode};
 use crate::types::Time;
 use crate::workspace::Workspace;
+use crate::workspace::branch_refs::timelines_dir;
 use objstore::content::{FileContent, read_content};
 use objstore::refs::RefStore;
 use objstore::{Commit, CommitId, Kind, ObjectStore, TimelineHead};

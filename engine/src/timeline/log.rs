@@ -3,8 +3,8 @@
 //! Invariant: any bytes give entries or an error, and no more memory is taken than they have.
 
 use super::Timeline;
-use super::entry::{Entry, FRAME_EXTRA_BYTES};
 use crate::error::{Error, Result};
+use crate::record::call::{Entry, FRAME_EXTRA_BYTES};
 use crate::record::decode;
 use objstore::content::{FileContent, read_content};
 use objstore::gc::Pin;
@@ -358,7 +358,7 @@ pub fn check_log_bytes(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::What;
+    use super::crate::record::call::What;
     use super::*;
     use crate::types::Time;
     use objstore::CommitId;

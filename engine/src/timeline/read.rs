@@ -3,12 +3,12 @@
 //! The log is read from its end, so what ended a call comes before what began it, and the commit of a
 //! state before what mentions it.
 
-use super::entry::{CallOutcome, EndedBy, OVERLAPS_MAX, StateRef, SwitchWord, What};
 use super::log::{Log, LogPlace, newest_first};
 use crate::branch::Branch;
-use crate::verbs::Target;
 use crate::error::{Error, Result};
+use crate::record::call::{CallOutcome, EndedBy, OVERLAPS_MAX, StateRef, SwitchWord, What};
 use crate::types::Time;
+use crate::verbs::Target;
 use crate::workspace::Workspace;
 use objstore::{CommitId, ObjectStore};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -4,8 +4,8 @@
 //! of the branch agrees with is the branch's, from whichever log it was read; nothing else is taken.
 
 use super::Timeline;
-use super::entry::{Entry, FRAME_EXTRA_BYTES, chained};
 use super::log::{Log, oldest_first};
+use crate::record::call::{Entry, FRAME_EXTRA_BYTES, chained};
 use crate::record::decode;
 use objstore::content::FileContent;
 use objstore::{ChunkId, Kind, Manifest, ManifestId, ObjectStore, Part, TimelineHead};

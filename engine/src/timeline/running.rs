@@ -7,8 +7,8 @@
 //!
 //! Invariant: which calls lie inside which follows from the entries alone, in their order.
 
-use super::entry::{CallOutcome, EndedBy, OVERLAPS_MAX, Owner, Process, StateRef, What};
 use super::{Ran, Timeline, insert_some};
+use crate::record::call::{CallOutcome, EndedBy, OVERLAPS_MAX, Owner, Process, StateRef, What};
 use crate::types::Time;
 use objstore::content::FileContent;
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,12 +10,12 @@
 //!
 //! Tests: `engine/tests/timelines_kept.rs`.
 
-use super::entry::What;
 use super::kept::{from_elsewhere, heads_of, kept};
 use super::log::{Log, LogPlace, Newest};
 use super::read::{Reading, TimelineItem};
 use crate::branch::Branch;
 use crate::error::Result;
+use crate::record::call::What;
 use crate::types::Time;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, ObjectStore, TimelineHead};

@@ -5,11 +5,11 @@
 //! they are not those that commits hold.
 
 use super::Timeline;
-use super::entry::chained;
 use super::log::{Log, LogBytes, oldest_first};
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::record::OpKind;
+use crate::record::call::chained;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId};
 use std::collections::BTreeMap;
@@ -174,7 +174,7 @@ impl Position {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{CallOutcome, Entry, StateRef, What, framed};
+    use super::crate::record::call::{CallOutcome, Entry, StateRef, What, framed};
     use super::*;
     use crate::types::Time;
 

@@ -22,12 +22,12 @@ use crate::base::Base;
 use crate::branch::Branch;
 use crate::cancel::Cancel;
 use crate::clock;
-use crate::verbs::{Change, MergeReport, MergeRequest, Progress, Watch};
 use crate::error::{Error, Result};
 use crate::merge::{
     BASE_LINE, Conflict, ConflictKind, ConflictSide, Labels, MergeOptions, OnConflict, Outcome,
     Root, merge_bases, merge_commits,
 };
+use crate::verbs::{Change, MergeReport, MergeRequest, Progress, Watch};
 use crate::workspace::Workspace;
 pub use carry::{Fault, Faults};
 use carry::{Site, carry_out, recover};

@@ -5,13 +5,13 @@ mod deleting;
 use super::{Calls, Target};
 use crate::branch::Branch;
 use crate::branch::create::Origin;
-use crate::workspace::branch_refs::BranchRecord;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::names::check_branch_name;
 use crate::types::*;
-use crate::workspace::views::{branches_node, snapshots_node};
 use crate::workspace::Workspace;
+use crate::workspace::branch_refs::BranchRecord;
+use crate::workspace::views::{branches_node, snapshots_node};
 use objstore::CommitId;
 use std::sync::Arc;
 

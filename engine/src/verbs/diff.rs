@@ -2,9 +2,9 @@
 
 use super::{Change, DiffSide, View};
 use crate::branch::Branch;
-use crate::error::{Error, Result};
 use crate::change::graft::is_at_or_below;
 use crate::change::transition::differs;
+use crate::error::{Error, Result};
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::file::Body;

@@ -4,7 +4,6 @@
 use super::{Created, Progress, Target};
 use crate::branch::Branch;
 use crate::branch::create::Origin;
-use crate::workspace::branch_refs::{deleted_dir, deleted_record};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::names::check_branch_name;
@@ -12,6 +11,7 @@ use crate::record::OpKind;
 use crate::timeline::ImportedCall;
 use crate::types::SLOT_SHIFT;
 use crate::workspace::Workspace;
+use crate::workspace::branch_refs::{deleted_dir, deleted_record};
 use objstore::{CommitId, HexPrefix};
 use std::collections::BTreeSet;
 

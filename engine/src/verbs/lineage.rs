@@ -8,11 +8,11 @@
 //!
 //! Tests: `engine/tests/lineage.rs`.
 
-use crate::branch::{Branch, Inner};
-use crate::verbs::Target;
-use crate::error::Result;
 use crate::book::history::{History, State};
+use crate::branch::{Branch, Inner};
+use crate::error::Result;
 use crate::record::{Event, OpKind, StateInfo};
+use crate::verbs::Target;
 use crate::workspace::Workspace;
 use objstore::CommitId;
 use std::collections::{BTreeSet, HashMap, HashSet};

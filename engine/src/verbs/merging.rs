@@ -9,11 +9,11 @@
 use super::show_merged::{Frozen, Late};
 use super::switch::{Made, To};
 use super::{Change, DiffSide, Progress, Watch};
+use crate::book::history::Turn;
 use crate::branch::Branch;
 use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::book::history::Turn;
 use crate::limits::MERGE_HOLD_MAX;
 use crate::merge::{
     Conflict, KeysMerged, Labels, MergeOptions, MergeResult, OnConflict, Outcome, Root,

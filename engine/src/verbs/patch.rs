@@ -8,11 +8,11 @@
 mod binary;
 mod text;
 
-use crate::verbs::{Change, View};
 use crate::error::{Error, Result};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::tree::inode::Content;
 use crate::types::{Kind, Nid};
+use crate::verbs::{Change, View};
 use agentvfs_quote::{header_name, marked_name};
 use binary::Sha;
 

@@ -3,8 +3,8 @@
 use super::{ImportState, ImportStatus, LogEntry, Status};
 use crate::branch::Branch;
 use crate::error::Result;
-use crate::stored::import::is_imported;
 use crate::record::OpKind;
+use crate::stored::import::is_imported;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId};
 use std::sync::atomic::Ordering::Relaxed;

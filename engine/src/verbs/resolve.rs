@@ -2,17 +2,17 @@
 
 use super::RolledBack;
 use super::switch::To;
+use crate::book::history::Turn;
 use crate::branch::Branch;
+use crate::change::transition::{differs, transition};
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::book::history::Turn;
 use crate::kv::{KV_CONFLICTS, KvEntry, check_bytes, checked_value};
 use crate::limits::KV_VALUE_BYTES_MAX;
-use crate::stored::load::Numbers;
 use crate::merge::{Conflict, ConflictSide, Root};
 use crate::record::{Event, Mutation, SwitchKind};
+use crate::stored::load::Numbers;
 use crate::stored::store::meta_of;
-use crate::change::transition::{differs, transition};
 use crate::tree::Tree;
 use crate::tree::dirmap::{Entry, name_hash};
 use crate::types::{Kind, Nid, Time};

@@ -5,14 +5,14 @@
 
 use super::switch::To;
 use super::{Change, RolledBack, Target};
+use crate::book::history::Turn;
 use crate::branch::Branch;
+use crate::change::graft::{Blocked, graft};
+use crate::change::transition::{FRESH_NID, differs, in_place};
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::change::graft::{Blocked, graft};
-use crate::book::history::Turn;
-use crate::stored::load::Numbers;
 use crate::record::{Counters, SwitchKind};
-use crate::change::transition::{FRESH_NID, differs, in_place};
+use crate::stored::load::Numbers;
 use crate::tree::Tree;
 use crate::workspace::Workspace;
 use std::sync::atomic::Ordering;

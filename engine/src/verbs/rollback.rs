@@ -1,9 +1,9 @@
 //! Rollback: the live tree becomes a commit, which becomes the head.
 
 use super::{Change, RolledBack, Target};
+use crate::book::history::Turn;
 use crate::branch::Branch;
 use crate::error::Result;
-use crate::book::history::Turn;
 use crate::kv::KvMap;
 use crate::record::SwitchKind;
 use crate::workspace::Workspace;

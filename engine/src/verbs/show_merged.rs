@@ -6,19 +6,19 @@
 
 use super::switch::To;
 use super::{RolledBack, Watch};
+use crate::book::history::History;
 use crate::branch::carry::Carry;
 use crate::branch::pins::Pinned;
 use crate::branch::{Branch, Inner};
 use crate::cancel::Cancel;
+use crate::change::transition::{in_place, transition};
 use crate::clock;
 use crate::error::Result;
-use crate::book::history::History;
 use crate::kv::KvMap;
-use crate::stored::load::load_tree;
 use crate::merge::Root;
 use crate::record::{OpKind, SwitchKind};
+use crate::stored::load::load_tree;
 use crate::stored::store::meta_of;
-use crate::change::transition::{in_place, transition};
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::Inode;

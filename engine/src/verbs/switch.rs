@@ -5,14 +5,14 @@
 
 use super::diff::files_changed;
 use super::{RolledBack, Target};
+use crate::book::history::Turn;
 use crate::branch::fence::Fence;
 use crate::branch::{Branch, Inner};
+use crate::change::transition::{Transition, differs, transition};
 use crate::error::{Error, Result};
-use crate::book::history::Turn;
 use crate::limits::{INVALIDATE_NAMES_MAX, VANISHED_WAIT_MAX};
 use crate::merge::Conflict;
 use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch};
-use crate::change::transition::{Transition, differs, transition};
 use crate::tree::Tree;
 use crate::types::Nid;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,9 +5,9 @@
 
 use super::Workspace;
 use crate::branch::{Branch, drop_orphans};
-use crate::verbs::Progress;
 use crate::error::{Result, errno};
 use crate::record::OpKind;
+use crate::verbs::Progress;
 use objstore::CommitId;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};

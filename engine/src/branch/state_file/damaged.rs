@@ -4,10 +4,10 @@ use super::{
     HEADER, StateFile, StateHead, VERSION_KV, VERSION_LATER, VERSION_TIMELINE, read_state,
     timeline_of,
 };
+use crate::book::later::Later;
 use crate::branch::frames::{Reader, frames_are_whole};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, JournalError};
-use crate::book::later::Later;
 use crate::timeline::Timeline;
 use objstore::content::FileContent;
 

@@ -12,9 +12,9 @@
 use super::dir_map;
 use super::renumber::Moves;
 use crate::stored::load::Numbers;
-use crate::tree::lookups::Lookups;
 use crate::tree::Tree;
 use crate::tree::dirmap::{DirMap, Entry, Named};
+use crate::tree::lookups::Lookups;
 use crate::types::{Kind, Nid};
 use std::collections::{HashMap, HashSet};
 

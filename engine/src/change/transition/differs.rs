@@ -1,10 +1,10 @@
 //! Whether two trees would be recorded as different commits.
 
 use super::transition;
-use crate::tree::lookups::Lookups;
 use crate::record::Counters;
 use crate::tree::Tree;
 use crate::tree::inode::Inode;
+use crate::tree::lookups::Lookups;
 use std::sync::Arc;
 
 /// Above all numbers that a branch gives: for trees that are only compared.

@@ -11,7 +11,6 @@ use crate::branch::inspect::{is_all_in_journal, left_of, state_file};
 use crate::branch::open::first_head;
 use crate::branch::state_file::{StateFile, StateMore};
 use crate::branch::tree_file::Trees;
-use crate::workspace::branch_refs::{branch_dir, trees_dir};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, ReplayRecord};
@@ -20,6 +19,7 @@ use crate::tree::inode::Inode;
 use crate::tree::load::inode_of;
 use crate::tree::patch::BaseDirs;
 use crate::types::{Nid, Time};
+use crate::workspace::branch_refs::{branch_dir, trees_dir};
 use objstore::Commit;
 
 impl Check<'_> {

@@ -4,21 +4,21 @@
 //! durably; until the moment in which the new state counts all is as it was. What a journal has behind the
 //! state that is shown again is kept there, and not guessed at ([`crate::branch::left`]).
 
+use crate::book::history::State;
 use crate::branch::inspect::{left_of, state_file};
 use crate::branch::left::Remains;
 use crate::branch::state_file::{StateFile, StateHead, StateMore};
 use crate::branch::tree_file::Trees;
-use crate::workspace::branch_refs::trees_dir;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::book::history::State;
 use crate::journal::{Journal, JournalConfig, Needed};
-use crate::stored::load::stored_tree;
 use crate::record::{Counters, OpKind, StateInfo};
+use crate::stored::load::stored_tree;
 use crate::stored::store::Reference;
 use crate::timeline::rebuild::{heads, rebuilt};
 use crate::tree::patch::BaseDirs;
 use crate::types::Time;
+use crate::workspace::branch_refs::trees_dir;
 use objstore::{Commit, CommitId, CommitKind};
 use std::collections::HashMap;
 use std::fmt;

@@ -3,11 +3,11 @@
 
 use super::{FsckReport, Reopen};
 use crate::branch::inspect::{first_needed_record, inspect, state_path, take_older_keys};
-use crate::workspace::branch_refs::{self, BranchRecord};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Needed};
 use crate::workspace::WorkspaceConfig;
+use crate::workspace::branch_refs::{self, BranchRecord};
 use objstore::io::Segment;
 use objstore::store_content;
 use std::ffi::OsString;

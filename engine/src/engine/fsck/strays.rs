@@ -6,17 +6,17 @@
 //! another branch, so that it is there, and is never shown: another branch's tree would be worse than an
 //! older one.
 
+use crate::book::history::History;
 use crate::branch::inspect::left_of;
-use crate::workspace::branch_refs::{branch_dir, recorded};
 use crate::clock;
 use crate::engine::Engine;
-use crate::error::Result;
 use crate::engine::exchange::{IMPORTED, no_base};
-use crate::book::history::History;
+use crate::error::Result;
 use crate::names::MAIN;
 use crate::record::Counters;
 use crate::timeline::Timeline;
 use crate::types::Time;
+use crate::workspace::branch_refs::{branch_dir, recorded};
 use objstore::{Commit, CommitId, CommitKind, Kind};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;

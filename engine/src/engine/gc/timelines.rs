@@ -7,12 +7,12 @@
 
 use super::roots::Roots;
 use super::tombs::is_young;
-use crate::workspace::branch_refs::TIMELINES_DIR;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::timeline::LogPlace;
 use crate::timeline::kept::{KeptRecord, from_elsewhere, heads_of, kept, strike};
 use crate::types::Time;
+use crate::workspace::branch_refs::TIMELINES_DIR;
 use objstore::CommitId;
 use objstore::gc::Walk;
 use std::collections::BTreeSet;

@@ -5,11 +5,11 @@
 //! workspace.
 
 use crate::branch::inspect::inspect;
-use crate::workspace::branch_refs::{self, DeletedRecord, deleted_record};
 use crate::clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::types::Time;
+use crate::workspace::branch_refs::{self, DeletedRecord, deleted_record};
 use objstore::CommitId;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

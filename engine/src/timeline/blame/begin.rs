@@ -2,11 +2,11 @@
 
 use super::trees::{Moment, Trees};
 use crate::branch::Branch;
-use crate::verbs::find;
 use crate::error::Result;
 use crate::record::OpKind;
-use crate::timeline::entry::What;
+use crate::record::call::What;
 use crate::timeline::log::{Log, Newest};
+use crate::verbs::find;
 use objstore::{Commit, CommitId, ObjectStore};
 
 /// A state that is stored.

@@ -7,7 +7,7 @@
 use super::trees::{Moment, Trail, Trees};
 use super::{Blame, BlameItem};
 use crate::error::Result;
-use crate::timeline::entry::{StateRef, SwitchWord, What};
+use crate::record::call::{StateRef, SwitchWord, What};
 use crate::timeline::log::{Log, Newest};
 use crate::timeline::read::{Reader, TimelineItem};
 use crate::timeline::sources::Sources;

@@ -6,13 +6,13 @@
 
 use super::Deleted;
 use crate::branch::Branch;
-use crate::workspace::branch_refs::{DeletedRecord, deleted_dir};
 use crate::clock;
-use crate::verbs::Progress;
 use crate::error::Result;
 use crate::record::{OpKind, encode};
 use crate::types::Time;
+use crate::verbs::Progress;
 use crate::workspace::Workspace;
+use crate::workspace::branch_refs::{DeletedRecord, deleted_dir};
 use objstore::CommitId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
