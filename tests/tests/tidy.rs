@@ -24,6 +24,33 @@ const WITHOUT_CIRCLES: [&str; 6] = [
     "ctl/mcp",
     "engine/quote",
 ];
+/// Most modules in a circle of another crate.
+const CIRCLE_MAX: usize = 6;
+/// The floors of the engine (docs/architecture.md), the lowest first: modules with all that is below them, but for
+/// what stands for itself on another floor.
+const FLOORS: [&[&str]; 13] = [
+    &["types", "limits", "names", "clock", "cancel", "error"],
+    &["journal", "base"],
+    &["kv"],
+    &["record", "settings"],
+    &["tree"],
+    &["stored"],
+    &["merge"],
+    &["change"],
+    &["book", "timeline", "timeline::running"],
+    &["branch"],
+    &["ops"],
+    &[
+        "workspace",
+        "workspace::branch_refs",
+        "workspace::branches",
+        "workspace::keeper",
+        "workspace::views",
+    ],
+    &["verbs", "timeline::*", "workspace::*"],
+];
+/// Imports upwards that there are: an error names what it is about.
+const UPWARDS: [(&str, &str); 2] = [("error", "base"), ("error", "journal")];
 /// Lines of a function outside its one match for it to count as flat.
 const OUTSIDE_MATCH_MAX: usize = 15;
 
@@ -266,6 +293,41 @@ fn modules_import_in_no_circle() {
         }
     }
     none(found);
+}
+
+#[test]
+fn circles_of_modules_are_small() {
+    let mut found = Vec::new();
+    for name in crates() {
+        let circles = modules::circles(&modules_of(&name));
+        let large = circles.iter().filter(|circle| circle.len() > CIRCLE_MAX);
+        found.extend(large.map(|circle| format!("{name}: {}", circle.join(", "))));
+    }
+    none(found);
+}
+
+/// The floor of a module of the engine; above all others where none is said.
+fn floor(module: &str) -> usize {
+    let first = module.split("::").next().unwrap();
+    let on = |name: &str| FLOORS.iter().position(|floor| floor.contains(&name));
+    let below = || on(&format!("{first}::*")).filter(|_| module != first);
+    let of = on(module).or_else(below).or_else(|| on(first));
+    of.unwrap_or(FLOORS.len())
+}
+
+#[test]
+fn engine_imports_downwards() {
+    let imports = modules::imports(&modules_of("engine"));
+    assert!(imports.len() > 100, "{imports:?}");
+    let (known, found): (Vec<_>, Vec<_>) = imports
+        .into_iter()
+        .filter(|(from, to)| floor(from) < floor(to))
+        .partition(|(from, to)| UPWARDS.contains(&(from, to)));
+    assert_eq!(known.len(), UPWARDS.len(), "{known:?} is left");
+    let found = found
+        .iter()
+        .map(|(from, to)| format!("{from} imports {to}"));
+    none(found.collect());
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use super::{Counters, What};
 use crate::base::{BaseEntry, Stamp};
-use crate::merge::Conflict;
+use crate::record::conflict::Conflict;
 use crate::types::Time;
 use objstore::CommitId;
 use objstore::content::FileContent;

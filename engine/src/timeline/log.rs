@@ -358,8 +358,8 @@ pub fn check_log_bytes(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::crate::record::call::What;
     use super::*;
+    use crate::record::call::What;
     use crate::types::Time;
     use objstore::CommitId;
 

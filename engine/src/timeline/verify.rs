@@ -174,8 +174,8 @@ impl Position {
 
 #[cfg(test)]
 mod tests {
-    use super::crate::record::call::{CallOutcome, Entry, StateRef, What, framed};
     use super::*;
+    use crate::record::call::{CallOutcome, Entry, StateRef, What, framed};
     use crate::types::Time;
 
     fn entry(number: u64, name: &str) -> Entry {

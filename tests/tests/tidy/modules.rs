@@ -8,21 +8,46 @@ use std::collections::BTreeMap;
 /// A module's path below its crate; empty for the crate itself.
 type Module = Vec<String>;
 
-/// Groups of modules that import each other in a circle; `sources` are paths below `src/` with their code.
-pub fn circles(sources: &[(String, String)]) -> Vec<Vec<String>> {
-    let code: BTreeMap<Module, String> = sources
+/// Modules with their code.
+type Code = BTreeMap<Module, String>;
+
+fn code_of(sources: &[(String, String)]) -> Code {
+    let all = sources
         .iter()
-        .map(|(path, code)| (module_of(path), code.clone()))
-        .filter(|(module, _)| module.last().is_none_or(|name| name != "tests"))
-        .collect();
-    let mut imports: BTreeMap<&Module, Vec<&Module>> = BTreeMap::new();
-    for (module, text) in &code {
+        .map(|(path, code)| (module_of(path), code.clone()));
+    all.filter(|(module, _)| !module.iter().any(|name| name == "tests"))
+        .collect()
+}
+
+fn imports_of(code: &Code) -> BTreeMap<&Module, Vec<&Module>> {
+    let mut imports = BTreeMap::new();
+    for (module, text) in code {
         let found = paths(text)
             .into_iter()
-            .map(|path| target(module, &path, &code));
+            .map(|path| target(module, &path, code));
         let apart = found.filter(|to| !to.starts_with(module) && !module.starts_with(to));
         imports.insert(module, apart.collect());
     }
+    imports
+}
+
+/// Which module imports which; `sources` are paths below `src/` with their code.
+pub fn imports(sources: &[(String, String)]) -> Vec<(String, String)> {
+    let code = code_of(sources);
+    let mut out = Vec::new();
+    for (module, imported) in imports_of(&code) {
+        let pair = |to: &&Module| (module.join("::"), to.join("::"));
+        out.extend(imported.iter().map(pair));
+    }
+    out.sort();
+    out.dedup();
+    out
+}
+
+/// Groups of modules that import each other in a circle; `sources` as in [`imports`].
+pub fn circles(sources: &[(String, String)]) -> Vec<Vec<String>> {
+    let code = code_of(sources);
+    let imports = imports_of(&code);
     let mut out: Vec<Vec<String>> = Vec::new();
     for module in code.keys() {
         let circle = imports
@@ -59,7 +84,7 @@ fn reaches(from: &Module, to: &Module, imports: &BTreeMap<&Module, Vec<&Module>>
 }
 
 /// The module that a path in `module` leads to: the longest beginning that is one.
-fn target<'a>(module: &Module, path: &[String], code: &'a BTreeMap<Module, String>) -> &'a Module {
+fn target<'a>(module: &Module, path: &[String], code: &'a Code) -> &'a Module {
     let mut at = match path[0] == "crate" {
         true => Module::new(),
         false => module.clone(),
