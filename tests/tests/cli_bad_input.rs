@@ -155,6 +155,8 @@ fn names_and_labels_out_of_range_are_wrong_usage() {
     }
     nothing_was_done(&env);
     env.start();
+    // Until then the first commit has no id.
+    env.imported();
     let log = env.workspace(&["log"]).ok();
     let long_label = "ä".repeat(65);
     for label in ["", ".x", "a/b", "a:b", "a@b", "a\nb", &long_label] {
@@ -201,7 +203,7 @@ fn store_that_another_process_owns_is_refused_by_its_name() {
     (&lock).write_all(b"4242\n").unwrap();
     env.workspace(&["start", "project"])
         .fails(3, "process 4242");
-    assert!(env.daemons().is_empty());
+    tests::wait::until("the refused daemon has ended", || env.daemons().is_empty());
     drop(lock);
     env.workspace(&["start", "project"]).ok();
 }
