@@ -25,6 +25,10 @@ use std::path::{Path, PathBuf};
 /// Mode of a directory that was made to be mounted at: nobody may make anything in it.
 const MODE: u32 = 0o555;
 
+/// How often what is written into a directory while it is cleared is moved aside: a program must not hold up a
+/// start.
+const CLEAR_ROUNDS_MAX: usize = 8;
+
 /// Refuses a place that a workspace of `base` must not be mounted at, whatever is there.
 pub fn check_place(place: &Path, base: &Path, home: &Home) -> Result<(), Fault> {
     if place == base {
@@ -209,7 +213,12 @@ impl MountPoints {
         let behind = Behind::of(&below.place, below.dir.as_fd());
         let reached = behind.at(&below.place);
         // Who stands in it may write again while things are moved.
+        let mut rounds = 0;
         while reached.read_dir()?.next().is_some() {
+            if rounds == CLEAR_ROUNDS_MAX {
+                return Err(io::Error::other("it is written to again and again"));
+            }
+            rounds += 1;
             self.move_aside(workspace, &below.place, &behind)?;
             if !below.is_made {
                 return Ok(());
