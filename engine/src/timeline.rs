@@ -17,6 +17,7 @@ mod branch;
 mod calls;
 mod certain;
 mod endings;
+mod inherit;
 pub(crate) mod kept;
 mod log;
 mod read;
@@ -264,8 +265,7 @@ impl Timeline {
 
     /// `kept` stands for `state`, which it equals.
     pub(crate) fn same(&mut self, history: &History, state: u64, kept: u64) {
-        let mentioned = self.unnamed.contains(&state) || self.used.contains(&state);
-        if !mentioned && self.last != Some(state) {
+        if !self.mentions(state) {
             return;
         }
         let time = history.states.get(&kept).map(|s| s.info.time);

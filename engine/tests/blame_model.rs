@@ -76,11 +76,15 @@ struct Branch {
     calls: BTreeSet<String>,
     /// What a rollback goes back to.
     checkpoint: Option<BTreeMap<u64, Dir>>,
+    /// An older commit, with what it has and the calls up to it.
+    older: Option<(String, BTreeMap<u64, Dir>, BTreeSet<String>)>,
 }
 
 struct Model {
     rng: Rng,
     branches: BTreeMap<String, Branch>,
+    /// Branches of older commits.
+    sides: BTreeMap<String, Branch>,
     /// By directory: the branch that may change it.
     owners: BTreeMap<u64, String>,
     next: u64,
@@ -247,7 +251,7 @@ impl Model {
         println!("{name} is made of {from}");
         w.create_branch(&name, &from, None).unwrap();
         let mut new = self.branches[&from].clone();
-        new.checkpoint = None;
+        (new.checkpoint, new.older) = (None, None);
         for dir in new.dirs.keys() {
             let owner = self.owners.get_mut(dir).unwrap();
             if *owner == from && self.rng.one_in(2) {
@@ -256,6 +260,22 @@ impl Model {
         }
         self.branches.insert(name, new);
         self.no_way_back();
+    }
+
+    /// A branch of an older commit: it has the calls up to that. It is only looked at.
+    fn create_older(&mut self, w: &Workspace) {
+        let (from, name) = (self.some_branch(), format!("b{}", self.number()));
+        let Some((commit, dirs, calls)) = self.branches[&from].older.clone() else {
+            return;
+        };
+        println!("{name} is made of {commit} of {from}");
+        w.create_branch(&name, &from, Some(&commit)).unwrap();
+        let new = Branch {
+            dirs,
+            calls,
+            ..Branch::default()
+        };
+        self.sides.insert(name, new);
     }
 
     /// What one branch does to another makes a rollback mean more than the oracle knows.
@@ -312,13 +332,15 @@ impl Model {
             ..CheckpointRequest::default()
         };
         println!("{branch}: checkpoint");
-        w.checkpoint(&branch, request, &|_, _| ()).unwrap();
+        let made = w.checkpoint(&branch, request, &|_, _| ()).unwrap();
         let b = self.branches.get_mut(&branch).unwrap();
         // Only what is never merged elsewhere again may forget what it did.
         if branch == MAIN {
             b.dirs.values_mut().for_each(Dir::has_not_moved);
             b.checkpoint = Some(b.dirs.clone());
         }
+        let commit = made.commit.unwrap().to_string();
+        b.older = Some((commit, b.dirs.clone(), b.calls.clone()));
     }
 
     /// Files are as they were at the checkpoint; the calls since have changed them all the same. One that was
@@ -329,6 +351,7 @@ impl Model {
             return;
         };
         println!("{MAIN}: rollback");
+        b.older = None;
         w.rollback(MAIN, &Target::Head).unwrap();
         let now = std::mem::replace(&mut b.dirs, then);
         for (number, dir) in now {
@@ -365,7 +388,8 @@ impl Model {
                     }
                 }
             }
-            11 | 12 => self.create(w),
+            11 => self.create(w),
+            12 => self.create_older(w),
             13..=15 => self.merge(w),
             16 => self.delete(w),
             17 => self.checkpoint(w),
@@ -379,7 +403,7 @@ impl Model {
 
     /// Compares all with the oracle.
     fn check(&self, w: &Workspace, seed: u64) {
-        for (name, b) in &self.branches {
+        for (name, b) in self.branches.iter().chain(&self.sides) {
             let mut told = BTreeSet::new();
             for source in w.timelines(name).unwrap() {
                 w.timeline_of(&source, &mut |item| {
@@ -428,6 +452,7 @@ fn random_histories_are_told_as_they_were() {
         let mut model = Model {
             rng: Rng(seed),
             branches: BTreeMap::from([(MAIN.to_owned(), Branch::default())]),
+            sides: BTreeMap::new(),
             owners: BTreeMap::new(),
             next: 0,
         };

@@ -23,6 +23,7 @@ use crate::limits::FIRST_NEW_INO;
 use crate::record::{Counters, Event, OpKind, StateInfo};
 use crate::stored::load::load_tree;
 use crate::stored::store::Reference;
+use crate::timeline::Timeline;
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::{Content, Dir};
@@ -112,14 +113,16 @@ impl Branch {
         let mut inner = self.lock();
         let state = self.freeze_if_differs(&mut inner, &before, OpKind::BeforeBranch, author)?;
         let tree = inner.live.clone();
-        Ok(origin(&inner, state, tree))
+        let timeline = inner.book.timeline.clone();
+        Ok(origin(&inner, state, tree, &timeline))
     }
 
-    /// What a state of this branch is, for a new branch.
+    /// What a state of this branch is, for a new branch. What the timeline needs is stored, and not synced yet.
     pub fn origin_at(&self, state: u64) -> Result<Origin> {
         let tree = self.tree_of(state)?;
+        let timeline = self.timeline_up_to(state)?;
         let inner = self.lock();
-        Ok(origin(&inner, state, tree))
+        Ok(origin(&inner, state, tree, &timeline))
     }
 
     /// Freezes the live tree as a state of this kind where it differs from the head's tree `before`;
@@ -247,18 +250,13 @@ impl Branch {
     }
 }
 
-/// Everything of a branch that one made of its state `head`, whose tree is `tree`, begins with.
-fn origin(inner: &Inner, head: u64, mut tree: Tree) -> Origin {
+/// Everything of a branch that one made of its state `head`, whose tree is `tree`, begins with; `timeline` is the
+/// timeline as far as it belongs to that state.
+fn origin(inner: &Inner, head: u64, mut tree: Tree, timeline: &Timeline) -> Origin {
     drop_new_orphans(&mut tree, inner);
-    let history = inner
-        .book
-        .history
-        .ancestry(head, inner.book.timeline.unnamed());
+    let history = inner.book.history.ancestry(head, timeline.unnamed());
     let mut new = new_inner(tree, inner.book.counters, history);
-    new.book.timeline = inner
-        .book
-        .timeline
-        .inherited(inner.book.state_ref(head), clock::now());
+    new.book.timeline = timeline.inherited(inner.book.state_ref(head), clock::now());
     new.scan_done = inner.scan_done;
     if !inner.scan_done {
         new.base_inodes = inner.base_inodes.clone();

@@ -111,13 +111,17 @@ impl Workspace {
         let mut blamer = Blamer::new(trees, sources, elsewhere, query.limit);
         let mut known = None;
         if let Some(at) = begin {
-            let (points, start) = branch.lock().book.history.own_points();
+            let (points, start, origins) = {
+                let inner = branch.lock();
+                let (points, start) = inner.book.history.own_points();
+                (points, start, inner.book.history.origins())
+            };
             let stretch = Stretch {
                 log: Some((0, last)),
                 at: Rc::new(at),
                 points,
             };
-            known = Some(blamer.run(stretch, start)?);
+            known = Some(blamer.run(stretch, start, &origins)?);
         }
         let blame = finish(blamer, known.as_deref());
         let nowhere = blame.items.is_empty() && blame.commits.is_empty();
@@ -174,6 +178,19 @@ impl History {
             Some((s.info.id?, state))
         });
         all.collect()
+    }
+
+    /// Commits of other branches that this one went on from: one that it was made of, or was set to.
+    fn origins(&self) -> Vec<CommitId> {
+        let foreign = |n: &u64| {
+            let state = self.states.get(n)?;
+            state.info.id.filter(|_| state.info.kind == OpKind::Foreign)
+        };
+        let own = self.states.values();
+        let own = own.filter(|s| s.info.kind != OpKind::Foreign);
+        let from = own.filter_map(|s| s.info.parents.first());
+        let all: HashSet<CommitId> = from.chain([&self.head]).filter_map(foreign).collect();
+        all.into_iter().collect()
     }
 
     /// Checkpoints of this branch, the newest first, and the commit that it was made of, where another branch

@@ -153,6 +153,30 @@ pub(crate) fn append(
     )?)
 }
 
+/// The first `len` bytes of what is stored, as content of their own. Durable after a sync of the store.
+pub(crate) fn beginning(
+    store: &ObjectStore,
+    stored: &FileContent,
+    len: u64,
+) -> Result<FileContent> {
+    struct Beginning<'a>(&'a ObjectStore, &'a FileContent);
+    impl objstore::content::Source for Beginning<'_> {
+        fn read_at(&self, at: u64, buf: &mut [u8]) -> std::io::Result<()> {
+            read_content(self.0, self.1, at, buf).map_err(std::io::Error::other)
+        }
+    }
+    let data: Vec<_> = std::iter::once(0..len).collect();
+    let source = Beginning(store, stored);
+    Ok(store_content(
+        store,
+        Some(stored),
+        &[],
+        &data,
+        len,
+        &source,
+    )?)
+}
+
 fn damaged(why: &str) -> Error {
     Error::Damaged {
         what: "the timeline".into(),

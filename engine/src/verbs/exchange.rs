@@ -43,7 +43,7 @@ impl Workspace {
     }
 
     /// Makes a branch that begins with a commit that is in the store as a whole; `calls` are added to the
-    /// timeline that it has of `main`. Durable after `Ok`.
+    /// timeline that it has of `main`, up to the state that the commit was made from. Durable after `Ok`.
     pub fn create_branch_from(
         &self,
         name: &str,
@@ -62,6 +62,8 @@ impl Workspace {
         let state = parent.know(commit)?;
         let mut origin = parent.origin_at(state)?;
         origin.begin_as_asked_for();
+        // What the branch begins with of the timeline was stored just now.
+        parent.places.store.sync()?;
         parent.sync()?;
         self.add_branch(name, origin, calls)
     }

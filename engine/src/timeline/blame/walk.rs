@@ -104,6 +104,8 @@ pub(super) struct Blamer<'a> {
     work: Vec<Stretch>,
     /// By timeline: the newest entry from which on it was gone through.
     covered: HashMap<usize, u64>,
+    /// Commits that switches showed.
+    shown: HashSet<CommitId>,
     /// Commits that merges made.
     pub merges: HashSet<CommitId>,
     /// Commits with changes that nothing in a timeline accounts for.
@@ -127,6 +129,7 @@ impl<'a> Blamer<'a> {
             found: Blame::default(),
             work: Vec::new(),
             covered: HashMap::new(),
+            shown: HashSet::new(),
             merges: HashSet::new(),
             outside: Vec::new(),
             cut: false,
@@ -134,9 +137,21 @@ impl<'a> Blamer<'a> {
     }
 
     /// Goes through a stretch and all that it leads to; gives where the trail of the first one ends. `start` is
-    /// the commit that the branch began with.
-    pub fn run(&mut self, first: Stretch, start: Option<CommitId>) -> Result<Rc<Moment>> {
+    /// the commit that the branch began with; where that was made of a commit of another branch, that is the one of
+    /// `origins` to which it was not set by a switch.
+    pub fn run(
+        &mut self,
+        first: Stretch,
+        start: Option<CommitId>,
+        origins: &[CommitId],
+    ) -> Result<Rc<Moment>> {
+        let newest = first.at.clone();
         let mut end = self.walk(first)?;
+        for origin in origins {
+            if !self.cut && !self.shown.contains(origin) {
+                self.descend(*origin, &newest)?;
+            }
+        }
         if let Some(start) = start.filter(|_| !self.cut) {
             self.descend(start, &end)?;
             if let Some(moment) = self.trees.look(&end, start)? {
@@ -244,7 +259,9 @@ impl<'a> Blamer<'a> {
             What::Switched {
                 before, after, by, ..
             } => {
-                let after = self.step(walk, after.and_then(|s| name(reader, s)))?;
+                let showed = after.and_then(|s| name(reader, s));
+                self.shown.extend(showed);
+                let after = self.step(walk, showed)?;
                 walk.claimed = after.is_some();
                 let before = self.step(walk, name(reader, before))?;
                 let two = before.clone().zip(after.clone());

@@ -1,0 +1,171 @@
+//! A branch that is made of an older state begins with the timeline up to that state.
+#![allow(clippy::unwrap_used)]
+
+mod calls;
+
+use calls::*;
+use engine::{CallStatus, CheckpointRequest, Target, Workspace};
+
+/// Takes a checkpoint; gives its commit.
+fn checkpoint(w: &Workspace, branch: &str) -> String {
+    let request = CheckpointRequest {
+        wait: true,
+        ..CheckpointRequest::default()
+    };
+    let made = w.checkpoint(branch, request, &|_, _| ()).unwrap();
+    made.commit.unwrap().to_string()
+}
+
+/// Names of the calls and switches of a branch's own timeline, the oldest first.
+fn told(w: &Workspace, branch: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    w.timeline_each(branch, &mut |item| {
+        let known = |s: Option<engine::StateRef>| s.is_some_and(|s| s.commit.is_some());
+        assert!(known(item.before) && known(item.after), "{item:?}");
+        names.push(item.name);
+        Ok(true)
+    })
+    .unwrap();
+    names.reverse();
+    names
+}
+
+/// Names of the calls that changed a path, the oldest first.
+fn blamed(w: &Workspace, branch: &str, path: &str) -> Vec<String> {
+    let blame = w.blame(branch, path.as_bytes(), 100).unwrap();
+    assert_eq!(blame.unknown, 0, "{blame:?}");
+    let calls = blame.items.into_iter().filter(|i| i.kind == "call");
+    let mut names: Vec<String> = calls.map(|i| i.name).collect();
+    names.reverse();
+    names
+}
+
+fn write_in(w: &Workspace, branch: &str, call: &str, path: &str, data: &str) {
+    in_call(w, branch, call, || write_on(w, branch, path, data));
+}
+
+fn whole(w: &Workspace, branch: &str) {
+    let found = w.timeline_verify(branch).unwrap();
+    assert_eq!(found.faults, [], "{branch}");
+}
+
+#[test]
+fn a_branch_of_an_older_commit_has_the_calls_up_to_it() {
+    let dir = base();
+    let (disk, engine, w) = start(dir.path());
+    write_in(&w, MAIN, "one", "a", "1");
+    let first = checkpoint(&w, MAIN);
+    write_in(&w, MAIN, "two", "a", "22");
+    let second = checkpoint(&w, MAIN);
+    write_in(&w, MAIN, "three", "a", "333");
+    w.create_branch("b", MAIN, Some(&first)).unwrap();
+    w.create_branch("c", MAIN, Some(&second)).unwrap();
+    w.create_branch("all", MAIN, None).unwrap();
+    let check = |w: &Workspace| {
+        let names = [("b", &["one"][..]), ("c", &["one", "two"])];
+        for (branch, names) in names {
+            assert_eq!(blamed(w, branch, "a"), names, "{branch}");
+            assert_eq!(told(w, branch), names, "{branch}");
+            whole(w, branch);
+        }
+        assert_eq!(blamed(w, "all", "a"), ["one", "two", "three"]);
+    };
+    check(&w);
+    end(&engine);
+    drop((w, engine));
+    let (engine, w) = open(&disk, dir.path());
+    gc(&engine);
+    check(&w);
+    write_in(&w, "b", "four", "a", "4444");
+    assert_eq!(blamed(&w, "b", "a"), ["one", "four"]);
+    merge(&w, "c", MAIN);
+    assert_eq!(blamed(&w, MAIN, "a"), ["one", "two", "three"]);
+    end(&engine);
+}
+
+#[test]
+fn what_a_call_left_has_the_call_and_what_it_found_has_not() {
+    let dir = base();
+    let (_disk, engine, w) = start(dir.path());
+    write_in(&w, MAIN, "one", "a", "1");
+    let id = begin(&w, "outer");
+    write_in(&w, MAIN, "inner", "a", "22");
+    write(&w, "a", "333");
+    finish(&w, id);
+    write_in(&w, MAIN, "later", "a", "4444");
+    let inner = w.call_with_commits(MAIN, id + 1).unwrap();
+    let outer = w.call_with_commits(MAIN, id).unwrap();
+    let at = |state: Option<engine::StateRef>| state.unwrap().commit.unwrap().to_string();
+    w.create_branch("before", MAIN, Some(&at(outer.before)))
+        .unwrap();
+    w.create_branch("within", MAIN, Some(&at(inner.after)))
+        .unwrap();
+    w.create_branch("after", MAIN, Some(&at(outer.after)))
+        .unwrap();
+    assert_eq!(told(&w, "before"), ["one"]);
+    assert_eq!(told(&w, "within"), ["one", "outer", "inner"]);
+    assert_eq!(told(&w, "after"), ["one", "outer", "inner"]);
+    let status = |branch, id| w.call(branch, id).unwrap().status;
+    assert_eq!(status("after", id), CallStatus::Success);
+    assert_eq!(status("within", id + 1), CallStatus::Success);
+    // It ran still at that moment.
+    assert_eq!(status("within", id), CallStatus::Error);
+    assert_eq!(blamed(&w, "before", "a"), ["one"]);
+    assert_eq!(blamed(&w, "after", "a"), ["one", "outer", "inner"]);
+    ["before", "within", "after"]
+        .iter()
+        .for_each(|b| whole(&w, b));
+    end(&engine);
+}
+
+#[test]
+fn what_another_branch_made_is_told_by_that_branch() {
+    let dir = base();
+    let (_disk, engine, w) = start(dir.path());
+    write_in(&w, MAIN, "one", "a", "1");
+    checkpoint(&w, MAIN);
+    w.create_branch("b", MAIN, None).unwrap();
+    write_in(&w, "b", "two", "a", "22");
+    let second = checkpoint(&w, "b");
+    write_in(&w, "b", "not-of-it", "a", "333");
+    write_in(&w, MAIN, "mine", "a", "4444");
+    w.create_branch("c", MAIN, Some(&format!("b:{second}")))
+        .unwrap();
+    assert_eq!(blamed(&w, "c", "a"), ["one", "two"]);
+    whole(&w, "c");
+    end(&engine);
+}
+
+#[test]
+fn a_log_that_is_in_the_store_is_cut_too() {
+    let dir = base();
+    let (disk, engine, w) = start(dir.path());
+    let big = |n: usize| format!("\"{}\"", format!("{n} ").repeat(150_000));
+    let note = |n: usize| {
+        let call = engine::CallRecord {
+            name: format!("call-{n}"),
+            parameters: Some(big(n)),
+            outcome: engine::CallOutcome::Success(None),
+            started: None,
+            completed: None,
+        };
+        write(&w, "a", &n.to_string().repeat(n));
+        w.call_record(MAIN, call).unwrap();
+    };
+    (1..30).for_each(note);
+    let commit = checkpoint(&w, MAIN);
+    (30..60).for_each(note);
+    w.create_branch("b", MAIN, Some(&commit)).unwrap();
+    let names: Vec<String> = (1..30).map(|n| format!("call-{n}")).collect();
+    assert_eq!(told(&w, "b"), names);
+    end(&engine);
+    drop((w, engine));
+    let (engine, w) = open(&disk, dir.path());
+    gc(&engine);
+    assert_eq!(told(&w, "b"), names);
+    whole(&w, "b");
+    w.rollback(MAIN, &Target::Ref(commit)).unwrap();
+    w.create_branch("all", MAIN, None).unwrap();
+    assert_eq!(told(&w, "all").len(), 60);
+    end(&engine);
+}
