@@ -48,9 +48,9 @@ pub use objstore::CommitId;
 pub use settings::Settings;
 pub use timeline::{
     Blame, BlameChange, BlameItem, BlameQuery, CALL_TEXT_BYTES_MAX, CallOutcome, CallRecord,
-    CallStart, CallStatus, Doubt, EndedBy, ImportedCall, Owner, Process, RunningCall, StateRef,
-    SwitchWord, TOOL_NAME_BYTES_MAX, TimelineFault, TimelineItem, TimelinePage, TimelineQuery,
-    TimelineSource, Verified, check_log_bytes,
+    CallStart, CallStatus, Doubt, EndedBy, ImportedCall, ImportedTimeline, Owner, Process,
+    RunningCall, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX, TakenOver, TimelineFault, TimelineItem,
+    TimelinePage, TimelineQuery, TimelineSource, Verified, check_log_bytes,
 };
 pub use tree::acl;
 pub use types::*;

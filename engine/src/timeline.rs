@@ -17,6 +17,7 @@ mod branch;
 mod calls;
 mod certain;
 mod endings;
+mod imported;
 mod inherit;
 pub(crate) mod kept;
 mod log;
@@ -35,9 +36,10 @@ use crate::record::call::{Entry, OVERLAPS_MAX, What, framed};
 use crate::types::Time;
 pub(crate) use blame::differ_in_content;
 pub use blame::{Blame, BlameChange, BlameItem, BlameQuery};
-pub use calls::{CallRecord, CallStart, ImportedCall};
+pub use calls::{CallRecord, CallStart};
 pub use certain::Doubt;
 pub use endings::RunningCall;
+pub use imported::{ImportedCall, ImportedTimeline, TakenOver};
 pub(crate) use log::LogPlace;
 pub use log::check_log_bytes;
 use objstore::content::FileContent;
@@ -178,6 +180,12 @@ impl Timeline {
                 self.mention_used(*after);
                 self.last = Some(after.state);
             }
+            What::Imported { timeline, call, .. } => {
+                if timeline.is_none() {
+                    self.next_call = self.next_call.max(call.saturating_add(1));
+                }
+            }
+            What::Elsewhere { .. } => {}
             What::Switched { before, after, .. } => {
                 for running in self.running.values_mut() {
                     insert_some(&mut running.switches, entry.number);

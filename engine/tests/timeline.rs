@@ -324,7 +324,7 @@ fn calls_from_elsewhere_keep_their_ids_and_times() {
         completed: outcome.as_ref().map(|_| at(9)),
         outcome,
         started: at(7),
-        overlaps: vec![],
+        ..ImportedCall::default()
     };
     let done = Some(CallOutcome::Success(Some("1".into())));
     let ids = w

@@ -1,7 +1,6 @@
 //! `import`: a database becomes a commit, of which a workspace or a branch is made.
 
 use crate::build::Builder;
-use crate::calls::{Calls, Wanted};
 use crate::check::Shape;
 use crate::content::Job;
 use crate::error::{Error, Result};
@@ -14,7 +13,8 @@ use crate::plan::{Groups, Reader};
 use crate::skipped::{Skipped, Skipping};
 use crate::source::{Source, sweep_copies};
 use crate::sums::{self, Compared};
-use engine::{Calls as ToTakeOver, Cancel, Engine, IMPORTED, ImportedCall, Progress, Time};
+use crate::taken::{Calls, Wanted};
+use engine::{Calls as ToTakeOver, Cancel, Engine, IMPORTED, Progress, TakenOver, Time};
 use objstore::{Commit, CommitId, CommitKind, TreeId};
 use rusqlite::Connection;
 use std::collections::HashMap;
@@ -122,9 +122,9 @@ fn take_in<T>(
     }
 }
 
-/// Calls to take over, some at a time. Once there are none what is made of the database will be whole: that
+/// Timelines and calls to take over, some at a time. Once there are none what is made of the database will be whole: that
 /// is the point of no return.
-fn next_calls(calls: &mut Calls<'_>, cancel: &Cancel) -> Result<Vec<ImportedCall>> {
+fn next_calls(calls: &mut Calls<'_>, cancel: &Cancel) -> Result<TakenOver> {
     cancel.check()?;
     let some = calls.next()?;
     if some.is_empty() {

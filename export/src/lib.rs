@@ -30,7 +30,9 @@ mod source;
 mod steps;
 mod sums;
 mod survey;
+mod taken;
 mod target;
+mod timelines;
 mod walk;
 mod write;
 

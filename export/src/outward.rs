@@ -10,6 +10,7 @@ use crate::steps::Order;
 use crate::sums;
 use crate::survey::Survey;
 use crate::target::Target;
+use crate::timelines;
 use crate::walk::{Batch, walk};
 use crate::write::Writer;
 use engine::{Cancel, Engine, Progress, Workspace};
@@ -33,7 +34,7 @@ pub struct ExportRequest<'a> {
     pub file: &'a Path,
     /// Replace a file that is there.
     pub force: bool,
-    /// All commits of the branch, with what they changed.
+    /// All commits of the branch with what they changed, and the timelines of branches merged into it.
     pub history: bool,
 }
 
@@ -111,6 +112,7 @@ fn write(
     writer.info("last_call", &last_call.to_string())?;
     let mut commits = 0;
     if let Some(order) = &order {
+        timelines::write(&writer, store, workspace, branch)?;
         let heard = (progress, cancel);
         commits = history::write(&writer, (store, workspace, branch), id, order, heard)?;
     }

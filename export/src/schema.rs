@@ -154,7 +154,34 @@ CREATE TABLE agentvfs_tool_call (
     started_nsec INTEGER NOT NULL,
     completed_nsec INTEGER,
     overlaps TEXT NOT NULL,
-    entry INTEGER NOT NULL
+    entry INTEGER NOT NULL,
+    parent INTEGER
+);
+CREATE TABLE agentvfs_timeline (
+    timeline INTEGER PRIMARY KEY,
+    branch TEXT NOT NULL,
+    deleted INTEGER,
+    deleted_nsec INTEGER
+);
+CREATE TABLE agentvfs_other_call (
+    timeline INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    parameters TEXT,
+    result TEXT,
+    error TEXT,
+    status TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    started_nsec INTEGER NOT NULL,
+    completed_at INTEGER,
+    completed_nsec INTEGER,
+    duration_ms INTEGER,
+    before_commit TEXT,
+    after_commit TEXT,
+    parent INTEGER,
+    overlaps TEXT NOT NULL,
+    entry INTEGER NOT NULL,
+    PRIMARY KEY (timeline, id)
 );
 CREATE VIEW agentvfs_errors_last_hour AS
     SELECT name, count(*) AS errors, max(started_at) AS last

@@ -14,9 +14,11 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
 /// Version of what an export of this format has that who reads it may leave aside.
-pub(crate) const REVISION: i64 = 2;
+pub(crate) const REVISION: i64 = 3;
 /// The first one with sums.
 const REVISION_WITH_SUMS: i64 = 2;
+/// The first one with parents of calls, and timelines of other branches.
+const REVISION_WITH_TIMELINES: i64 = 3;
 
 /// A part of what is imported that has a sum.
 struct Sum {
@@ -25,10 +27,32 @@ struct Sum {
     key: &'static str,
     tables: &'static [&'static str],
     statements: &'static [&'static str],
+    /// The first revision that has it.
+    since: i64,
 }
 
+impl Sum {
+    /// The statements for a database: before revision 3 calls had no parents.
+    fn statements_for(&self, shape: &Shape) -> &'static [&'static str] {
+        let parents = shape.has_column("agentvfs_tool_call", "parent");
+        match self.part == CALLS && !parents {
+            true => &CALLS_BEFORE,
+            false => self.statements,
+        }
+    }
+}
+
+/// The calls of the branch.
+const CALLS: &str = "calls";
+/// What found them up to revision 2.
+const CALLS_BEFORE: [&str; 1] = [
+    "SELECT t.id, t.name, t.parameters, t.result, t.error, t.status, t.started_at,
+        t.completed_at, t.duration_ms, c.before_commit, c.after_commit, c.started_nsec,
+        c.completed_nsec, c.overlaps, c.entry
+    FROM tool_calls t LEFT JOIN agentvfs_tool_call c ON c.id = t.id ORDER BY t.id",
+];
 /// All that have one; that of `agentvfs_info` itself is last.
-const SUMS: [Sum; 4] = [
+const SUMS: [Sum; 5] = [
     Sum {
         part: "root",
         key: "sum_root",
@@ -37,6 +61,7 @@ const SUMS: [Sum; 4] = [
             "SELECT mode, uid, gid, mtime, mtime_nsec, rdev FROM fs_inode WHERE ino = 1",
             "SELECT name, value FROM agentvfs_xattr WHERE ino = 1 ORDER BY name",
         ],
+        since: REVISION_WITH_SUMS,
     },
     Sum {
         part: "keys",
@@ -47,30 +72,46 @@ const SUMS: [Sum; 4] = [
                 t.updated_at, t.updated_nsec
             FROM kv_store k LEFT JOIN agentvfs_kv_time t ON t.key = k.key ORDER BY k.key",
         ],
+        since: REVISION_WITH_SUMS,
     },
     Sum {
-        part: "calls",
+        part: CALLS,
         key: "sum_calls",
         tables: &["tool_calls", "agentvfs_tool_call"],
         statements: &[
             "SELECT t.id, t.name, t.parameters, t.result, t.error, t.status, t.started_at,
                 t.completed_at, t.duration_ms, c.before_commit, c.after_commit, c.started_nsec,
-                c.completed_nsec, c.overlaps, c.entry
+                c.completed_nsec, c.overlaps, c.entry, c.parent
             FROM tool_calls t LEFT JOIN agentvfs_tool_call c ON c.id = t.id ORDER BY t.id",
         ],
+        since: REVISION_WITH_SUMS,
+    },
+    Sum {
+        part: "timelines",
+        key: "sum_timelines",
+        tables: &["agentvfs_timeline", "agentvfs_other_call"],
+        statements: &[
+            "SELECT timeline, branch, deleted, deleted_nsec FROM agentvfs_timeline ORDER BY timeline",
+            "SELECT timeline, id, name, parameters, result, error, status, started_at, started_nsec,
+                completed_at, completed_nsec, duration_ms, before_commit, after_commit, parent, overlaps,
+                entry
+            FROM agentvfs_other_call ORDER BY timeline, id",
+        ],
+        since: REVISION_WITH_TIMELINES,
     },
     Sum {
         part: "origin",
         key: "sum_info",
         tables: &["agentvfs_info"],
         statements: &["SELECT key, value FROM agentvfs_info WHERE key <> 'sum_info' ORDER BY key"],
+        since: REVISION_WITH_SUMS,
     },
 ];
 /// The part that the Merkle root covers.
 const FILES: &str = "files";
 
 /// What an import found of the parts of a database: `files`, `root` (attributes of the root directory),
-/// `keys`, `calls`, `origin` (what the export says of itself).
+/// `keys`, `calls`, `timelines` (calls of other branches), `origin` (what the export says of itself).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Parts that are not as they were exported.
@@ -108,7 +149,8 @@ pub(crate) fn compare(
 ) -> Result<Compared> {
     let mut compared = Compared::default();
     if !shape.has("agentvfs_info") {
-        compared.unchecked = [FILES].into_iter().chain(SUMS.map(|s| s.part)).collect();
+        let had = SUMS.iter().filter(|sum| sum.since == REVISION_WITH_SUMS);
+        compared.unchecked = std::iter::once(FILES).chain(had.map(|s| s.part)).collect();
         return Ok(compared);
     }
     let root = root.map(|id| id.to_string()).unwrap_or_default();
@@ -123,13 +165,17 @@ pub(crate) fn compare(
         has_sums |= facts.info(sum.key)?.is_some();
     }
     for sum in &SUMS {
+        let had = revision.is_some_and(|r| r >= sum.since) || facts.info(sum.key)?.is_some();
+        if sum.since > REVISION_WITH_SUMS && !had {
+            continue;
+        }
         if !has_sums {
             compared.unchecked.push(sum.part);
             continue;
         }
         let there = sum.tables.iter().all(|table| shape.has(table));
         let found = match there {
-            true => Some(sum_of(db, sum.statements).map_err(|e| source.sql(e))?),
+            true => Some(sum_of(db, sum.statements_for(shape)).map_err(|e| source.sql(e))?),
             false => None,
         };
         if found.is_none() || facts.info(sum.key)? != found {

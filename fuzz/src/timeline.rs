@@ -43,6 +43,31 @@ fn state(number: u64, known: bool) -> StateRef {
 
 /// One of each kind.
 pub(crate) fn whats() -> Vec<What> {
+    [own(), taken_over()].concat()
+}
+
+fn taken_over() -> Vec<What> {
+    vec![
+        What::Elsewhere {
+            timeline: 1,
+            branch: "b".into(),
+            deleted: Some(NOW),
+        },
+        What::Imported {
+            timeline: Some(1),
+            call: 2,
+            name: "edit".into(),
+            parameters: Some("{}".into()),
+            outcome: Some(CallOutcome::Success(None)),
+            started: NOW,
+            completed: Some(NOW),
+            parent: Some(1),
+            overlaps: vec![3],
+        },
+    ]
+}
+
+fn own() -> Vec<What> {
     vec![
         What::Started {
             call: 1,

@@ -1,7 +1,7 @@
 //! The worked examples of `docs/format.md` are what the program reads and writes.
 #![allow(clippy::unwrap_used)]
 
-use engine::record::{Counters, Event, Mutation, Record, SwitchKind, encode};
+use engine::record::{CallOutcome, Counters, Event, Mutation, Record, SwitchKind, What, encode};
 use engine::{Engine, EngineConfig, Time};
 use objstore::crash_storage::CrashStorage;
 use objstore::refs::RefStore;
@@ -49,6 +49,31 @@ fn records() {
         },
     });
     assert_eq!(examples("record"), [encode(&unlink), encode(&switch)]);
+}
+
+#[test]
+fn entries_of_what_was_taken_over() {
+    let elsewhere = What::Elsewhere {
+        timeline: 1,
+        branch: "b".into(),
+        deleted: None,
+    };
+    let imported = What::Imported {
+        timeline: Some(1),
+        call: 7,
+        name: "ls".into(),
+        parameters: None,
+        outcome: Some(CallOutcome::Success(None)),
+        started: NOW,
+        completed: Some(NOW),
+        parent: Some(6),
+        overlaps: vec![8],
+    };
+    let entries = [
+        encode(&(1u64, NOW, elsewhere)),
+        encode(&(2u64, NOW, imported)),
+    ];
+    assert_eq!(examples("entry"), [entries.concat()]);
 }
 
 #[test]

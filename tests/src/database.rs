@@ -135,3 +135,27 @@ pub fn made(file: &Path, statements: &[&str]) {
         .iter()
         .for_each(|sql| db.execute_batch(sql).unwrap());
 }
+
+/// What an export says of calls that an import takes over, row by row; what is of commits and of places in the
+/// timeline is not.
+pub fn calls(file: &Path) -> Vec<String> {
+    const QUERIES: [&str; 3] = [
+        "SELECT 'own', t.*, c.started_nsec, c.completed_nsec, c.overlaps, c.parent
+        FROM tool_calls t JOIN agentvfs_tool_call c USING (id) ORDER BY id",
+        "SELECT 'timeline', * FROM agentvfs_timeline ORDER BY timeline",
+        "SELECT timeline, id, name, parameters, result, error, status, started_at, started_nsec, completed_at,
+            completed_nsec, duration_ms, parent, overlaps FROM agentvfs_other_call ORDER BY timeline, id",
+    ];
+    let db = open(file);
+    let mut found = Vec::new();
+    for sql in QUERIES {
+        let mut select = db.prepare(sql).unwrap();
+        let columns = select.column_count();
+        let mut rows = select.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let value = |at| format!("{:?}", row.get_ref(at).unwrap());
+            found.push((0..columns).map(value).collect::<Vec<_>>().join(" "));
+        }
+    }
+    found
+}

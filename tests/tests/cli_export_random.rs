@@ -1,5 +1,6 @@
-//! Random histories (merges, hard links on both sides, attributes, keys, rollbacks): every export comes back as
-//! it was, and its steps add up to what `workspace diff` says. The seed is another one in each run.
+//! Random histories (merges, deleted branches, calls within calls, hard links on both sides, attributes, keys,
+//! rollbacks): every export comes back as it was, with the calls of all branches, and its steps add up to what
+//! `workspace diff` says. The seed is another one in each run.
 
 #![allow(clippy::unwrap_used)]
 
@@ -186,6 +187,9 @@ impl History<'_> {
         let at = ["-w", "project", "--branch", branch];
         let id = run(self.env, &[&["tool", "start", "edit"], &at[..]].concat()).ok();
         self.change(root);
+        if self.rng.below(3) == 0 {
+            self.call(branch, root);
+        }
         run(
             self.env,
             &[&["tool", "success", id.trim()], &at[..]].concat(),
@@ -238,6 +242,13 @@ fn there_and_back(env: &Env, at: usize) {
     let told = json(env, &["import", &file, "--workspace", &name]);
     assert_eq!(told["tree"], out["tree"]);
     assert_eq!(told["content"], "as-exported", "{told}");
+    let rows = format!("rows{at}.db");
+    json(env, &["export", &name, &rows, "--history"]);
+    database::check(&env.path(&rows));
+    assert_eq!(
+        database::calls(&env.path(&file)),
+        database::calls(&env.path(&rows))
+    );
     env.workspace(&["start", &name]).ok();
     let copy = env.home().join("mnt").join(&name);
     tree::same("the copy", &tree::of(&env.mountpoint()), &tree::of(&copy));

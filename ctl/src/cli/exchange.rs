@@ -12,7 +12,7 @@ pub struct ExportArgs {
     /// The commit to export: a label, commit id, unique prefix of one, @ or @~N [default: the live tree]
     #[arg(long = "ref", value_name = "REF")]
     pub reference: Option<String>,
-    /// Include every commit of the branch, and what each changed
+    /// Include every commit of the branch, what each changed, and the calls of merged branches
     #[arg(long)]
     pub history: bool,
     /// Replace FILE if it exists

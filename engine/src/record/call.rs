@@ -137,7 +137,7 @@ pub enum What {
         /// Numbers of entries by which the live tree was switched meanwhile.
         switches: Vec<u64>,
     },
-    /// A call that was over when it was told of.
+    /// A call that was over when it was told of; up to version 0.1 also one that was taken over from elsewhere.
     Recorded {
         /// Its id.
         call: u64,
@@ -214,6 +214,36 @@ pub enum What {
         switches: Vec<u64>,
         /// Who told of its end.
         by: EndedBy,
+    },
+    /// A timeline of another branch was taken over from elsewhere; calls of it follow.
+    Elsewhere {
+        /// Number of the timeline among those that were taken over.
+        timeline: u64,
+        /// The branch that it was of.
+        branch: String,
+        /// When that was deleted; `None`: it was there when the timeline was taken over.
+        deleted: Option<Time>,
+    },
+    /// A call was taken over from elsewhere: of the states before and after it nothing is known.
+    Imported {
+        /// The timeline that it is of, where that is of another branch.
+        timeline: Option<u64>,
+        /// Its id in that timeline.
+        call: u64,
+        /// Name of the tool.
+        name: String,
+        /// Parameters, JSON text.
+        parameters: Option<String>,
+        /// How it ended; `None`: it is not known to have ended.
+        outcome: Option<CallOutcome>,
+        /// When it began.
+        started: Time,
+        /// When it ended.
+        completed: Option<Time>,
+        /// The innermost call that it lay inside.
+        parent: Option<u64>,
+        /// Calls that ran at the same time and are neither part of it nor around it, ascending.
+        overlaps: Vec<u64>,
     },
 }
 

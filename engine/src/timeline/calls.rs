@@ -1,4 +1,4 @@
-//! Tool calls: begun, ended, told of afterwards, taken over from elsewhere.
+//! Tool calls: begun, ended, told of afterwards.
 //!
 //! Invariant: what was answered survives a power cut. What a call found and what it left are states of
 //! the branch; none is made where a state that is at hand shows the same.
@@ -51,34 +51,6 @@ pub struct CallRecord {
     pub completed: Option<Time>,
 }
 
-/// A call that is taken over from elsewhere: nothing is known of the states before and after it.
-#[derive(Clone, Debug)]
-pub struct ImportedCall {
-    /// The id to have, above all that are given already; `None`: the next one.
-    pub id: Option<u64>,
-    /// Name of the tool.
-    pub name: String,
-    /// Parameters, JSON text.
-    pub parameters: Option<String>,
-    /// How it ended; `None`: it is not known to have ended.
-    pub outcome: Option<CallOutcome>,
-    /// When it began.
-    pub started: Time,
-    /// When it ended.
-    pub completed: Option<Time>,
-    /// Ids of calls that ran at the same time.
-    pub overlaps: Vec<u64>,
-}
-
-impl ImportedCall {
-    /// Whether its name and texts are such as a call has. [`Error::BadName`], [`Error::CallText`].
-    pub fn check(&self) -> Result<()> {
-        check_name(&self.name)?;
-        check_text(self.parameters.as_deref())?;
-        self.outcome.as_ref().map_or(Ok(()), check_outcome)
-    }
-}
-
 impl Workspace {
     /// Notes that a call begins; gives its id. Durable, unless it says that it need not be.
     pub fn call_start(&self, branch: &str, call: CallStart) -> Result<u64> {
@@ -96,12 +68,6 @@ impl Workspace {
     /// what it left is what is there now.
     pub fn call_record(&self, branch: &str, call: CallRecord) -> Result<u64> {
         self.branch(branch)?.call_record(self.author(), call)
-    }
-
-    /// Takes calls over from elsewhere, in order; gives their ids. Durable. [`Error::CallIdTaken`] where an
-    /// id is not above those before it; then none is taken over.
-    pub fn call_import(&self, branch: &str, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
-        self.branch(branch)?.call_import(calls)
     }
 }
 
@@ -192,43 +158,6 @@ impl Branch {
         Ok(id)
     }
 
-    pub(crate) fn call_import(&self, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
-        let mut ids = Vec::with_capacity(calls.len());
-        let mut next = self.lock().book.timeline.next_call;
-        for call in &calls {
-            call.check()?;
-            let id = call.id.unwrap_or(next);
-            if id < next || id == u64::MAX {
-                return Err(Error::CallIdTaken(id));
-            }
-            next = id + 1;
-            ids.push(id);
-        }
-        for (call, id) in calls.into_iter().zip(&ids) {
-            self.bound_timeline()?;
-            let mut inner = self.lock();
-            if *id < inner.book.timeline.next_call {
-                return Err(Error::CallIdTaken(*id));
-            }
-            let mut overlaps = call.overlaps;
-            overlaps.truncate(super::OVERLAPS_MAX);
-            let what = What::Recorded {
-                call: *id,
-                name: call.name,
-                parameters: call.parameters,
-                outcome: call.outcome,
-                started: call.started,
-                completed: call.completed,
-                before: None,
-                after: None,
-                overlaps,
-            };
-            self.note(&mut inner, clock::now(), what)?;
-        }
-        self.noted()?;
-        Ok(ids)
-    }
-
     /// Makes entries durable, and has what they mention stored.
     pub(super) fn noted(&self) -> Result<()> {
         self.signal();
@@ -308,7 +237,7 @@ fn check_running(inner: &Inner, id: u64) -> Result<()> {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     let rule = if name.is_empty() {
         "it is empty"
     } else if name.len() > TOOL_NAME_BYTES_MAX {
@@ -325,7 +254,7 @@ fn check_name(name: &str) -> Result<()> {
     })
 }
 
-fn check_outcome(outcome: &CallOutcome) -> Result<()> {
+pub(super) fn check_outcome(outcome: &CallOutcome) -> Result<()> {
     match outcome {
         CallOutcome::Success(result) => check_text(result.as_deref()),
         CallOutcome::Error(why) if why.len() > CALL_TEXT_BYTES_MAX => Err(too_long()),
@@ -338,7 +267,7 @@ fn too_long() -> Error {
 }
 
 /// Parameters and results are JSON.
-fn check_text(text: Option<&str>) -> Result<()> {
+pub(super) fn check_text(text: Option<&str>) -> Result<()> {
     let Some(text) = text else {
         return Ok(());
     };

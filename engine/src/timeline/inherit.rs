@@ -201,6 +201,7 @@ impl Later {
             What::Ended { after, .. } | What::Over { after, .. } => left(*after),
             What::Switched { after, .. } => after.map_or(Bearing::Over, left),
             // What was taken over from elsewhere changed nothing here.
+            What::Elsewhere { .. } | What::Imported { .. } => Bearing::Ends,
             What::Recorded { after, .. } => after.map_or(Bearing::Ends, left),
         }
     }

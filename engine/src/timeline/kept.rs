@@ -99,6 +99,7 @@ impl KeptRecord {
             running: HashMap::new(),
             known: Arc::new(commits.into_iter().map(|c| (c.state, c.id)).collect()),
             gone: Some(self.deleted),
+            of: None,
         })
     }
 }
@@ -295,7 +296,7 @@ fn mentioned(what: &What) -> impl Iterator<Item = StateRef> {
         What::Recorded { before, after, .. } => [*before, *after],
         What::Switched { before, after, .. } => [Some(*before), *after],
         What::Same { kept, .. } => [Some(*kept), None],
-        What::Named { .. } => [None, None],
+        What::Named { .. } | What::Elsewhere { .. } | What::Imported { .. } => [None, None],
     };
     two.into_iter().flatten()
 }

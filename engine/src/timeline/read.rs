@@ -238,6 +238,7 @@ impl Branch {
                 .collect(),
             known: Arc::new(known.collect()),
             gone: None,
+            of: None,
         }
     }
 }
@@ -253,6 +254,8 @@ pub(super) struct Reading {
     pub known: Arc<HashMap<u64, CommitId>>,
     /// When the branch was deleted, and with it whatever still ran.
     pub gone: Option<Time>,
+    /// Read a timeline of another branch that was taken over into this one, and nothing else.
+    pub of: Option<u64>,
 }
 
 impl Reading {
@@ -295,6 +298,8 @@ pub(super) struct Reader {
     known: Arc<HashMap<u64, CommitId>>,
     /// When the branch was deleted.
     gone: Option<Time>,
+    /// The timeline that is read, where it is one that was taken over.
+    of: Option<u64>,
     ends: HashMap<u64, End>,
     names: BTreeMap<u64, CommitId>,
     same: BTreeMap<u64, StateRef>,
@@ -309,12 +314,20 @@ impl Reader {
             running: reading.running,
             known: reading.known,
             gone: reading.gone,
+            of: reading.of,
             ..Reader::default()
         }
     }
 
     /// The item that an entry began; what an entry tells of earlier ones is remembered until they are met.
     pub fn take(&mut self, entry: u64, time: Time, what: What) -> Option<TimelineItem> {
+        let of = match &what {
+            What::Imported { timeline, .. } => *timeline,
+            _ => None,
+        };
+        if of != self.of {
+            return None;
+        }
         match what {
             What::Named { state, commit } => bounded(&mut self.names, state, commit),
             What::Same { state, kept } => bounded(&mut self.same, state, kept),
@@ -395,6 +408,25 @@ impl Reader {
                 self.overlap(&mut item, call, overlaps);
                 return Some(item);
             }
+            What::Imported {
+                call,
+                name,
+                parameters,
+                outcome,
+                started,
+                completed,
+                parent,
+                overlaps,
+                ..
+            } => {
+                let mut item = self.item(entry, call, name, started);
+                (item.parameters, item.completed) = (parameters, completed);
+                item.parent = parent;
+                set_outcome(&mut item, outcome);
+                self.overlap(&mut item, call, overlaps);
+                return Some(item);
+            }
+            What::Elsewhere { .. } => {}
             What::Switched {
                 by,
                 call,

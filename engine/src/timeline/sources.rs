@@ -10,6 +10,7 @@
 //!
 //! Tests: `engine/tests/timelines_kept.rs`.
 
+use super::imported::{ImportedTimeline, taken_over};
 use super::kept::{from_elsewhere, heads_of, kept};
 use super::log::{Log, LogPlace, Newest};
 use super::read::{Reading, TimelineItem};
@@ -36,6 +37,8 @@ pub struct TimelineSource {
     pub first: u64,
     /// Last entry that a commit of the branch that was asked knows; of its own timeline, the newest.
     pub last: u64,
+    /// What is known of it where it was taken over from elsewhere.
+    pub imported: Option<ImportedTimeline>,
     /// Place in the list of the timeline that has the entries before the first; `None` where there are none.
     pub(super) goes_on: Option<usize>,
     pub(super) reading: Reading,
@@ -82,9 +85,18 @@ impl Sources {
 
 impl Workspace {
     /// The timelines that a branch's commits lead into: its own first, then those of branches that were merged
-    /// into it, or that it was set to, deleted or not; the one merged last first.
+    /// into it, or that it was set to, deleted or not; the one merged last first. Last those that were taken over
+    /// from elsewhere together with its own.
     pub fn timelines(&self, branch: &str) -> Result<Vec<TimelineSource>> {
-        Ok(self.sources(&*self.branch(branch)?)?.list)
+        let branch = self.branch(branch)?;
+        let store = &branch.places.store;
+        let _pin = store.pin();
+        let mut list = self.sources(&branch)?.list;
+        if let Some(own) = list.first() {
+            let taken_over = taken_over(&own.reading, store)?;
+            list.extend(taken_over);
+        }
+        Ok(list)
     }
 
     /// Calls `each` for the calls and switches of one of them that no other one before it has, the newest
@@ -211,6 +223,7 @@ impl<'a> Search<'a> {
             deleted,
             first: 1,
             last,
+            imported: None,
             goes_on: None,
             reading,
         });

@@ -8,6 +8,7 @@ use crate::branch::create::Origin;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::names::check_branch_name;
+use crate::timeline::TakenOver;
 use crate::types::*;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::BranchRecord;
@@ -83,7 +84,7 @@ impl Workspace {
         // before those are.
         parent.places.store.sync()?;
         parent.sync()?;
-        let made = self.add_branch(name, origin, &mut || Ok(Vec::new()))?;
+        let made = self.add_branch(name, origin, &mut || Ok(TakenOver::Calls(Vec::new())))?;
         if let Some(text) = from.filter(|text| !text.starts_with(&format!("{of}:"))) {
             let target = Target::Ref(text.to_owned());
             self.take_over_target(&*self.branch(name)?, &target, made.commit);

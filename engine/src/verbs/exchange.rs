@@ -8,15 +8,15 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::names::check_branch_name;
 use crate::record::OpKind;
-use crate::timeline::ImportedCall;
+use crate::timeline::TakenOver;
 use crate::types::SLOT_SHIFT;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::{deleted_dir, deleted_record};
 use objstore::{CommitId, HexPrefix};
 use std::collections::BTreeSet;
 
-/// Gives calls to take over, some at a time and none at the end.
-pub type Calls<'a> = &'a mut dyn FnMut() -> Result<Vec<ImportedCall>>;
+/// Gives timelines and calls to take over, some at a time and none at the end.
+pub type Calls<'a> = &'a mut dyn FnMut() -> Result<TakenOver>;
 
 impl Workspace {
     /// The commit of what a reference names, or of what a branch shows now (frozen as an automatic commit
@@ -111,7 +111,7 @@ impl Branch {
             if some.is_empty() {
                 return Ok(());
             }
-            self.call_import(some)?;
+            self.import(some)?;
         }
     }
 

@@ -274,7 +274,14 @@ impl<'a> Blamer<'a> {
                     self.switched(by, &before, &after)?;
                 }
             }
-            What::Named { .. } | What::Same { .. } => drop(reader.take(number, time, what)),
+            What::Imported { .. } => {
+                if let Some(item) = reader.take(number, time, what) {
+                    self.take(walk, item, None, None)?;
+                }
+            }
+            What::Named { .. } | What::Same { .. } | What::Elsewhere { .. } => {
+                drop(reader.take(number, time, what));
+            }
         }
         Ok(())
     }
