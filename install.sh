@@ -37,7 +37,7 @@ step() {
     local text=$1 start
     shift
     start=$(now_ms)
-    output=$("$@") || fail "this failed: $text" "what it said stands above"
+    output=$("$@") || fail "failed: $text" "its output is above"
     printf '  %7d ms  %s\n' "$(($(now_ms) - start))" "$text"
 }
 
@@ -46,12 +46,12 @@ need_cargo() {
     local wanted found
     command -v cargo >/dev/null || PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
     command -v cargo >/dev/null ||
-        fail "there is no cargo" "install a Rust toolchain: https://rustup.rs"
+        fail "cargo is not installed" "install a Rust toolchain: https://rustup.rs"
     wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/Cargo.toml")
     found=$(cd "$here" && cargo --version | cut -d' ' -f2) ||
         fail "cargo does not run" "rustup default stable"
     [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ] ||
-        fail "Rust $found is too old, $wanted is needed" "rustup update stable"
+        fail "Rust $found is too old; $wanted or newer is needed" "rustup update stable"
 }
 
 # Why nothing can be mounted here, and what helps, as two lines; nothing where it can.
@@ -65,16 +65,16 @@ why_no_fuse() {
         case $said in
         *"Permission denied") printf '%s\n' "$said" "as root: chmod 0666 /dev/fuse" ;;
         *"not permitted") printf '%s\n' "$said" \
-            "this container may not use it: start it with --device /dev/fuse --cap-add SYS_ADMIN" ;;
+            "start the container with --device /dev/fuse --cap-add SYS_ADMIN" ;;
         *) printf '%s\n' "$said" "as root: modprobe fuse" ;;
         esac
     elif [ "$(id -u)" -ne 0 ] && [ ! -e /etc/mtab ]; then
-        printf '%s\n' "there is no /etc/mtab, without which fusermount3 unmounts nothing" \
+        printf '%s\n' "there is no /etc/mtab, which fusermount3 needs to unmount" \
             "as root: ln -s /proc/self/mounts /etc/mtab"
     elif [ "$(id -u)" -eq 0 ]; then
         caps=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
         # CAP_SYS_ADMIN, capabilities(7).
-        [ $((0x$caps >> 21 & 1)) -eq 1 ] || printf '%s\n' "this root may not mount" \
+        [ $((0x$caps >> 21 & 1)) -eq 1 ] || printf '%s\n' "root has no CAP_SYS_ADMIN and cannot mount" \
             "start the container with --cap-add SYS_ADMIN --device /dev/fuse"
     fi
 }
@@ -84,24 +84,24 @@ check_project() {
     local found
     project=$(cd "$1" 2>/dev/null && pwd -P) || {
         [ -e "$1" ] || fail "there is no directory $1" "./install.sh PROJECT"
-        [ -d "$1" ] || fail "$1 is no directory" "./install.sh PROJECT"
-        fail "$1 may not be entered" "give a project of your own: ./install.sh PROJECT"
+        [ -d "$1" ] || fail "$1 is not a directory" "./install.sh PROJECT"
+        fail "you cannot enter $1" "use a project of your own: ./install.sh PROJECT"
     }
     # A file in the mount belongs to whom it belongs in the project; the trial reads and deletes all of them.
     found=$(find "$project" -name .agentvfs -prune -o -type d ! \( -readable -writable -executable \) \
         -print -prune -quit 2>/dev/null)
-    [ -z "$found" ] || fail "$found is not yours to write to, so neither is the mount" \
-        "give a project of your own: ./install.sh PROJECT"
+    [ -z "$found" ] || fail "you cannot write to $found, nor to its copy in the mount" \
+        "use a project of your own: ./install.sh PROJECT"
     found=$(find "$project" -name .agentvfs -prune -o -type f ! -readable -print -quit)
-    [ -z "$found" ] || fail "$found is not yours to read" \
-        "give a project of your own: ./install.sh PROJECT"
+    [ -z "$found" ] || fail "you cannot read $found" \
+        "use a project of your own: ./install.sh PROJECT"
 }
 
 check_fuse() {
     local why
     mapfile -t why < <(why_no_fuse)
-    [ ${#why[@]} -eq 0 ] || fail "${why[0]}, so the program could not be tried" \
-        "${why[1]}; ./install.sh --no-try installs it all the same"
+    [ ${#why[@]} -eq 0 ] || fail "${why[0]}, so the program cannot be tried" \
+        "${why[1]}; ./install.sh --no-try only installs it"
 }
 
 # Fails where the program's directory cannot be written to.
@@ -109,13 +109,13 @@ check_bin() {
     bin=${BIN_DIR:-$HOME/.local/bin}
     [ "$(id -u)" -ne 0 ] || bin=${BIN_DIR:-/usr/local/bin}
     { mkdir -p "$bin" && : >"$bin/.agentvfs.$$"; } 2>/dev/null ||
-        fail "$bin cannot be written to" "give another directory: BIN_DIR=DIR ./install.sh"
+        fail "cannot write to $bin" "use another directory: BIN_DIR=DIR ./install.sh"
     rm -f "$bin/.agentvfs.$$"
 }
 
 check_target() {
     mkdir -p "$target" 2>/dev/null && [ -w "$target" ] ||
-        fail "$target cannot be written to" "give another directory: CARGO_TARGET_DIR=DIR ./install.sh"
+        fail "cannot write to $target" "use another directory: CARGO_TARGET_DIR=DIR ./install.sh"
 }
 
 run_tests() {
@@ -126,7 +126,7 @@ run_tests() {
     need "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     mapfile -t why < <(why_no_fuse)
     [ ${#why[@]} -eq 0 ] ||
-        say "note: ${why[0]}: tests that mount skip themselves" "(${why[1]})"
+        say "note: ${why[0]}: tests that need a mount are skipped" "(${why[1]})"
     cd "$here"
     say "building and running all tests: half an hour on two cores the first time"
     skipped=${AGENTVFS_SKIPPED:-$(mktemp)}
@@ -148,7 +148,7 @@ install_program() {
         mv -f "$new" "$bin/agentvfs"; }; then
         rm -f "$new"
         fail "the program cannot be installed into $bin" \
-            "make room there, or give another directory: BIN_DIR=DIR ./install.sh"
+            "free space there, or use another directory: BIN_DIR=DIR ./install.sh"
     fi
     agentvfs=$bin/agentvfs
     say "installed $agentvfs ($(du -m "$agentvfs" | cut -f1) MB)"
@@ -195,10 +195,10 @@ clean_up() {
         sleep 0.1
     done
     if is_mounted_below "$AGENTVFS_HOME"; then
-        fail "something is still mounted below $AGENTVFS_HOME, so that is left as it is" \
-            "end what uses it, umount it, then rm -r $AGENTVFS_HOME"
+        fail "something is still mounted below $AGENTVFS_HOME, which is therefore not removed" \
+            "end the processes that use it, umount it, then rm -r $AGENTVFS_HOME"
     fi
-    rm -rf --one-file-system "$AGENTVFS_HOME" || fail "$AGENTVFS_HOME is left over" "rm -r $AGENTVFS_HOME"
+    rm -rf --one-file-system "$AGENTVFS_HOME" || fail "cannot remove $AGENTVFS_HOME" "rm -r $AGENTVFS_HOME"
     exit "$status"
 }
 
@@ -208,10 +208,10 @@ main_job() {
     before=$(listing "$project")
     step "workspace start: the project is there" "$agentvfs" workspace start demo --from "$project"
     mount=$(sed -n 's/^mount=//p' <<<"$output")
-    [ -d "$mount" ] || fail "start named no mount" "agentvfs doctor tells what this machine lacks"
+    [ -d "$mount" ] || fail "start printed no mount" "agentvfs doctor shows what is missing"
     step "first look at all $(wc -l <<<"$before") files and directories" listing "$mount"
-    same "$before" "$output" || fail "the mount does not show the project as it is" \
-        "does anything write to $project? then try again with another one"
+    same "$before" "$output" || fail "the mount does not show the same files as the project" \
+        "if a program writes to $project, try another project"
     step "write into it" write_something
     step "workspace checkpoint (waits until the project is imported)" \
         "$agentvfs" workspace checkpoint demo first
@@ -223,13 +223,13 @@ main_job() {
     step "verify: names, types, modes, owners, times, lengths" listing "$mount"
     same "$checkpointed" "$output" || fail "the rollback is not exact" "please report this"
     [ "$(cat "$mount/agentvfs-demo/link")" = first ] ||
-        fail "a file has other content" "please report this"
+        fail "a file has wrong content" "please report this"
     step "verify: the content of every file" \
         diff -r --no-dereference --exclude=agentvfs-demo --exclude=.agentvfs "$project" "$mount"
     step "workspace stop" "$agentvfs" workspace stop demo
-    same "$before" "$(listing "$project")" || fail "$project has changed meanwhile" \
-        "does anything write to it? then try again with another one"
-    say "all is as it should be, and $project is untouched"
+    same "$before" "$(listing "$project")" || fail "$project changed during the trial" \
+        "if a program writes to it, try another project"
+    say "everything is correct, and $project is unchanged"
 }
 
 install_and_try() {
@@ -241,7 +241,7 @@ install_and_try() {
     need "${BUILD_PACKAGES[@]}"
     [ -z "$1" ] || check_fuse
     if [ ! -e "$target/release/agentvfs" ]; then
-        say "building: about five minutes on two cores, the last two of them without a word (linking)"
+        say "building: about five minutes on two cores, the last two without output (linking)"
     fi
     step "build" build
     install_program
@@ -255,7 +255,7 @@ install_and_try() {
     say "now: cd SOMEWHERE && agentvfs workspace start --from project"
 }
 
-[ $# -le 1 ] || fail "one argument at most, not $#" "./install.sh --help"
+[ $# -le 1 ] || fail "at most one argument is allowed, not $#" "./install.sh --help"
 case ${1:-} in
 --test) run_tests ;;
 --no-try) install_and_try "" ;;

@@ -92,8 +92,8 @@ impl Extraction {
         if more > 0 {
             shown.push_str(&format!(" and {more} more"));
         }
-        let why = format!("{} has it already: {shown}", self.directory.display());
-        Err(Failure::new(WHAT, why).hint("nothing was written; give another directory with --to"))
+        let why = format!("{} already has {shown}", self.directory.display());
+        Err(Failure::new(WHAT, why).hint("nothing was written; use another directory: --to DIR"))
     }
 
     /// Writes everything; gives what could not be kept of it (owners, devices, attributes).
@@ -208,7 +208,7 @@ impl Extraction {
         match made {
             Ok(()) => {}
             Err(Errno::PERM) if node.kind != FileKind::Symlink => {
-                lost.push(format!("{}: only root may make a device", shown(path)));
+                lost.push(format!("{}: only root may create a device", shown(path)));
                 return Ok(false);
             }
             Err(e) => return Err(self.failed(path, e)),
@@ -265,10 +265,10 @@ impl Extraction {
         let failure = Failure::new(WHAT, format!("{}: {why}", place.display()));
         match error {
             Errno::EXIST | Errno::LOOP | Errno::NOTDIR => {
-                failure.hint("somebody else writes there; give another directory with --to")
+                failure.hint("another process writes there; use another directory: --to DIR")
             }
-            Errno::NOSPC | Errno::DQUOT => failure.hint("make room on that disk, then try again"),
-            _ => failure.hint("give a directory that can be written with --to"),
+            Errno::NOSPC | Errno::DQUOT => failure.hint("free space on that disk, then try again"),
+            _ => failure.hint("use a writable directory: --to DIR"),
         }
     }
 }

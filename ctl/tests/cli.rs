@@ -134,7 +134,7 @@ fn without_a_home_the_error_says_how_to_name_one() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output.stderr).contains("hint: give one with --root DIR or $AGENTVFS_HOME"));
+    assert!(text(&output.stderr).contains("hint: set it with --root DIR or $AGENTVFS_HOME"));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn home_that_cannot_be_made_exits_3() {
     std::fs::write(&file, "").unwrap();
     let output = agentvfs(dir.path(), &file.join("home"), &["workspace", "start", "w"]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).starts_with("agentvfs: no daemon can be started: "));
+    assert!(text(&output.stderr).starts_with("agentvfs: cannot start the daemon: "));
 }
 
 #[test]

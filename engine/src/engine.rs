@@ -100,9 +100,7 @@ impl BaseFound {
         match self {
             BaseFound::There => "it is there",
             BaseFound::Gone => "it is gone",
-            BaseFound::Replaced => {
-                "another directory is there than the one that the workspace was started from"
-            }
+            BaseFound::Replaced => "it is not the directory that the workspace was started from",
             BaseFound::Closed(why) => why,
         }
     }
@@ -372,7 +370,7 @@ impl Engine {
         }
         if std::fs::symlink_metadata(base.join(std::ffi::OsStr::from_bytes(RESERVED_NAME))).is_ok()
         {
-            return bad("it has a .agentvfs of its own");
+            return bad("it contains a .agentvfs entry of its own");
         }
         let opened = Base::open(base)?;
         opened

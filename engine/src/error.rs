@@ -219,22 +219,22 @@ pub enum Error {
         why: String,
     },
     /// A value beyond the limit.
-    #[error("the value has {bytes} bytes; at most 524288 are taken")]
+    #[error("the value has {bytes} bytes; the maximum is 524288")]
     ValueTooLong {
         /// Its length.
         bytes: usize,
     },
     /// The keys and values of a branch would count more than they may.
-    #[error("all keys and values of a branch may take 64 MiB at most")]
+    #[error("the keys and values of a branch must not exceed 64 MiB")]
     TooManyValues,
     /// No conflict at this path.
     #[error("{} is not in conflict", agentvfs_quote::shown(.0))]
     NoConflict(Vec<u8>),
     /// What a merge touches is changed all the time.
-    #[error("branch {0} keeps changing where the merge changes it")]
+    #[error("files that the merge changes in branch {0} keep changing")]
     KeepsChanging(String),
     /// `main` cannot be deleted or renamed.
-    #[error("the branch main stays")]
+    #[error("branch main cannot be deleted or renamed")]
     MainBranch,
     /// No number is left for a further branch or snapshot.
     #[error("there are too many branches or snapshots")]
@@ -257,16 +257,16 @@ pub enum Error {
     #[error("{} leads out of the workspace", agentvfs_quote::shown(.0))]
     LeadsOut(Vec<u8>),
     /// A path on which symbolic links lead to themselves, or are too many.
-    #[error("{} leads in a loop: through more than {} symbolic links", agentvfs_quote::shown(.0), SYMLINKS_MAX)]
+    #[error("{} leads in a loop: more than {} symbolic links", agentvfs_quote::shown(.0), SYMLINKS_MAX)]
     LinkLoop(Vec<u8>),
     /// Something that is no directory stands where one must be.
-    #[error("{} is no directory now", agentvfs_quote::shown(.0))]
+    #[error("{} is not a directory now", agentvfs_quote::shown(.0))]
     InTheWay(Vec<u8>),
     /// Nothing is left to take back or forward.
     #[error("nothing to {0}")]
     NothingTo(&'static str),
     /// What was asked for after what undo would take back.
-    #[error("it would go back over what was asked for later: {}", .0.join(", "))]
+    #[error("it would go back past later operations: {}", .0.join(", "))]
     LaterAsked(Vec<String>),
     /// No commit is old enough, or none has that metadata.
     #[error("no commit {0}")]
@@ -280,19 +280,19 @@ pub enum Error {
         theirs: objstore::CommitId,
     },
     /// A file of the base does not stop changing.
-    #[error("{} in the base keeps changing", agentvfs_quote::shown(.0))]
+    #[error("base file {} keeps changing", agentvfs_quote::shown(.0))]
     BaseInUse(Vec<u8>),
     /// A file of the base was changed while changes were applied to it; nothing was done.
-    #[error("{} in the base was changed meanwhile; nothing was applied", agentvfs_quote::shown(.0))]
+    #[error("base file {} changed during the apply; nothing was applied", agentvfs_quote::shown(.0))]
     ChangedMeanwhile(Vec<u8>),
     /// What would be applied gives privileges, or belongs to somebody else.
-    #[error("{} of the changes need privileges: {}", paths.len(), shown(paths))]
+    #[error("{} changes need privileges: {}", paths.len(), shown(paths))]
     NeedsPrivilege {
         /// Paths, relative to the base.
         paths: Vec<Vec<u8>>,
     },
     /// An apply was interrupted, and what it did to the base could not be taken back.
-    #[error("an interrupted apply could not be taken back: {why}")]
+    #[error("an interrupted apply could not be reversed: {why}")]
     ApplyUnfinished {
         /// What failed.
         why: String,
@@ -301,19 +301,19 @@ pub enum Error {
     #[error("there is no tool call {0}")]
     NoSuchCall(u64),
     /// The call does not run (here).
-    #[error("tool call {0} has ended already, or was begun on another branch")]
+    #[error("tool call {0} has already ended, or began on another branch")]
     CallOver(u64),
     /// An id for a call that is given already.
-    #[error("the id {0} of a tool call is taken")]
+    #[error("tool call id {0} is already in use")]
     CallIdTaken(u64),
     /// More calls of processes than can run at once.
-    #[error("{0} tool calls of processes run already")]
+    #[error("{0} tool calls of processes are running already, which is the maximum")]
     TooManyCalls(usize),
     /// A text of a call that cannot be kept.
-    #[error("what is to be kept of a tool call cannot be: {0}")]
+    #[error("the text of a tool call cannot be stored: {0}")]
     CallText(String),
     /// What a call changed is not known.
-    #[error("what tool call {call} changed cannot be told: {why}")]
+    #[error("what tool call {call} changed is not known: {why}")]
     CallUnknown {
         /// The call.
         call: u64,
@@ -437,11 +437,11 @@ fn moved(path: &Path, is_gone: bool, now: Option<&Path>) -> String {
     let path = path.display();
     let there = match is_gone {
         true => "is gone",
-        false => "is another directory now",
+        false => "is now another directory",
     };
     match now {
         Some(now) => format!(
-            "{path} {there}: the project that the workspace was started from is {} now",
+            "{path} {there}: the project that the workspace was started from is now {}",
             now.display()
         ),
         None => format!(

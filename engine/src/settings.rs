@@ -135,7 +135,7 @@ pub fn decode_settings(bytes: &[u8]) -> Result<Settings, String> {
     };
     match r.version == version_of(&settings) {
         true => Ok(settings),
-        false => Err("its version is another than it needs".into()),
+        false => Err("its version is not the one that it needs".into()),
     }
 }
 

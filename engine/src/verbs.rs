@@ -243,7 +243,7 @@ impl Branch {
         };
         let gone = || Error::Damaged {
             what: format!("state {number}"),
-            why: "it was never stored".into(),
+            why: "it was not stored".into(),
         };
         let id = id.ok_or_else(gone)?;
         let commit: Commit = self.places.store.get_object(&id)?;

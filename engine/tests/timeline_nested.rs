@@ -197,7 +197,7 @@ fn calls_end_with_their_process_and_others_when_they_are_overdue() {
     settings.end_calls = Some(Duration::ZERO);
     engine.set_settings(settings).unwrap();
     until(|| w.running_calls(MAIN).unwrap().len() == 1);
-    assert!(refused(&w, by_hand).0.contains("nobody told of its end"));
+    assert!(refused(&w, by_hand).0.contains("its end was not reported"));
     assert_eq!(w.running_calls(MAIN).unwrap()[0].id, living);
     verified(&w);
     end(&engine);

@@ -36,7 +36,7 @@ impl Shape {
         for (table, columns) in NEEDED {
             if !shape.has(table) {
                 return Err(source.refused(format!(
-                    "it is no AgentFS database: it has no table {table}"
+                    "it is not an AgentFS database: it has no table {table}"
                 )));
             }
             if let Some(column) = columns.iter().find(|c| !shape.has_column(table, c)) {
@@ -115,6 +115,6 @@ fn chunk_size(source: &Source, db: &Connection) -> Result<u64> {
     match found.map_err(|e| source.sql(e))? {
         None => Ok(DEFAULT_CHUNK_BYTES),
         Some(Some(size)) if (1..=CHUNK_BYTES_MAX).contains(&size) => Ok(size as u64),
-        Some(_) => Err(source.refused("its chunk size is no number from 1 to 16777216")),
+        Some(_) => Err(source.refused("its chunk size is not a number from 1 to 16777216")),
     }
 }

@@ -16,13 +16,13 @@ pub enum Error {
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
     /// Another export writes to the same name.
-    #[error("another export to {} is going on", .0.display())]
+    #[error("another export to {} is running", .0.display())]
     Busy(PathBuf),
     /// The name of the file to write ends in what is no file's name.
-    #[error("{} cannot be the name of a file", .0.display())]
+    #[error("{} is not a valid file name", .0.display())]
     BadTarget(PathBuf),
     /// The file system of the target has too little room.
-    #[error("{need} bytes are needed and {free} are free where {} is to be", path.display())]
+    #[error("{need} bytes are needed for {}, and {free} are free", path.display())]
     NoSpace {
         /// File to write.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum Error {
         hint: Option<&'static str>,
     },
     /// An overlay database without its base.
-    #[error("{} holds only what differs from {base}", path.display())]
+    #[error("{} is an overlay, with only the differences from {base}", path.display())]
     NeedsBase {
         /// The database.
         path: PathBuf,
@@ -66,10 +66,10 @@ pub enum Error {
         base: String,
     },
     /// A base for a database that has none.
-    #[error("{} is a whole tree and has no base", .0.display())]
+    #[error("{} is not an overlay, so it has no base", .0.display())]
     NoOverlay(PathBuf),
     /// The daemon is ending.
-    #[error("the daemon is ending")]
+    #[error("the daemon is shutting down")]
     Stopped,
 }
 

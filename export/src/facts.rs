@@ -91,7 +91,11 @@ impl<'a> Facts<'a> {
                 let why = format!("its tables are of format {newer}, newer than this agentvfs");
                 return Err(self.source.refused(why));
             }
-            _ => return Err(self.source.refused("its agentvfs tables name no format")),
+            _ => {
+                return Err(self
+                    .source
+                    .refused("its agentvfs tables do not name their format"));
+            }
         }
         self.origin = Origin {
             workspace: self.info("workspace")?,

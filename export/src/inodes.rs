@@ -92,7 +92,7 @@ impl Inodes {
         while let Some(row) = rows.next().map_err(|e| source.sql(e))? {
             let inode = inode(row).map_err(|why| source.refused(why))?;
             if inodes.rows.last().is_some_and(|last| last.ino >= inode.ino) {
-                return Err(source.refused(format!("inode {} is there twice", inode.ino)));
+                return Err(source.refused(format!("inode {} occurs twice", inode.ino)));
             }
             inodes.rows.push(inode);
         }
@@ -193,8 +193,7 @@ impl Inodes {
 }
 
 /// What to try where pieces of files are missing.
-const SPARSE_HINT: &str =
-    "--sparse takes what is missing as holes, as AgentFS's own mount leaves them";
+const SPARSE_HINT: &str = "--sparse reads missing data as holes, which AgentFS's own mount leaves";
 
 /// A row of `fs_data`, without its bytes.
 struct Piece {

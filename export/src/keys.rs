@@ -142,7 +142,7 @@ fn fractions(source: &Source, db: &Connection, key: &str, entry: &mut KvEntry) -
     };
     if let Some((created, updated)) = read().map_err(|e| source.sql(e))? {
         if created.max(updated) >= 1_000_000_000 {
-            return Err(source.refused(format!("a time of key {key:?} is no time")));
+            return Err(source.refused(format!("a time of key {key:?} is not a valid time")));
         }
         (entry.created.nsec, entry.updated.nsec) = (created, updated);
     }

@@ -101,7 +101,7 @@ impl Reader<'_> {
         let all = self.count("SELECT count(*) FROM fs_dentry")?;
         if rows != all {
             let why = format!(
-                "{} of its names do not hang together with the root directory",
+                "{} of its names cannot be reached from the root directory",
                 all - rows
             );
             return Err(self.source.refused(why));
@@ -154,7 +154,7 @@ impl Reader<'_> {
             let name = String::from_utf8_lossy(&twice[0].0).into_owned();
             return Err(self
                 .source
-                .refused(format!("the name {name:?} is twice in one directory")));
+                .refused(format!("the name {name:?} occurs twice in one directory")));
         }
         if let (Some(overlay), Some(below)) = (self.overlay, plan.dirs[at].below.clone()) {
             overlay.show_through(plan, at, &below, &mut entries)?;
@@ -200,7 +200,7 @@ impl Reader<'_> {
         let shown: String = String::from_utf8_lossy(name).chars().take(64).collect();
         Err(self
             .source
-            .refused(format!("{shown:?} cannot be the name of a file")))
+            .refused(format!("{shown:?} is not a valid file name")))
     }
 
     /// What a name stands for; a directory is added to the list.
@@ -215,7 +215,7 @@ impl Reader<'_> {
         let shown = || String::from_utf8_lossy(name).into_owned();
         let Some(place) = self.inodes.find(ino) else {
             let why = format!(
-                "the name {:?} leads to inode {ino}, which is not there",
+                "the name {:?} refers to inode {ino}, which does not exist",
                 shown()
             );
             return Err(self.source.refused(why));
@@ -264,7 +264,7 @@ impl Reader<'_> {
             Some(t) if !t.is_empty() && t.len() <= TARGET_BYTES_MAX && !t.contains(&0) => Ok(()),
             _ => Err(self
                 .source
-                .refused(format!("symbolic link {ino} has no sound target"))),
+                .refused(format!("symbolic link {ino} has no valid target"))),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::source::Source;
 /// Those that are named; of more it is only known how many there are.
 const NAMED_MAX: usize = 200;
 /// What to try where one is met.
-const HINT: &str = "--skip-invalid leaves such keys and calls out, and says which";
+const HINT: &str = "--skip-invalid leaves out such keys and calls, and lists them";
 
 /// What was left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -118,12 +118,12 @@ impl Source {
         }
         let mut header = [0; HEADER_BYTES];
         if (&source.file).read_exact(&mut header).is_err() || header[..16] != *MAGIC {
-            return Err(source.refused("it is no SQLite database"));
+            return Err(source.refused("it is not an SQLite database"));
         }
         if needs_settling(path) {
             source.copy = Some(source.settled_copy(home)?);
         } else if stated_bytes(&header).is_some_and(|bytes| bytes > len) {
-            return Err(source.refused("it is cut off"));
+            return Err(source.refused("it is truncated"));
         }
         Ok(source)
     }
@@ -188,7 +188,7 @@ impl Source {
         let now = Stamp::of(&self.file).map_err(Error::io(&self.path))?;
         match now == self.stamp {
             true => Ok(()),
-            false => Err(self.refused("it was changed while it was read")),
+            false => Err(self.refused("it changed while it was read")),
         }
     }
 
@@ -210,10 +210,10 @@ impl Source {
     pub fn sql(&self, error: rusqlite::Error) -> Error {
         let why = match error.sqlite_error_code() {
             Some(ErrorCode::OperationInterrupted) => {
-                "reading it takes more work than its size explains".to_owned()
+                "reading it takes more work than its size allows".to_owned()
             }
             Some(ErrorCode::AuthorizationForStatementDenied) => {
-                "its tables compute something, which is not executed".to_owned()
+                "its tables contain expressions, which are not executed".to_owned()
             }
             Some(ErrorCode::TooBig) => {
                 format!("a value in it is longer than {} MiB", VALUE_BYTES_MAX >> 20)

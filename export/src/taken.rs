@@ -241,7 +241,7 @@ impl<'a> Calls<'a> {
             return Ok(());
         };
         if started.max(completed.unwrap_or(0)) >= NSEC_END {
-            let why = format!("a time of call {id} is no time");
+            let why = format!("a time of call {id} is not a valid time");
             return Err(self.source.refused(why));
         }
         call.started.nsec = started;
@@ -266,7 +266,7 @@ fn timeline(row: &Row<'_>) -> Result<ImportedTimeline, String> {
             let name = what("the time of deletion");
             let (sec, nsec) = (integer(row, 2, &name)?, integer(row, 3, &name)?);
             let nsec = u32::try_from(nsec).ok().filter(|nsec| *nsec < NSEC_END);
-            let nsec = nsec.ok_or_else(|| format!("{name} is no time"))?;
+            let nsec = nsec.ok_or_else(|| format!("{name} is not a valid time"))?;
             Some(Time { sec, nsec })
         }
     };
@@ -307,7 +307,7 @@ fn call(row: &Row<'_>, (timeline, id): Place, own: bool) -> Result<ImportedCall,
         match own || SECONDS.contains(&sec) {
             true => Ok(Time { sec, nsec: 0 }),
             false => Err(format!(
-                "{} is {sec}, and no time in seconds",
+                "{} is {sec}, which is not a time in seconds",
                 what("a time")
             )),
         }

@@ -79,7 +79,10 @@ impl Announcer {
         let (announcer, mountpoint) = (self.clone(), mountpoint.to_owned());
         if list.len() > ANNOUNCEMENTS_MAX {
             let left = list.len() - ANNOUNCEMENTS_MAX;
-            tracing::info!(left, "more has changed than watchers are told");
+            tracing::info!(
+                left,
+                "too many changes: watchers get no events for the rest"
+            );
         }
         let work = move || {
             // Where the kernel cannot do that a kill at this moment is a risk, as it is for other threads.
@@ -93,7 +96,7 @@ impl Announcer {
             .name("announce".to_owned())
             .spawn(work);
         if let Err(error) = spawned {
-            tracing::warn!(%error, "watchers are not told");
+            tracing::warn!(%error, "watchers get no events");
         }
     }
 

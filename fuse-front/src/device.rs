@@ -54,7 +54,7 @@ fn over_dead(mountpoint: &Path, opts: &MountOptions, device: &OwnedFd) -> Result
     }
     match beneath(mountpoint, opts, device) {
         Ok(()) => stale::unmount(mountpoint, UnmountFlags::DETACH).map_err(|error| {
-            tracing::warn!(%error, "cannot take the dead mount away");
+            tracing::warn!(%error, "cannot remove the dead mount");
             // What nobody sees must not stay.
             Errno::BUSY
         }),

@@ -104,7 +104,7 @@ fn flush(drain: &Drain, start: impl Fn() -> std::io::Result<()>) -> std::io::Res
         let before = drain.cached_writes();
         start()?;
         if !drain.wait() {
-            return Err(std::io::Error::other("requests in progress do not end"));
+            return Err(std::io::Error::other("requests in progress did not end"));
         }
         if drain.cached_writes() == before {
             break;
@@ -119,7 +119,7 @@ fn open_root(mountpoint: &Path, dev: (u32, u32)) -> std::io::Result<OwnedFd> {
     let root = rustix::fs::open(mountpoint, flags, Mode::empty())?;
     let stat = statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
     if (stat.stx_dev_major, stat.stx_dev_minor) != dev {
-        return Err(std::io::Error::other("another mount lies over it"));
+        return Err(std::io::Error::other("another mount covers it"));
     }
     Ok(root)
 }

@@ -94,7 +94,7 @@ pub enum MountError {
         why: String,
     },
     /// It was mounted, but does not work.
-    #[error("the mount at {mountpoint} does not answer: {source}", mountpoint = mountpoint.display())]
+    #[error("the mount at {mountpoint} does not respond: {source}", mountpoint = mountpoint.display())]
     NoAnswer {
         /// The directory.
         mountpoint: PathBuf,
@@ -102,7 +102,7 @@ pub enum MountError {
         source: std::io::Error,
     },
     /// A dead mount is there, and this user may mount only once it is detached.
-    #[error("a dead mount is at {mountpoint}", mountpoint = .0.display())]
+    #[error("there is a dead mount at {mountpoint}", mountpoint = .0.display())]
     Dead(PathBuf),
     /// Programs use the mount. It goes on working.
     #[error("{mountpoint} is in use", mountpoint = .0.mountpoint.display())]
@@ -161,7 +161,7 @@ pub fn mount(ws: Arc<Workspace>, opts: MountOptions) -> Result<Mounted, MountErr
         shared.wake_up.end();
         shared.ws.0.set_kernel_cache(Arc::new(NoKernelCache));
         if let Err(error) = stale::unmount(&mountpoint, UnmountFlags::DETACH) {
-            tracing::warn!(%error, "cannot take away a mount that does not answer");
+            tracing::warn!(%error, "cannot remove a mount that does not respond");
         }
         MountError::NoAnswer { mountpoint, source }
     })
@@ -191,7 +191,7 @@ fn start(
 ) -> std::io::Result<Mounted> {
     let session = session::open(Front(shared.clone()), device, threads)?;
     let entry = table::top_at(mountpoint)?;
-    let entry = entry.ok_or_else(|| Error::other("mounted, and gone again"))?;
+    let entry = entry.ok_or_else(|| Error::other("the mount disappeared"))?;
     let (mountpoint, dev) = (mountpoint.to_owned(), entry.dev);
     let cache = MountCache {
         mountpoint: mountpoint.clone(),
@@ -327,7 +327,7 @@ impl Mounted {
     fn unmount_own(&self) -> std::io::Result<()> {
         let covered = table::top_at(&self.mountpoint)?.is_none_or(|top| top.dev != self.dev);
         if covered {
-            return Err(Error::other("another mount lies over it"));
+            return Err(Error::other("another mount covers it"));
         }
         // What no longer answers is useless, and "busy" would be no reason to keep it.
         let flags = match self.end.is_reached() {

@@ -59,7 +59,7 @@ pub enum Error {
         what: &'static str,
     },
     /// Bytes were asked for that the content does not have.
-    #[error("bytes {offset}..{end} are beyond the content's {len}")]
+    #[error("bytes {offset}..{end} are beyond the content's end at {len}")]
     OutOfRange {
         /// First byte asked for.
         offset: u64,
@@ -69,7 +69,7 @@ pub enum Error {
         len: u64,
     },
     /// More bytes than one object may have.
-    #[error("{kind} of {len} bytes is larger than {max}")]
+    #[error("{kind} of {len} bytes exceeds the maximum of {max}")]
     TooLarge {
         /// Its kind.
         kind: Kind,
@@ -79,7 +79,7 @@ pub enum Error {
         max: u64,
     },
     /// The store was written by a newer program.
-    #[error("the store has version {found}, this program knows up to {supported}")]
+    #[error("the store has version {found}; this program supports versions up to {supported}")]
     NewerVersion {
         /// Version on disk.
         found: u32,
@@ -93,7 +93,7 @@ pub enum Error {
         owner_pid: u32,
     },
     /// A ref is not what the caller thought it is.
-    #[error("ref {name} was changed meanwhile")]
+    #[error("ref {name} changed in the meantime")]
     RefConflict {
         /// Name of the ref.
         name: String,
@@ -113,7 +113,7 @@ pub enum Error {
     #[error("gc is running already")]
     Busy,
     /// The work was told to stop.
-    #[error("it was told to stop")]
+    #[error("it was stopped")]
     Stopped,
     /// The import table could not be used.
     #[error("import table: {0}")]

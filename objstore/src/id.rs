@@ -53,7 +53,7 @@ impl fmt::Display for Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseIdError {
     /// Not 64 digits, or for a prefix not 4 to 64.
-    #[error("an id has 64 hex digits, a prefix of one at least 4")]
+    #[error("an id has 64 hex digits, and a prefix at least 4")]
     Length,
     /// A character that is no hex digit.
     #[error("not a hex digit in an id")]

@@ -99,7 +99,7 @@ impl ImportTable {
         let db = self.db()?;
         match caught(|| work(&db)) {
             Some(Err(sled::Error::Corruption { .. })) | None => {
-                tracing::warn!(path = %self.path.display(), "import table damaged, begun anew");
+                tracing::warn!(path = %self.path.display(), "import table damaged, recreated");
                 drop(db);
                 let db = self.rebuild()?;
                 work(&db).map_err(Error::from)

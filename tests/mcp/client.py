@@ -26,7 +26,7 @@ OWN_TOOLS = {
 }
 # What no message can be read with, and what to do about it.
 ODD = {
-    "surrogate": "base64", "number": "give larger ones as texts", "nested": "127 deep", "bytes": "base64",
+    "surrogate": "base64", "number": "send larger ones as texts", "nested": "127 deep", "bytes": "base64",
     "long": "with append",
 }
 # Half of the client's own patience: a call must end by an answer.

@@ -85,7 +85,7 @@ fn another_directory_at_the_path_is_taken_only_when_it_is_named() {
     replace(&env);
     fs::write(env.project().join("text"), "text\n").unwrap();
     for args in [&["start", "project"][..], &["start", "--from", "project"]] {
-        env.workspace(args).fails(1, "is another directory now");
+        env.workspace(args).fails(1, "is no longer the directory");
     }
     env.workspace(&["start", "project", "--from", "project"])
         .ok();

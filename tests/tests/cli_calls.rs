@@ -273,7 +273,7 @@ fn a_call_that_nobody_ends_is_given_up_after_a_time() {
             .starts_with("nobody told of its end")
     );
     assert_eq!(status(&env, 1), "pending", "a process holds it");
-    tool(&env, &["undo", "2"]).fails(1, "when it ended is not known");
+    tool(&env, &["undo", "2"]).fails(1, "the time of its end is not known");
     fs::write(env.path("stop"), "").unwrap();
     assert!(ended(long).success());
 }

@@ -65,7 +65,7 @@ fn daemon_whose_mount_is_in_use_goes_on_and_says_so() {
     let old = env.daemons();
     let new = other_build(&env);
     let told = run(&env, &new, &["workspace", "start", "project"]);
-    assert!(told.err.contains("goes on as it is"), "{told:?}");
+    assert!(told.err.contains("was not replaced"), "{told:?}");
     assert!(
         told.err.contains(&std::process::id().to_string()),
         "{told:?}"
@@ -132,7 +132,7 @@ fn status_of_a_workspace_whose_daemon_died_says_so_and_leaves_it() {
     assert_eq!(told.status, 1, "{told:?}");
     assert!(told.out.contains("status=stale\n"), "{told:?}");
     assert!(
-        told.err.contains("nothing that was written is lost"),
+        told.err.contains("no acknowledged write is lost"),
         "{told:?}"
     );
     // The next command that names it brings it back.

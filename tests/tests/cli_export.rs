@@ -225,11 +225,11 @@ fn nothing_is_overwritten_without_force_and_nothing_is_left() {
     assert_eq!(names_in(&env.path("to")), ["x.db"]);
     database::check(&env.path("to/x.db"));
     run(&env, &["export", "project", "no/such/x.db"]).fails(1, "No such file");
-    run(&env, &["export", "project", "to"]).fails(1, "cannot be the name of a file");
+    run(&env, &["export", "project", "to"]).fails(1, "not a valid file name");
     let inside = env.mountpoint().join("x.db");
-    run(&env, &["export", "project", inside.to_str().unwrap()]).fails(1, "lies in the mount");
+    run(&env, &["export", "project", inside.to_str().unwrap()]).fails(1, "is in the mount");
     run(&env, &["export"]).fails_as_usage();
-    run(&env, &["import", "to/x.db"]).fails(2, "not named");
+    run(&env, &["import", "to/x.db"]).fails(2, "name of the new workspace");
     run(&env, &["import", "to/x.db", "-w", "project"]).fails(1, "already exists");
     run(&env, &["import", "to/none.db", "-w", "new"]).fails(1, "No such file");
     run(&env, &["import", "to/x.db", "-w", "none", "--branch", "b"]).fails(1, "none");

@@ -112,9 +112,9 @@ fn a_branch_whose_state_is_damaged_is_opened_again_at_its_newest_commit() {
     let told = fsck(&env, &["--repair", "--dry-run"]);
     assert_eq!(told.status, 1, "{told:?}");
     assert!(told.out.contains("\tproject\tmain\t"), "{told:?}");
-    let plan = format!("would open branch main of project again at commit {second} (\"second\", ");
+    let plan = format!("would reopen branch main of project at commit {second} (\"second\", ");
     assert!(told.err.contains(&plan), "{told:?}");
-    assert!(told.err.contains("is kept in damaged/ but not shown"));
+    assert!(told.err.contains("are kept in damaged/ but not shown"));
     assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was changed");
     let done = fsck(&env, &["--repair"]);
     assert!(done.err.contains("0 findings left"), "{done:?}");

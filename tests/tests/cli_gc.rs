@@ -58,7 +58,7 @@ fn a_deleted_workspace_gives_its_space_back_and_the_others_stay() {
     env.workspace(&["checkpoint", "project", "after"]).id();
     assert_eq!(tree::of(&mount), before);
     let told = agentvfs(&env, &["gc", "--grace", "soon"]);
-    told.fails(2, "no duration");
+    told.fails(2, "not a duration");
     env.workspace(&["stop", "project"]).ok();
 }
 

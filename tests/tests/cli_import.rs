@@ -134,31 +134,31 @@ const HOSTILE: [(&str, &str); 31] = [
     ),
     (
         "UPDATE fs_dentry SET name = '../x' WHERE name = 'd'",
-        "cannot be the name",
+        "not a valid file name",
     ),
     (
         "UPDATE fs_dentry SET name = '..' WHERE name = 'd'",
-        "cannot be the name",
+        "not a valid file name",
     ),
     (
         "UPDATE fs_dentry SET name = '.' WHERE name = 'd'",
-        "cannot be the name",
+        "not a valid file name",
     ),
     (
         "UPDATE fs_dentry SET name = '' WHERE name = 'd'",
-        "cannot be the name",
+        "not a valid file name",
     ),
     (
         "UPDATE fs_dentry SET name = '.agentvfs' WHERE name = 'd'",
-        "cannot be the name",
+        "not a valid file name",
     ),
     (
         "UPDATE fs_dentry SET name = 'a' || char(0) WHERE name = 'd'",
-        "cannot be the name",
+        "not a valid file name",
     ),
     (
         "UPDATE fs_dentry SET name = printf('%300s', 'x') WHERE name = 'd'",
-        "cannot be the name",
+        "not a valid file name",
     ),
     (
         "UPDATE fs_dentry SET name = x'ff' WHERE name = 'd'",
@@ -166,7 +166,7 @@ const HOSTILE: [(&str, &str); 31] = [
     ),
     (
         "UPDATE fs_dentry SET ino = 99 WHERE name = 'file'",
-        "not there",
+        "does not exist",
     ),
     (
         "UPDATE fs_dentry SET ino = 'three' WHERE name = 'file'",
@@ -182,7 +182,7 @@ const HOSTILE: [(&str, &str); 31] = [
     ),
     (
         "UPDATE fs_dentry SET parent_ino = 2 WHERE name = 'd'",
-        "do not hang together",
+        "cannot be reached from the root",
     ),
     ("UPDATE fs_inode SET size = -1 WHERE ino = 3", "is -1"),
     (
@@ -218,7 +218,7 @@ const HOSTILE: [(&str, &str); 31] = [
         "INSERT INTO fs_data VALUES (2, 0, x'00')",
         "directory 2 has file data",
     ),
-    ("DELETE FROM fs_symlink", "no sound target"),
+    ("DELETE FROM fs_symlink", "no valid target"),
     ("UPDATE fs_config SET value = '0'", "chunk size"),
     (
         "DROP TABLE fs_symlink; DROP TABLE fs_data; CREATE TABLE fs_data (ino, chunk_index, \
@@ -296,7 +296,7 @@ fn database_whose_reading_would_never_end_is_given_up() {
         INSERT INTO fs_dentry SELECT 'd' || ino, 1, ino FROM fs_inode WHERE ino >= 10;";
     made(&env.path("slow.db"), &[OLD, slow]);
     let told = run(&env, &["import", "slow.db", "-w", "bad"]);
-    told.fails(1, "more work than its size explains");
+    told.fails(1, "more work than its size allows");
 }
 
 #[test]

@@ -94,7 +94,8 @@ fn what_cannot_be_is_refused_with_a_hint_and_nothing_changes() {
     kv_with_input(&env, &["set", "key", "-"], b"\"\xff\"").fails(2, "UTF-8");
     for bytes in [600 << 10, 2000 << 10] {
         let long = vec![b'x'; bytes];
-        kv_with_input(&env, &["set", "key", "-", "--string"], &long).fails(2, "at most 524288");
+        kv_with_input(&env, &["set", "key", "-", "--string"], &long)
+            .fails(2, "the maximum is 524288");
     }
     kv(&env, &["get", "missing"]).fails(1, "no key \"missing\"");
     kv(&env, &["delete", "missing"]).fails(1, "no key \"missing\"");

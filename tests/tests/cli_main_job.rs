@@ -140,7 +140,8 @@ fn everything_is_there_after_stop_and_start() {
     assert!(stopped.contains("status=stopped\n"), "{stopped}");
     assert!(mount::below(env.home()).is_empty());
     assert_eq!(env.workspace(&["status", "project"]).status, 1);
-    env.workspace(&["start"]).fails(1, "there are: project");
+    env.workspace(&["start"])
+        .fails(1, "existing workspaces: project");
     env.workspace(&["start", "project"]).ok();
     tree::same("work that was not checkpointed", &unsaved, &tree::of(&root));
     assert_eq!(env.workspace(&["rollback", "good"]).id(), id);

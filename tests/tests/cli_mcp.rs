@@ -511,7 +511,7 @@ fn everything_goes_into_one_file_where_the_user_wants_it() {
     mcp.call("export", json!({"replace": true})).ok();
     for name in ["../x", "/tmp/x", "a/b", "..", ""] {
         mcp.call("export", json!({"name": name}))
-            .fails("is no name of a file");
+            .fails("is not a file name");
     }
     let there = env.path("exported");
     let args = ["-w", "project", "--exports", there.to_str().unwrap()];
@@ -579,10 +579,10 @@ fn no_path_leads_out_of_the_workspace() {
         .fails("leads out");
     for path in [".agentvfs/branches/main/README", ".agentvfs"] {
         mcp.call("write_file", json!({"path": path, "content": "x"}))
-            .fails("agentvfs's own");
+            .fails("reserved for agentvfs");
     }
     mcp.call("mkdir", json!({"path": "a\u{0}b"}))
-        .fails("no path");
+        .fails("not a path");
     tree::same("nothing has changed", &before, &tree::of(&root));
     assert_eq!(fs::read(&secret).unwrap(), b"secret");
     // Paths of the machine that lie in the mount or the base are meant as they are in the workspace.

@@ -76,7 +76,7 @@ fn single_paths_come_back_and_branches_are_listed() {
         b"fn main() {}\n"
     );
     mcp.call("restore", json!({"paths": []}))
-        .fails("names nothing");
+        .fails("paths is empty");
     mcp.call("restore", json!({"paths": ["/"]}))
         .fails("the whole workspace");
     mcp.call("branch_create", json!({"name": "fix"})).ok();
@@ -154,7 +154,7 @@ fn links_that_lead_nowhere_do_not_lead_out() {
         let answer = mcp.call("read_file", json!({"path": path}));
         answer.fails("leads in a loop");
         let told = answer.texts[0].lines().nth(1).unwrap();
-        assert_eq!(told, "hint: stat tells where a symbolic link leads");
+        assert_eq!(told, "hint: stat shows the target of a symbolic link");
     }
 }
 
@@ -170,7 +170,7 @@ fn odd_parameters_are_errors() {
         mcp.call(tool, json!({"limit": 0})).fails("limit is 0");
     }
     mcp.call("read_file", json!([]))
-        .fails("arguments is no object");
+        .fails("arguments is not an object");
     let tools = mcp.request("tools/list", json!({}));
     let tools = tools["result"]["tools"].as_array().unwrap();
     let loses = tools

@@ -143,7 +143,7 @@ fn verbs_that_print_a_path_fail_where_the_mount_is_not_seen() {
     let told = elsewhere.unmounted(&env, &["--json", "workspace", "list"]);
     let json: serde_json::Value = serde_json::from_str(&told.out).unwrap();
     let message = json["error"]["message"].as_str().unwrap();
-    assert!(told.status == 1 && message.contains("not seen from here"));
+    assert!(told.status == 1 && message.contains("not visible here"));
     let listed = elsewhere.unmounted(&env, &["workspace", "list"]);
     assert_eq!(listed.status, 1, "{listed:?}");
     assert!(listed.out.contains("project\tstarted\t"), "{listed:?}");
@@ -220,7 +220,7 @@ fn a_stop_that_fails_says_that_nothing_is_mounted_and_loses_nothing() {
     assert!(mount::workspaces_below(env.home()).is_empty());
     fs::rename(&away, &notes).unwrap();
     assert_eq!(told.status, 1, "{told:?}");
-    assert!(told.err.contains("not mounted any more"), "{told:?}");
+    assert!(told.err.contains("no longer mounted"), "{told:?}");
     assert!(
         told.err.contains("agentvfs workspace start project"),
         "{told:?}"

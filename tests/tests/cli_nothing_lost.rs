@@ -119,7 +119,7 @@ fn settings_are_shown_checked_and_kept() {
         all.contains("auto-idle=10s\n") && all.contains("quota=none\n"),
         "{all}"
     );
-    config(&["quota=1K"]).fails(2, "too little");
+    config(&["quota=1K"]).fails(2, "too small");
     config(&["keep=1h"]).fails(2, "no setting");
     assert_eq!(config(&["quota=2G", "gc"]).ok(), "quota=2G\ngc=auto\n");
     env.kill_daemon();

@@ -226,7 +226,7 @@ fn restore_to_a_directory_keeps_everything_and_overwrites_nothing() {
         tree::same("written", &wanted, &found);
     }
     let before = tree::of(&env.path("out/new"));
-    env.workspace(&args).fails(1, "has it already");
+    env.workspace(&args).fails(1, "already has");
     tree::same("refused", &before, &tree::of(&env.path("out/new")));
     assert!(!root.join("src").exists(), "the live tree is left alone");
 }

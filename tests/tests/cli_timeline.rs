@@ -324,7 +324,10 @@ fn calls_at_the_same_time_are_named_and_never_guessed() {
         assert_eq!(env.told(all).ok().lines().count(), 2);
     }
     let told = agentvfs(&env, &["blame", "x"]);
-    assert!(told.err.contains("the change may be theirs"), "{told:?}");
+    assert!(
+        told.err.contains("which may have made the change"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -373,11 +376,11 @@ fn the_timeline_is_printed_as_agentfs_does_and_for_scripts() {
     assert_eq!(array[2]["started_at"], 1_767_323_045);
     assert_eq!(array[1]["error"], "nothing there");
     assert_eq!(array[0]["completed_at"], Value::Null);
-    tool(&env, &["record", "x", "--params", "{"]).fails(2, "--params is no JSON");
+    tool(&env, &["record", "x", "--params", "{"]).fails(2, "--params is not JSON");
     tool(&env, &["success", "99"]).fails(1, "there is no tool call 99");
-    tool(&env, &["success", "1"]).fails(1, "has ended already");
+    tool(&env, &["success", "1"]).fails(1, "has already ended");
     tool(&env, &["diff", "99"]).fails(1, "there is no tool call 99");
-    tool(&env, &["record", "x", "--started", "then"]).fails(2, "is no time");
+    tool(&env, &["record", "x", "--started", "then"]).fails(2, "is not a time");
     tool(&env, &["record", "a\tb"]).fails(2, "control characters");
     let wrong = |args: &[&str]| agentvfs(&env, &[&["timeline"], args].concat()).status;
     assert_eq!(wrong(&["--verify", "--limit", "3"]), 2);
@@ -417,7 +420,7 @@ fn nothing_of_it_is_lost_when_the_daemon_or_the_call_is_killed() {
     env.kill_daemon();
     let out = agentvfs(&env, &["timeline"]).ok();
     assert!(out.starts_with("1\tlong\terror\t"), "{out}");
-    tool(&env, &["error", "1", "killed"]).fails(1, "has ended already");
+    tool(&env, &["error", "1", "killed"]).fails(1, "has already ended");
     env.workspace(&["rollback"]).id_or_pending();
     env.kill_daemon();
     let all = agentvfs(&env, &["timeline", "--all"]).ok();

@@ -40,7 +40,7 @@ fn unreadable_file_is_left_out_and_named_and_costs_nothing_else() {
     env.told(start).ok();
     let root = env.mountpoint();
     let told = env.workspace(&["checkpoint", "first"]);
-    assert!(told.err.contains("without secret"), "{told:?}");
+    assert!(told.err.contains("leaves out secret"), "{told:?}");
     told.id();
     let json = env.workspace(&["checkpoint", "second", "--json"]).ok();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -50,7 +50,7 @@ fn unreadable_file_is_left_out_and_named_and_costs_nothing_else() {
     assert_eq!(status["import"]["state"], "done");
     let told = env.workspace(&["status", "project"]);
     assert!(
-        told.err.contains("secret") && !told.err.contains("room"),
+        told.err.contains("secret") && !told.err.contains("free space"),
         "{told:?}"
     );
     assert_eq!(told.status, 0);

@@ -52,7 +52,7 @@ fn what_changes_something_is_never_the_only_one_running_elsewhere() {
     for args in refused {
         let told = env.told(env.command(&elsewhere, args));
         assert!(told.err.contains("--workspace project"), "{told:?}");
-        told.fails(1, "the only one running is project");
+        told.fails(1, "the only running workspace is project");
     }
     assert_eq!(fs::read(mount.join("a")).unwrap(), b"2");
     // Looking does no harm.
@@ -107,7 +107,7 @@ fn a_person_is_told_where_it_was_done() {
         "{said}"
     );
     let said = on(&["workspace", "delete", "project", "--yes"]);
-    let gone = format!("its project {} is as it was", env.project().display());
+    let gone = format!("its project {} is unchanged", env.project().display());
     assert!(said.contains(&gone), "{said}");
 }
 

@@ -82,7 +82,7 @@ fn directories_of_the_kernel_are_refused_as_projects() {
     for place in ["/proc", "/sys", "/dev", "/proc/self"] {
         for verb in ["init", "start"] {
             env.workspace(&[verb, "w", "--from", place])
-                .fails(1, "the kernel's own");
+                .fails(1, "belongs to the kernel");
         }
     }
     assert_eq!(env.workspace(&["list"]).ok(), "");

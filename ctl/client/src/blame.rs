@@ -48,11 +48,12 @@ pub fn doubt(item: &BlameRow) -> Option<String> {
         let others: Vec<String> = item.overlaps.iter().map(u64::to_string).collect();
         let others = others.join(", ");
         return Some(format!(
-            "{of} ran at the same time as {others}: the change may be theirs"
+            "{of} ran at the same time as {others}, which may have made the change"
         ));
     }
     let switched = !item.switches.is_empty();
-    switched.then(|| format!("the branch was switched while {of} ran: the change may be that"))
+    switched
+        .then(|| format!("the branch was switched while {of} ran, which may have made the change"))
 }
 
 /// Says where `path` comes from, where no call changed it. Where not all was looked at nobody knows.
@@ -62,7 +63,7 @@ pub fn uncalled(path: &str, answer: &BlameAnswer) -> Option<String> {
     }
     let none = match answer.unknown {
         0 => format!("no call changed {path}"),
-        _ => format!("no call of which it is known changed {path}"),
+        _ => format!("no known call changed {path}"),
     };
     let shown = answer.commits.iter().take(COMMITS_SHOWN);
     let shown = shown.map(|id| short(id)).collect::<Vec<_>>().join(", ");
@@ -85,6 +86,6 @@ pub fn unknown(answer: &BlameAnswer) -> Option<String> {
         many => format!("{many} older entries"),
     };
     Some(format!(
-        "of {entries} it cannot be said: what was there before or after is not kept any longer"
+        "{entries}: unknown whether they changed it, because the state before or after is no longer kept"
     ))
 }

@@ -25,7 +25,7 @@ pub enum ClientError {
     #[error("no daemon is running")]
     NotRunning,
     /// The daemon is ending, or ended before it did anything.
-    #[error("the daemon is ending")]
+    #[error("the daemon is shutting down")]
     Ending,
     /// The socket belongs to somebody else's process.
     #[error("the daemon's socket belongs to user {0}")]
@@ -34,10 +34,10 @@ pub enum ClientError {
     #[error("the daemon has another version: {0}")]
     Version(String),
     /// The daemon does not answer.
-    #[error("the daemon does not answer ({})", .0.kind())]
+    #[error("the daemon does not respond ({})", .0.kind())]
     Silent(io::Error),
     /// The connection broke while a request was being worked on.
-    #[error("the daemon ended while it worked on this: {0}")]
+    #[error("the daemon ended during the request: {0}")]
     Broken(String),
     /// The request was refused or failed.
     #[error(transparent)]
@@ -187,7 +187,8 @@ impl Client {
             }
             (answer, _) => answer?,
         };
-        serde_json::from_value(value).map_err(|e| ClientError::Broken(format!("odd answer: {e}")))
+        serde_json::from_value(value)
+            .map_err(|e| ClientError::Broken(format!("invalid answer: {e}")))
     }
 
     fn answer(&mut self, hear: &mut dyn FnMut(Heard)) -> Result<serde_json::Value, ClientError> {
@@ -209,9 +210,7 @@ impl Client {
                 }
                 Some(_) => {}
                 None => {
-                    return Err(ClientError::Broken(
-                        "it sent something that is no message".into(),
-                    ));
+                    return Err(ClientError::Broken("it sent an invalid message".into()));
                 }
             }
         }
@@ -226,7 +225,7 @@ impl Client {
         let mut line = Vec::new();
         match self.stream.read_until(b'\n', &mut line) {
             Ok(_) if line.ends_with(b"\n") => Ok(line),
-            Ok(_) => Err(ClientError::Broken("the connection ended".into())),
+            Ok(_) => Err(ClientError::Broken("the connection was closed".into())),
             Err(e)
                 if matches!(
                     e.kind(),

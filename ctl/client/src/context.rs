@@ -83,12 +83,7 @@ impl Context {
     /// Whether something was ever kept in the home; an error where that cannot be told.
     pub fn is_home_used(&self) -> Result<bool, Failure> {
         let used = self.home.is_used();
-        used.map_err(|e| {
-            no_home(Failure::new(
-                "the agentvfs home cannot be read",
-                e.to_string(),
-            ))
-        })
+        used.map_err(|e| no_home(Failure::new("cannot read the agentvfs home", e.to_string())))
     }
 
     /// What the command's surroundings say about the workspace.
@@ -289,7 +284,7 @@ impl Context {
 /// The home that an option or the environment names.
 pub fn find_home(root: Option<&Path>) -> Result<Home, Failure> {
     Home::find(root, &process_env).map_err(|e| {
-        let failure = Failure::new("no agentvfs home can be found", e.to_string());
+        let failure = Failure::new("cannot find the agentvfs home", e.to_string());
         no_home(failure)
     })
 }
@@ -300,7 +295,7 @@ fn no_home(failure: Failure) -> Failure {
         ..failure
     }
     .kind("home")
-    .hint("give one with --root DIR or $AGENTVFS_HOME")
+    .hint("set it with --root DIR or $AGENTVFS_HOME")
 }
 
 /// The current directory, also where it was removed: then what the kernel says that it was.

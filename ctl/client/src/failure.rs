@@ -56,7 +56,7 @@ impl Failure {
     pub fn no_daemon(why: impl Into<String>) -> Failure {
         Failure {
             exit: NO_DAEMON,
-            ..Failure::new("no daemon can be reached", why).kind("no-daemon")
+            ..Failure::new("cannot reach the daemon", why).kind("no-daemon")
         }
     }
 

@@ -25,7 +25,7 @@ pub fn process_env(name: &str) -> Option<OsString> {
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     /// Neither `--root` nor any of the environment's variables says where it is.
-    #[error("none of --root, $AGENTVFS_HOME, $XDG_DATA_HOME and $HOME says where")]
+    #[error("none of --root, $AGENTVFS_HOME, $XDG_DATA_HOME and $HOME is set")]
     Nowhere,
     /// A directory cannot be made or read.
     #[error("{}: {source}", path.display())]

@@ -154,36 +154,39 @@ fn only(found: &[&Info]) -> Option<String> {
 fn undecided(why: &str, candidates: &[&Info]) -> Failure {
     let names: Vec<&str> = candidates.iter().map(|info| info.name.as_str()).collect();
     Failure::new(
-        "cannot tell which workspace is meant",
+        "cannot determine the workspace",
         format!("{why}: {}", names.join(", ")),
     )
     .kind("ambiguous-workspace")
-    .hint("name one with --workspace NAME or $AGENTVFS_WORKSPACE")
+    .hint("use --workspace NAME or $AGENTVFS_WORKSPACE")
 }
 
 fn elsewhere(only: &Info) -> Failure {
     let why = format!(
-        "the only one running is {}, and this directory has nothing to do with it (its project is {})",
+        "the only running workspace is {}, but the current directory is not in its mount or its project ({})",
         only.name,
         shown(&only.base.0)
     );
-    Failure::new("cannot tell which workspace is meant", why).hint(format!(
-        "name it with --workspace {}, or change to its project or mount",
+    Failure::new("cannot determine the workspace", why).hint(format!(
+        "use --workspace {}, or change to its project or mount",
         only.name
     ))
 }
 
 fn none_runs(all: &[Info]) -> Failure {
-    let what = "cannot tell which workspace is meant";
+    let what = "cannot determine the workspace";
     if all.is_empty() {
-        return Failure::new(what, "there is none")
+        return Failure::new(what, "there are no workspaces")
             .kind("no-such-workspace")
-            .hint("agentvfs workspace start --from DIR makes and starts one");
+            .hint("agentvfs workspace start --from DIR creates and starts one");
     }
     let names: Vec<&str> = all.iter().map(|info| info.name.as_str()).collect();
     Failure::new(
         what,
-        format!("none is running; there are: {}", names.join(", ")),
+        format!(
+            "no workspace is running; existing workspaces: {}",
+            names.join(", ")
+        ),
     )
     .kind("not-running")
     .hint(format!("agentvfs workspace start {}", names[0]))
@@ -216,8 +219,12 @@ pub fn of_project(base: &Path, all: &[Info]) -> Result<Option<String>, Failure> 
         return Ok(None);
     }
     let one = only(&found);
-    one.map(Some)
-        .ok_or_else(|| undecided("several workspaces are made from this directory", &found))
+    one.map(Some).ok_or_else(|| {
+        undecided(
+            "several workspaces have this directory as their base",
+            &found,
+        )
+    })
 }
 
 /// The workspace that a directory given as base belongs to already: one that is mounted there.
@@ -288,7 +295,7 @@ mod tests {
         assert_eq!(
             at("/src/ab").workspace(None, &list(), Look).unwrap(),
             "a",
-            "only one running"
+            "only running workspace"
         );
     }
 
@@ -302,7 +309,10 @@ mod tests {
         for cwd in ["/src/ab", "/h/mnt", "/tmp"] {
             let refused = meant(cwd).unwrap_err();
             assert_eq!(refused.exit, crate::failure::FAILED);
-            assert!(refused.why.contains("the only one running is a"), "{cwd}");
+            assert!(
+                refused.why.contains("the only running workspace is a"),
+                "{cwd}"
+            );
             assert!(refused.hint.unwrap().contains("--workspace a"), "{cwd}");
             assert_eq!(at(cwd).workspace(None, &all, Look).unwrap(), "a", "{cwd}");
         }
@@ -336,7 +346,7 @@ mod tests {
         );
         assert_eq!(
             at("/").workspace(None, &[], Look).unwrap_err().why,
-            "there is none"
+            "there are no workspaces"
         );
     }
 

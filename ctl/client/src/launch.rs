@@ -78,7 +78,7 @@ pub fn connect_or_start(home: &Home, launch: Launch) -> Result<Client, Failure> 
             Err(error) => return Err(unusable(&error)),
         }
         if Instant::now() > deadline {
-            return Err(Failure::no_daemon("it keeps ending").hint(see_log(home)));
+            return Err(Failure::no_daemon("it exits again and again").hint(see_log(home)));
         }
         std::thread::sleep(PAUSE);
     }
@@ -90,7 +90,7 @@ pub fn failed(what: &str, error: ClientError) -> Failure {
         ClientError::Fault(fault) => Failure::from_fault(what, fault),
         ClientError::Broken(_) => Failure::new(what, error.to_string())
             .kind("daemon-ended")
-            .hint("see what became of it: agentvfs workspace status"),
+            .hint("agentvfs workspace status shows whether it was done"),
         other => unusable(&other),
     }
 }
@@ -99,20 +99,20 @@ fn unusable(error: &ClientError) -> Failure {
     let failure = Failure::no_daemon(error.to_string());
     match error {
         ClientError::Version(_) => {
-            failure.hint("stop all workspaces with the agentvfs that started them, then try again; agentvfs doctor names its process")
+            failure.hint("stop all workspaces with the agentvfs that started them, then try again; agentvfs doctor shows its process id")
         }
         ClientError::Silent(_) => {
             failure.hint("look for a stopped or hanging `agentvfs daemon` process")
         }
         ClientError::Foreign(_) => {
-            failure.hint("give a home of your own with --root or $AGENTVFS_HOME")
+            failure.hint("use another home: --root DIR or $AGENTVFS_HOME")
         }
         _ => failure,
     }
 }
 
 fn see_log(home: &Home) -> String {
-    format!("its log is {}", home.log().display())
+    format!("the log is {}", home.log().display())
 }
 
 /// Starts a daemon unless somebody else just did.
@@ -127,10 +127,10 @@ fn start_one(home: &Home, launch: Launch, deadline: Instant) -> Result<(), Failu
 
 fn cannot_start(why: &str) -> Failure {
     Failure {
-        what: "no daemon can be started".to_owned(),
+        what: "cannot start the daemon".to_owned(),
         ..Failure::no_daemon(why)
     }
-    .hint("choose another home with --root DIR or $AGENTVFS_HOME")
+    .hint("use another home: --root DIR or $AGENTVFS_HOME")
 }
 
 /// The lock that serialises launches; it ends with the returned file.
@@ -198,9 +198,9 @@ fn heard(from: impl Read, home: &Home) -> Result<(), Failure> {
             })
         }
         (Err(e), _) => {
-            Err(cannot_start(&format!("it does not get ready: {e}")).hint(see_log(home)))
+            Err(cannot_start(&format!("it did not become ready: {e}")).hint(see_log(home)))
         }
-        (Ok(_), _) => Err(cannot_start("it ended at once").hint(see_log(home))),
+        (Ok(_), _) => Err(cannot_start("it exited immediately").hint(see_log(home))),
     }
 }
 

@@ -84,10 +84,13 @@ fn compare(place: &Path, device: Device, look: Look) -> Result<(), Wrong> {
 
 fn failure(info: &Info, wrong: &Wrong, daemon: u32) -> Failure {
     let place = String::from_utf8_lossy(&quoted(&info.mount.0)).into_owned();
-    let what = format!("{} is started, but not seen from here", info.name);
+    let what = format!(
+        "{} is running, but its mount is not visible here",
+        info.name
+    );
     let elsewhere = format!(
-        "run this where the daemon runs: nsenter -t {daemon} -m; or agentvfs workspace stop {0}, and start {0} \
-         here once that process has ended",
+        "run this in the daemon's mount namespace: nsenter -t {daemon} -m; or agentvfs workspace stop {0}, and start {0} \
+         here after that process has ended",
         info.name
     );
     match wrong {
@@ -101,14 +104,14 @@ fn failure(info: &Info, wrong: &Wrong, daemon: u32) -> Failure {
                 format!("the mount of {} does not work", info.name),
                 format!("{place}: {}", text(*error)),
             )
-            .hint(format!("agentvfs workspace start {} brings it back", info.name))
+            .hint(format!("agentvfs workspace start {} mounts it again", info.name))
         }
         Wrong::Silent => Failure::new(
-            format!("the mount of {} does not answer", info.name),
+            format!("the mount of {} does not respond", info.name),
             place,
         )
         .hint(format!(
-            "agentvfs workspace status --log tells what the daemon does; agentvfs workspace stop {} --force",
+            "agentvfs workspace status --log shows what the daemon does; agentvfs workspace stop {} --force unmounts it",
             info.name
         )),
     }

@@ -35,7 +35,8 @@ pub fn create(mounts: &Mounts, ask: &BranchCreate) -> Result<BranchRow, Fault> {
     )?
     .branches;
     let row = rows.into_iter().find(|row| row.name == made.name);
-    let mut row = row.ok_or_else(|| Fault::failed("no-such-branch", "it was deleted at once"))?;
+    let mut row =
+        row.ok_or_else(|| Fault::failed("no-such-branch", "it was deleted in the meantime"))?;
     row.commit = made.commit.map(|id| id.to_string());
     Ok(row)
 }
@@ -75,7 +76,7 @@ pub fn delete(
                 pids.join(", ")
             );
             return Err(Fault::failed("branch-in-use", why)
-                .hint("let them end or leave the branch, then try again"));
+                .hint("wait until they end or leave the branch, then try again"));
         }
     }
     let gone = on(mounts, &ask.workspace, |w| {
@@ -108,7 +109,7 @@ pub fn rename(mounts: &Mounts, ask: &BranchRename) -> Result<BranchRow, Fault> {
     )?
     .branches;
     let row = rows.into_iter().find(|row| row.name == ask.name);
-    row.ok_or_else(|| Fault::failed("no-such-branch", "it was deleted at once"))
+    row.ok_or_else(|| Fault::failed("no-such-branch", "it was deleted in the meantime"))
 }
 
 /// Merges a branch into another.

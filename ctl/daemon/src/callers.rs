@@ -46,7 +46,11 @@ impl Callers {
         match workspace.end_calls_of(&is_gone) {
             Ok(0) => {}
             Ok(ended) => {
-                tracing::info!(workspace = name, ended, "calls of processes that are gone")
+                tracing::info!(
+                    workspace = name,
+                    ended,
+                    "ended calls whose processes are gone"
+                )
             }
             Err(error) => tracing::warn!(workspace = name, "calls cannot be ended: {error}"),
         }

@@ -144,7 +144,10 @@ fn caller_of(peer: &Peer<'_>, call: &Call) -> Option<u32> {
 
 /// What a client is told that comes too late, or when there are too many: it will try again.
 pub fn ending() -> Fault {
-    Fault::protocol(code::ENDING, "the daemon is ending or busy; try again")
+    Fault::protocol(
+        code::ENDING,
+        "the daemon is shutting down or busy; try again",
+    )
 }
 
 fn tell_progress(peer: &Peer<'_>, request: &Request, told: &Cell<Instant>, done: u64, total: u64) {

@@ -265,15 +265,15 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
             answer.facts = Some(of_status(status, requests));
         }
         State::Stale => answer.troubles.push(format!(
-            "its daemon died without stopping it; nothing that was written is lost: \
-             agentvfs workspace start {} brings it back",
+            "its daemon crashed; no acknowledged write is lost: \
+             agentvfs workspace start {} recovers it",
             ask.workspace
         )),
         State::Initialized | State::Stopped => {}
     }
     for dir in mounts.aside(&ask.workspace) {
         answer.troubles.push(format!(
-            "what was written at the mount point while nothing was mounted there is in {}",
+            "files written at the mount point while it was not mounted are in {}",
             dir.display()
         ));
     }
@@ -284,14 +284,14 @@ fn troubles(status: &engine::Status) -> Vec<String> {
     let mut troubles = Vec::new();
     if let Some(why) = &status.poisoned {
         troubles.push(format!(
-            "nothing can be written any more: {why}; stop and start it to check"
+            "writes are refused: {why}; stop and start it to check the store"
         ));
     }
     let is_paused = matches!(status.import.state, engine::ImportState::Paused);
     if is_paused && status.base_missing.is_none() {
         let why = status.import.why.as_deref().unwrap_or("it was stopped");
         let hint = match status.import.wants_space {
-            true => "; make room on the disk",
+            true => "; free space on the disk",
             false => "",
         };
         troubles.push(format!("the import of the project is paused: {why}{hint}"));
@@ -299,8 +299,8 @@ fn troubles(status: &engine::Status) -> Vec<String> {
     if !status.unreadable.is_empty() {
         let named = agentvfs_client::quote::some_paths(status.unreadable.iter().map(Vec::as_slice));
         troubles.push(format!(
-            "commits are made without {named}, which cannot be read in the project; \
-             agentvfs workspace update takes them in once they can be"
+            "commits leave out {named}, which cannot be read in the project; \
+             agentvfs workspace update adds them when they can be read"
         ));
     }
     troubles

@@ -49,7 +49,7 @@ fn check_absolute(file: &Bytes) -> Result<(), Fault> {
     if file.path().is_absolute() {
         return Ok(());
     }
-    let why = format!("file is {}, and no absolute path", shown(&file.0));
+    let why = format!("file is {}, which is not an absolute path", shown(&file.0));
     Err(Fault::protocol(code::INVALID_PARAMS, why))
 }
 
@@ -134,28 +134,28 @@ fn of_export(error: &Error, name: &str) -> Fault {
         Error::Exists(path) => told(
             "file-exists",
             format!(
-                "--force replaces it; or give another name than {}",
+                "--force replaces it; or use another name than {}",
                 shown(path.as_os_str().as_bytes())
             ),
         ),
-        Error::Busy(_) => told("busy", "wait for it, or give another name".to_owned()),
-        Error::BadTarget(_) => told("bad-target", "give the name of a file to write".to_owned()),
+        Error::Busy(_) => told("busy", "wait until it ends, or use another name".to_owned()),
+        Error::BadTarget(_) => told("bad-target", "name the file to write".to_owned()),
         Error::NoSpace { .. } => told(
             "no-space",
-            "make room there, or give a name on another file system".to_owned(),
+            "free space there, or write to another file system".to_owned(),
         ),
         Error::Io { .. } | Error::Write { .. } => told(
             "io",
-            "look at the file and its directory: permissions, free space".to_owned(),
+            "check permissions and free space of the file's directory".to_owned(),
         ),
         Error::Refused { hint, .. } => told(
             "refused",
-            hint.unwrap_or("nothing was imported; export the database anew from where it came")
+            hint.unwrap_or("nothing was imported; export the database again at its source")
                 .to_owned(),
         ),
         Error::NeedsBase { .. } => told(
             "needs-base",
-            "give that directory with --base DIR".to_owned(),
+            "name that directory with --base DIR".to_owned(),
         ),
         Error::NoOverlay(_) => told("no-overlay", "leave out --base".to_owned()),
         _ => told("stopping", "try again".to_owned()),

@@ -21,13 +21,13 @@ pub fn of_gc(error: &Error) -> Fault {
     let fault = Fault::failed(kind(error), error.to_string());
     match error {
         Error::Store(objstore_error) if objstore_error.is_damage() => {
-            fault.hint("nothing was removed; agentvfs fsck tells what is damaged")
+            fault.hint("nothing was removed; agentvfs fsck shows what is damaged")
         }
         Error::Damaged { .. } | Error::Journal(_) => {
-            fault.hint("nothing was removed; agentvfs fsck tells what is damaged")
+            fault.hint("nothing was removed; agentvfs fsck shows what is damaged")
         }
-        error if is_no_space(error) => fault.hint("make some room on the disk, then try again"),
-        _ => fault.hint("try again; daemon.log in the agentvfs home tells more"),
+        error if is_no_space(error) => fault.hint("free space on the disk, then try again"),
+        _ => fault.hint("try again; daemon.log in the agentvfs home has details"),
     }
 }
 
@@ -36,10 +36,10 @@ pub fn at_open(error: &Error) -> Fault {
     let fault = Fault::failed(kind(error), error.to_string());
     match error {
         Error::StoreLocked { pid } => fault.hint(format!(
-            "process {pid} owns the store; if it is an agentvfs daemon that hangs, end it with kill {pid}"
+            "process {pid} owns the store; if it is an agentvfs daemon that hangs: kill {pid}"
         )),
-        error if is_no_space(error) => fault.hint("make room on the disk that holds the agentvfs home"),
-        _ => fault.hint("choose another home with --root DIR or $AGENTVFS_HOME"),
+        error if is_no_space(error) => fault.hint("free space on the disk of the agentvfs home"),
+        _ => fault.hint("use another home: --root DIR or $AGENTVFS_HOME"),
     }
 }
 
@@ -99,22 +99,22 @@ fn hint(error: &Error, name: &str) -> String {
     match error {
         Error::NoSuchWorkspace(_) => {
             format!(
-                "agentvfs workspace list shows all; agentvfs workspace start {name} --from DIR makes it"
+                "agentvfs workspace list shows all; agentvfs workspace start {name} --from DIR creates it"
             )
         }
         Error::WorkspaceExists { .. } => {
             format!(
-                "agentvfs workspace start {name} starts it; for another project choose another name"
+                "agentvfs workspace start {name} starts it; use another name for another project"
             )
         }
         Error::WorkspaceBusy(_) => format!("agentvfs workspace stop {name}"),
         Error::NoBase(_) => format!(
-            "agentvfs workspace diff {name} --patch, or agentvfs export {name} FILE.db, takes its changes elsewhere"
+            "agentvfs workspace diff {name} --patch, or agentvfs export {name} FILE.db, writes its changes to a file"
         ),
-        Error::BadName { .. } => "choose another name".to_owned(),
-        Error::BadBase { .. } => "give a readable project directory with --from DIR".to_owned(),
+        Error::BadName { .. } => "use another name".to_owned(),
+        Error::BadBase { .. } => "use a readable project directory: --from DIR".to_owned(),
         Error::BaseMissing { .. } => format!(
-            "bring it back, or agentvfs workspace stop {name}, then agentvfs workspace start {name} --from DIR"
+            "restore it, or agentvfs workspace stop {name}, then agentvfs workspace start {name} --from DIR"
         ),
         Error::BaseMoved { path, .. } => format!(
             "move it back to {}; or agentvfs workspace stop {name}, then agentvfs workspace start {name} --from DIR",
@@ -123,97 +123,109 @@ fn hint(error: &Error, name: &str) -> String {
         Error::NoSuchBranch(_) => {
             format!("agentvfs branch list --workspace {name} shows all")
         }
-        Error::BranchExists(_) => "choose another name, or delete it first".to_owned(),
-        Error::MainBranch => "main cannot be deleted or renamed; other branches can".to_owned(),
-        Error::MergeWithItself(_) => "name another branch with --into BRANCH".to_owned(),
+        Error::BranchExists(_) => "use another name, or delete it first".to_owned(),
+        Error::MainBranch => {
+            format!("agentvfs branch list --workspace {name} lists the other branches")
+        }
+        Error::MergeWithItself(_) => "use another branch: --into BRANCH".to_owned(),
         Error::NoCommonHistory { .. } => {
-            "only branches that come from one another can be merged".to_owned()
+            "only branches with a common ancestor can be merged".to_owned()
         }
-        Error::KeepsChanging(_) => "let what writes there pause, then merge again".to_owned(),
+        Error::KeepsChanging(_) => {
+            "pause the programs that write to it, then merge again".to_owned()
+        }
         Error::NoConflict(_) => {
-            format!("agentvfs branch conflicts --workspace {name} lists what is")
+            format!("agentvfs branch conflicts --workspace {name} lists the conflicts")
         }
-        Error::NotJson { .. } => "values are JSON; a text is kept as a JSON string".to_owned(),
+        Error::NotJson { .. } => "values must be JSON; put a text in double quotes".to_owned(),
         Error::ValueTooLong { .. } => {
-            "keep what is longer in a file, and its path as the value".to_owned()
+            "store longer data in a file, and its path as the value".to_owned()
         }
-        Error::TooManyValues => format!(
-            "agentvfs kv delete -w {name} KEY removes one; what is long is better kept in files"
-        ),
+        Error::TooManyValues => {
+            format!("agentvfs kv delete -w {name} KEY removes one; store long data in files")
+        }
         Error::NoSuchRef(_) | Error::NoCommit(_) => {
             format!("agentvfs workspace log {name} --all lists the commits")
         }
         Error::NotFound | Error::NoSuchPath(_) => {
             format!(
-                "agentvfs fs ls -w {name} lists what there is; paths count from the workspace's root, or from here in the mount"
+                "agentvfs fs ls -w {name} lists what exists; paths start at the workspace's root, or in the mount at the current directory"
             )
         }
         Error::InTheWay(path) => format!(
             "restore {} itself, or move away what has its name",
             agentvfs_client::quote::shown(path)
         ),
-        Error::LeadsOut(_) => "give the path of the file itself".to_owned(),
+        Error::LeadsOut(_) => "use the path of the file itself".to_owned(),
         Error::LinkLoop(_) => {
-            format!("agentvfs fs stat -w {name} PATH tells where a symbolic link leads")
+            format!("agentvfs fs stat -w {name} PATH shows the target of a symbolic link")
         }
         Error::Exists => {
-            format!("choose another name; agentvfs fs stat -w {name} PATH tells what has it")
+            format!("use another name; agentvfs fs stat -w {name} PATH shows what has this one")
         }
-        Error::NotEmpty => format!("agentvfs fs ls -w {name} PATH lists what is in it"),
+        Error::NotEmpty => format!("agentvfs fs ls -w {name} PATH lists its entries"),
         Error::IsDir | Error::NotDir | Error::Invalid => {
-            format!("agentvfs fs stat -w {name} PATH tells what it is")
+            format!("agentvfs fs stat -w {name} PATH shows what it is")
         }
         Error::AmbiguousRef { .. } => {
-            format!("give more digits: agentvfs workspace log {name} --all")
+            format!("use more digits; agentvfs workspace log {name} --all lists the commits")
         }
         Error::BaseInUse(_) | Error::ChangedMeanwhile(_) => {
-            "try again once nothing writes to the project's directory".to_owned()
+            "try again when no program writes to the project's directory".to_owned()
         }
         Error::NeedsPrivilege { .. } => {
-            "--privileged applies set-id bits, devices, capabilities and files of other owners too"
+            "--privileged also applies set-id bits, devices, capabilities and files of other owners"
                 .to_owned()
         }
         Error::ApplyUnfinished { .. } => format!(
-            "look at the directory .agentvfs-apply-* in the project, which has what was replaced; \
-             the next command about {name} tries again"
+            "the directory .agentvfs-apply-* in the project has the replaced files; \
+             the next command on {name} tries again"
         ),
-        Error::NothingTo(_) => format!("agentvfs workspace log {name} shows where you are"),
+        Error::NothingTo(_) => {
+            format!("agentvfs workspace log {name} shows the head and the commits")
+        }
         Error::LaterAsked(later) => format!(
-            "agentvfs workspace undo {name} --over-later-changes goes back over {}; commits stay in the log",
+            "agentvfs workspace undo {name} --over-later-changes goes back past {}; the commits stay in the log",
             later.join(", ")
         ),
         Error::ImportPaused {
             wants_space: true, ..
         } => {
             format!(
-                "make room on the disk (or raise the quota), then try again; agentvfs workspace status {name}"
+                "free space on the disk (or raise the quota), then try again; agentvfs workspace status {name} shows the import"
             )
         }
         Error::Closing => format!("agentvfs workspace start {name}"),
-        Error::Cancelled => "run the command again to do it".to_owned(),
+        Error::Cancelled => "run the command again".to_owned(),
         Error::NoSuchCall(_) | Error::CallOver(_) => {
             format!("agentvfs timeline -w {name} lists the calls of a branch")
         }
-        Error::CallIdTaken(_) => "leave the id out to get the next one".to_owned(),
-        Error::CallText(_) => "parameters and results are JSON texts of 1 MiB at most".to_owned(),
+        Error::CallIdTaken(_) => "leave out the id to get the next free one".to_owned(),
+        Error::CallText(_) => {
+            "parameters and results must be JSON texts of at most 1 MiB".to_owned()
+        }
         Error::TooManyCalls(_) => {
-            format!("agentvfs tool list -w {name} --status pending lists the calls that run")
+            format!("agentvfs tool list -w {name} --status pending lists the running calls")
         }
         Error::CallUnknown { pending, .. } if !pending.is_empty() => ends(name, pending),
         Error::CallUnknown { call, .. } => format!(
-            "agentvfs tool diff -w {name} {call} shows what changed meanwhile; \
-             agentvfs workspace restore --ref COMMIT PATH takes single files back"
+            "agentvfs tool diff -w {name} {call} shows what changed while it ran; \
+             agentvfs workspace restore --ref COMMIT PATH restores single files"
         ),
-        Error::Quota { .. } => "agentvfs stats shows what takes the space; agentvfs gc gives back \
-            what nothing needs; agentvfs config quota=SIZE allows more"
-            .to_owned(),
-        error if is_no_space(error) => {
-            "make room on the disk that holds the agentvfs home, then try again".to_owned()
+        Error::Quota { .. } => {
+            "agentvfs stats shows what uses the space; agentvfs gc frees space used by \
+            unreachable objects; agentvfs config quota=SIZE raises the quota"
+                .to_owned()
         }
-        Error::Damaged { .. } => "keep a copy of the agentvfs home before anything else".to_owned(),
-        _ if name.is_empty() => "daemon.log in the agentvfs home tells more".to_owned(),
+        error if is_no_space(error) => {
+            "free space on the disk of the agentvfs home, then try again".to_owned()
+        }
+        Error::Damaged { .. } => "copy the agentvfs home before you do anything else".to_owned(),
+        _ if name.is_empty() => "daemon.log in the agentvfs home has details".to_owned(),
         _ => {
-            format!("agentvfs workspace status {name}; daemon.log in the agentvfs home tells more")
+            format!(
+                "agentvfs workspace status {name} shows its state; daemon.log in the agentvfs home has details"
+            )
         }
     }
 }
@@ -230,7 +242,7 @@ pub fn of_mount(error: &MountError, name: &str) -> Fault {
             fault.hint(format!("agentvfs workspace start {name} --mount DIR"))
         }
         MountError::Busy(_) => fault.hint(format!(
-            "agentvfs workspace stop {name} --force stops it all the same"
+            "agentvfs workspace stop {name} --force stops it anyway"
         )),
         _ => fault,
     }
@@ -242,7 +254,7 @@ fn no_device(why: ErrorKind) -> &'static str {
         ErrorKind::PermissionDenied => {
             "as root: chmod 0666 /dev/fuse; in a container pass --device /dev/fuse --cap-add SYS_ADMIN"
         }
-        _ => "FUSE is needed; as root: modprobe fuse; in a container pass --device /dev/fuse",
+        _ => "as root: modprobe fuse; in a container pass --device /dev/fuse",
     }
 }
 
@@ -269,10 +281,7 @@ pub fn ends(name: &str, pending: &[u64]) -> String {
     } else {
         "those calls"
     };
-    format!(
-        "{} ends {calls}, where nobody else will",
-        commands.join("; ")
-    )
+    format!("{} ends {calls} if no process does", commands.join("; "))
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
         )
     })?;
     if ask.perm > PERM_MAX {
-        let why = format!("perm is {:#o}, and {PERM_MAX:#o} at most", ask.perm);
+        let why = format!("perm is {:#o}; the maximum is {PERM_MAX:#o}", ask.perm);
         return Err(Fault::protocol(
             agentvfs_client::protocol::code::INVALID_PARAMS,
             why,
@@ -115,7 +115,7 @@ pub fn remove(mounts: &Mounts, ask: &RemovePath) -> Result<(), Fault> {
     })
     .map_err(|fault| match fault.kind.as_str() {
         "not-empty" if !ask.recursive => {
-            at(fault, &ask.path).hint("--recursive removes it with everything in it")
+            at(fault, &ask.path).hint("--recursive removes it with all its entries")
         }
         _ => at(fault, &ask.path),
     })

@@ -104,7 +104,7 @@ fn detach() {
 /// Lets the allocator give back what was freed after a while, also when nothing is allocated any more.
 fn give_memory_back() {
     if let Err(e) = tikv_jemalloc_ctl::background_thread::write(true) {
-        tracing::warn!("memory is given back late: {e}");
+        tracing::warn!("memory is freed late: {e}");
     }
 }
 
@@ -220,7 +220,7 @@ fn serve(home: Home, engine: Arc<Engine>, socket: Socket) {
     mark.remove();
     lifecycle::finish(&gate, &mounts);
     if let Err(error) = engine.shut_down() {
-        tracing::error!(%error, "the store cannot be closed in order; the next start checks it");
+        tracing::error!(%error, "the store was not closed cleanly; the next start checks it");
     }
     tracing::info!("ended");
 }
@@ -230,7 +230,7 @@ fn spawn_signal_thread(gate: Arc<Gate>) {
         .name("signals".into())
         .spawn(move || {
             sys::wait_for_end();
-            tracing::info!("asked to end");
+            tracing::info!("received a signal to stop");
             gate.ask_end();
         });
     if let Err(error) = spawned {

@@ -35,13 +35,13 @@ pub fn check_place(place: &Path, base: &Path, home: &Home) -> Result<(), Fault> 
         return Ok(());
     }
     let why = if place.starts_with(base) {
-        "it lies inside the project's directory"
+        "it is inside the project's directory"
     } else if base.starts_with(place) {
-        "the project's directory lies inside it"
+        "the project's directory is inside it"
     } else if home.root().starts_with(place) {
-        "the agentvfs home lies inside it"
+        "the agentvfs home is inside it"
     } else if place.starts_with(home.root()) && !place.starts_with(home.mounts()) {
-        "it lies inside the agentvfs home"
+        "it is inside the agentvfs home"
     } else {
         return Ok(());
     };
@@ -203,7 +203,7 @@ impl MountPoints {
         if let Err(error) = self.try_clear_below(workspace, below) {
             tracing::warn!(
                 workspace,
-                "what was written to {} while nothing was mounted there lies hidden below the mount: {error}",
+                "files written to {} while it was not mounted are hidden below the mount: {error}",
                 below.place.display()
             );
         }
@@ -364,7 +364,7 @@ impl MountPoints {
         if let Some(dir) = &moved {
             tracing::warn!(
                 workspace,
-                "what was written to {} while nothing was mounted there is in {}",
+                "files written to {} while it was not mounted are in {}",
                 place.display(),
                 dir.display()
             );
@@ -377,7 +377,7 @@ impl MountPoints {
     fn keep_others_out(&self, place: &Path) {
         let told = |what: &Path, error: io::Error| {
             tracing::info!(
-                "{} cannot be kept from being written to: {error}",
+                "{} cannot be protected against writes: {error}",
                 what.display()
             );
         };
@@ -401,7 +401,7 @@ pub fn clear_base(place: &Path, base: &Path) -> Result<(), Fault> {
     let is_in_the_way = place == base && fuse_front::is_dead_mount(place);
     match is_in_the_way.then(|| fuse_front::open_beneath_dead(place)) {
         Some(Err(error)) => {
-            tracing::warn!(%error, "the project is open to others until it is mounted over again");
+            tracing::warn!(%error, "the project is not covered until it is mounted again");
             detach_dead(place)
         }
         _ => Ok(()),
@@ -414,11 +414,11 @@ fn told_aside(place: &Path, moved: io::Result<Option<PathBuf>>) -> Option<String
     match moved {
         Ok(None) => None,
         Ok(Some(dir)) => Some(format!(
-            "what was written to {place} while nothing was mounted there is in {}",
+            "files written to {place} while it was not mounted are in {}",
             dir.display()
         )),
         Err(error) => Some(format!(
-            "what was written to {place} while nothing was mounted there lies hidden below the mount: {error}"
+            "files written to {place} while it was not mounted are hidden below the mount: {error}"
         )),
     }
 }
@@ -467,7 +467,7 @@ fn make(place: &Path) -> Result<Vec<PathBuf>, Fault> {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => {
                 remove(made.into_iter());
-                return Err(unusable(dir, &format!("it cannot be made: {e}")));
+                return Err(unusable(dir, &format!("it cannot be created: {e}")));
             }
         }
     }
@@ -487,7 +487,7 @@ fn unusable(place: &Path, why: &str) -> Fault {
         "bad-mount",
         format!("{} cannot be a mount point: {why}", place.display()),
     )
-    .hint("give --mount an empty or new directory, or the project's directory itself")
+    .hint("use an empty or new directory, or the project's directory itself: --mount DIR")
 }
 
 #[cfg(test)]

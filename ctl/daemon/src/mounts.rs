@@ -234,8 +234,8 @@ impl Mounts {
         match self.mount_around(file) {
             None => Ok(()),
             Some(place) => {
-                let why = format!("{} lies in the mount {}", file.display(), place.display());
-                Err(Fault::failed("bad-target", why).hint("give a name outside of all workspaces"))
+                let why = format!("{} is in the mount {}", file.display(), place.display());
+                Err(Fault::failed("bad-target", why).hint("use a name outside of all workspaces"))
             }
         }
     }
@@ -249,7 +249,7 @@ impl Mounts {
                 let (name, base) = (config.name.clone(), config.base);
                 let taken = engine::Error::WorkspaceExists { name, base };
                 let hint = format!(
-                    "choose another name, or make a branch of {} with --branch B",
+                    "use another name, or import it as a branch of {}: --branch B",
                     config.name
                 );
                 Err(faults::of_engine(&taken, &config.name).hint(hint))
@@ -277,9 +277,9 @@ impl Mounts {
         match self.mount_around(base) {
             None => Ok(()),
             Some(place) => {
-                let why = format!("{} lies in the mount {}", base.display(), place.display());
+                let why = format!("{} is in the mount {}", base.display(), place.display());
                 Err(Fault::failed("bad-base", why)
-                    .hint("give the project's own directory with --from DIR"))
+                    .hint("use the project's own directory: --from DIR"))
             }
         }
     }
@@ -324,7 +324,7 @@ impl Mounts {
         }
         match self.engine.delete(name) {
             Ok(()) => self.records.remove(name),
-            Err(error) => tracing::error!(workspace = name, "cannot take it away again: {error}"),
+            Err(error) => tracing::error!(workspace = name, "cannot unmount it again: {error}"),
         }
     }
 
@@ -396,10 +396,7 @@ impl Mounts {
     }
 
     fn bring_back(&self, config: &WorkspaceConfig, slot: &Slot) -> Result<Arc<Workspace>, Fault> {
-        tracing::info!(
-            workspace = config.name,
-            "bringing back what a dead daemon left"
-        );
+        tracing::info!(workspace = config.name, "recovering after a daemon crash");
         let (place, options) = match self.records.running(&config.name) {
             Some(record) => (record.mountpoint.to_path(), record.options),
             None => (self.place(config), MountChoice::default()),
@@ -473,8 +470,8 @@ impl Mounts {
         match taken {
             None => Ok(()),
             Some(other) => {
-                let why = format!("{} is where workspace {other} is mounted", place.display());
-                Err(Fault::failed("bad-mount", why).hint("give another directory with --mount DIR"))
+                let why = format!("workspace {other} is mounted at {}", place.display());
+                Err(Fault::failed("bad-mount", why).hint("use another directory: --mount DIR"))
             }
         }
     }
@@ -500,7 +497,7 @@ impl Mounts {
         if let Err(fault) = undone {
             tracing::error!(
                 workspace = config.name,
-                "cannot take the start back: {}",
+                "cannot undo the start: {}",
                 fault.message
             );
         }

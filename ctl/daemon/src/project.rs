@@ -12,8 +12,11 @@ pub fn check(base: &Path) -> Result<(), Fault> {
     match kernels_own(base) {
         None => Ok(()),
         Some(place) => {
-            let why = format!("{} is the kernel's own, no project", place.display());
-            Err(Fault::failed("bad-base", why).hint("give a project's directory with --from DIR"))
+            let why = format!(
+                "{} belongs to the kernel and is not a project",
+                place.display()
+            );
+            Err(Fault::failed("bad-base", why).hint("use a project's directory: --from DIR"))
         }
     }
 }

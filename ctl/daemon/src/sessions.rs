@@ -141,9 +141,9 @@ impl Sessions {
             .position(same)
             .map(|at| all.remove(at).kept.branch);
         if all.len() >= SESSIONS_MAX {
-            let why = format!("{SESSIONS_MAX} cgroups are registered already");
+            let why = format!("{SESSIONS_MAX} cgroups are registered, which is the maximum");
             return Err(Fault::failed("too-many-sessions", why)
-                .hint("agentvfs session unregister --cgroup PATH forgets one"));
+                .hint("agentvfs session unregister --cgroup PATH removes one"));
         }
         let kept = Kept {
             workspace: workspace.to_owned(),
@@ -187,7 +187,7 @@ impl Sessions {
         if gone.is_empty() {
             let why = format!("cgroup {} is not registered", shown(&Bytes::from(dir)));
             return Err(Fault::failed("not-registered", why)
-                .hint("agentvfs session list shows what is registered"));
+                .hint("agentvfs session list shows the registered cgroups"));
         }
         self.keep(&mut state, left)?;
         Ok(gone.iter().map(row).collect())
@@ -221,7 +221,10 @@ impl Sessions {
             .map(|s| shown(&s.kept.dir))
             .collect();
         if !users.is_empty() {
-            let why = format!("branch {branch} is what cgroup {} sees", users.join(", "));
+            let why = format!(
+                "cgroup {} is registered for branch {branch}",
+                users.join(", ")
+            );
             return Err(Fault::failed("branch-in-use", why).hint(format!(
                 "agentvfs session unregister --cgroup {} first",
                 users[0]
@@ -263,7 +266,7 @@ impl Sessions {
         if let Err(fault) = self.keep(&mut state, after) {
             // What is kept says both names, which is right as well.
             tracing::warn!(
-                "a renamed branch keeps its old name with it: {}",
+                "a session keeps the old name of the renamed branch: {}",
                 fault.message
             );
         }
@@ -300,7 +303,7 @@ impl Sessions {
                 let file = self.file.display();
                 let fault = Fault::failed("damaged", format!("{file}: {why}"));
                 Err(fault.hint(format!(
-                    "agentvfs workspace stop, then rm {file}; cgroups must be registered again"
+                    "agentvfs workspace stop, then rm {file}; then register the cgroups again"
                 )))
             }
         }
@@ -314,8 +317,8 @@ impl Sessions {
             sessions: all.iter().map(|s| s.kept.clone()).collect(),
         };
         write(&self.file, &stored).map_err(|e| {
-            let why = format!("sessions cannot be kept in {}: {e}", self.file.display());
-            Fault::failed("io", why).hint("make room on the disk that holds the agentvfs home")
+            let why = format!("cannot write the sessions to {}: {e}", self.file.display());
+            Fault::failed("io", why).hint("free space on the disk of the agentvfs home")
         })?;
         self.publish(&all);
         state.all = all;

@@ -60,7 +60,7 @@ pub fn show(settings: &Settings, key: &str) -> Option<String> {
 /// Changes a setting; says what is wrong with the key or the value.
 pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), String> {
     let s = settings;
-    let time = || duration(value).ok_or_else(|| format!("{key}: {value:?} is no duration"));
+    let time = || duration(value).ok_or_else(|| format!("{key}: {value:?} is not a duration"));
     let pause = || match value {
         "off" => Ok::<_, String>(None),
         _ => Ok(Some(time()?.max(AUTO_MIN))),
@@ -78,8 +78,8 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), String
         "quota" if value == "none" => s.quota = None,
         "quota" => match size(value) {
             Some(bytes) if bytes >= QUOTA_MIN => s.quota = Some(bytes),
-            Some(_) => return Err(format!("quota: {value} is too little, 64M is the least")),
-            None => return Err(format!("quota: {value:?} is no size")),
+            Some(_) => return Err(format!("quota: {value} is too small; the minimum is 64M")),
+            None => return Err(format!("quota: {value:?} is not a size")),
         },
         "gc" if value == "auto" || value == "off" => s.gc_auto = value == "auto",
         "gc" => return Err(format!("gc: {value:?} is neither auto nor off")),

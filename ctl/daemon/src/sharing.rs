@@ -22,7 +22,7 @@ pub fn decide(choice: Option<bool>, base: &Path) -> (bool, Option<String>) {
             let closed = quoted(closed.as_os_str().as_bytes()).into_owned();
             let closed = String::from_utf8_lossy(&closed);
             let warning = format!(
-                "other users cannot enter the mount, as they cannot pass {closed}: --allow-other lets them in"
+                "other users cannot reach the mount through {closed}; --allow-other gives them access"
             );
             (false, Some(warning))
         }

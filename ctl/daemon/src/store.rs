@@ -24,14 +24,16 @@ pub fn keep_house(engine: Arc<Engine>) {
                 match engine.gc_if_worthwhile() {
                     Ok(_) => {}
                     Err(engine::Error::Store(e)) if e.is_damage() => {
-                        tracing::error!("gc leaves a damaged store alone: {e}; see agentvfs fsck");
+                        tracing::error!(
+                            "gc does not run on a damaged store: {e}; see agentvfs fsck"
+                        );
                     }
                     Err(error) => tracing::warn!(%error, "gc stopped"),
                 }
             }
         });
     if let Err(error) = spawned {
-        tracing::error!(%error, "no thread for gc: it only runs when asked for");
+        tracing::error!(%error, "no thread for gc: it runs only on request");
     }
 }
 

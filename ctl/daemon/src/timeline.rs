@@ -47,14 +47,14 @@ pub fn start(mounts: &Mounts, ask: &ToolStart, caller: Option<u32>) -> Result<Ca
 }
 
 fn not_watched(error: std::io::Error) -> Fault {
-    faults::of_io("the process that asks cannot be waited for", &error)
+    faults::of_io("cannot watch the calling process", &error)
 }
 
 fn outcome(result: &Option<String>, error: &Option<String>) -> Result<CallOutcome, Fault> {
     match (result, error) {
         (Some(_), Some(_)) => Err(Fault::protocol(
             code::INVALID_PARAMS,
-            "a call has a result or an error, not both",
+            "a call must not have both a result and an error",
         )),
         (_, Some(why)) => Ok(CallOutcome::Error(why.clone())),
         (result, None) => Ok(CallOutcome::Success(result.clone())),

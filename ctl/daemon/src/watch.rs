@@ -35,7 +35,7 @@ pub fn listening<R>(
         let result = work();
         if let Err(error) = rustix::io::write(&over, &1u64.to_ne_bytes()) {
             // So that the listener ends.
-            tracing::error!(%error, "a connection is given up");
+            tracing::error!(%error, "a connection is closed");
             peer.stream().shutdown(Shutdown::Both)?;
         }
         match spawned.join() {

@@ -145,7 +145,7 @@ impl Page {
         let answer = answer.fact("total", total);
         if end < total {
             let first = self.offset;
-            let note = format!("{first} to {end} of {total}; for more ask again with offset {end}");
+            let note = format!("{first} to {end} of {total}; to continue, use offset {end}");
             return answer.note(note).fact("next_offset", end);
         }
         match count {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(first.facts["agentvfs/next_offset"], 100);
         assert_eq!(
             first.note.as_deref(),
-            Some("0 to 100 of 250; for more ask again with offset 100")
+            Some("0 to 100 of 250; to continue, use offset 100")
         );
         let last = Page::new(Some(200), Some(u64::MAX)).of(&all, show);
         assert!(last.text.ends_with("\n249") && last.note.is_none());

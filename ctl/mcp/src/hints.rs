@@ -17,32 +17,32 @@ pub fn in_tools_words(failure: Failure) -> Failure {
 fn hint(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "no-such-path" => {
-            "readdir lists what there is; paths count from the workspace's root, and where ref is given \
-             from that commit's"
+            "readdir lists what exists; paths start at the workspace's root, with ref at \
+             that commit's root"
         }
-        "wrong-type" => "stat tells what it is",
-        "link-loop" => "stat tells where a symbolic link leads",
-        "exists" => "choose another name; stat tells what has it",
-        "not-empty" => "recursive removes it with everything in it; readdir lists that",
+        "wrong-type" => "stat shows what it is",
+        "link-loop" => "stat shows the target of a symbolic link",
+        "exists" => "use another name; stat shows what has this one",
+        "not-empty" => "recursive removes it with all its entries; readdir lists them",
         "no-such-branch" => "branch_list lists the branches",
-        "branch-exists" => "choose another name; branch_list lists those that are taken",
-        "merge-with-itself" => "name two branches with from and into; branch_list lists them",
-        "no-conflict" => "conflicts lists what is to be settled",
+        "branch-exists" => "use another name; branch_list lists the names in use",
+        "merge-with-itself" => "use two branches: from and into; branch_list lists them",
+        "no-conflict" => "conflicts lists the open conflicts",
         "no-such-ref" | "no-such-commit" => {
-            "log lists the commits, with all the automatic ones too"
+            "log lists the commits; with all also the automatic ones"
         }
         "ambiguous-ref" => {
-            "give more digits of the id; log lists them, with all the automatic ones too"
+            "use more digits of the id; log lists the commits, with all also the automatic ones"
         }
-        "nothing-to-undo" => "log tells where the branch is; redo takes an undo back",
-        "later-changes" => "over_later_changes goes back over them; they stay in log",
+        "nothing-to-undo" => "log shows the head and the commits; redo reverses an undo",
+        "later-changes" => "over_later_changes goes back past them; they stay in log",
         "no-such-call" | "call-over" => "timeline lists the calls of a branch",
         "call-unknown" => {
-            "tool_diff tells what changed meanwhile; restore takes single paths back from a commit"
+            "tool_diff shows what changed while it ran; restore restores single paths from a commit"
         }
         "no-such-key" => "kv_list lists the keys",
         "too-long" => {
-            "keep what is long in a file, and its path as the value; kv_delete removes a key"
+            "store long data in a file, and its path as the value; kv_delete removes a key"
         }
         "no-base" => "export writes everything as one file",
         _ => return None,

@@ -59,8 +59,7 @@ pub fn serve(session: Session) -> Result<(), Failure> {
     // Whatever still waits to be written is lost only where nobody reads it.
     let _ = written.recv_timeout(FAREWELL);
     served.map_err(|why| {
-        Failure::new("the client does not speak MCP", why).hint(
-            "this command is for MCP clients to start; docs/mcp.md says how they are told of it",
-        )
+        Failure::new("the client does not speak MCP", why)
+            .hint("MCP clients start this command; docs/mcp.md shows how to configure them")
     })
 }

@@ -133,7 +133,7 @@ fn understand(text: &[u8]) -> Received {
             keep_value(&mut message, text);
             return Received::Message(Box::new(message));
         }
-        Ok(_) => "its parameters are not those of the method".to_owned(),
+        Ok(_) => "its parameters do not match the method".to_owned(),
         Err(error) => error.to_string(),
     };
     match serde_json::from_slice::<Value>(text) {
@@ -182,25 +182,22 @@ fn keep_value(message: &mut ClientJsonRpcMessage, text: &[u8]) {
 
 /// Why bytes are no JSON, and what to do.
 fn not_json(error: &serde_json::Error, text: &[u8]) -> Failure {
-    let base64 = "bytes that are no text are given with encoding base64";
+    let base64 = "send bytes that are not text with encoding base64";
     if let Err(e) = std::str::from_utf8(text) {
-        let why = format!(
-            "the message is not UTF-8 from its byte {} on",
-            e.valid_up_to()
-        );
+        let why = format!("the message is not UTF-8 at byte {}", e.valid_up_to());
         return Failure::usage(why).hint(base64);
     }
     let why = error.to_string();
     let hint = if why.contains("surrogate") || why.contains("escape") || why.contains("code point")
     {
-        "a text has no half of a surrogate pair in it (\\ud800 to \\udfff); bytes that are no text are given \
+        "a text must not contain half of a surrogate pair (\\ud800 to \\udfff); send bytes that are not text \
          with encoding base64"
     } else if why.contains("out of range") {
-        "numbers go up to 1.7e308; give larger ones as texts"
+        "the largest number is 1.7e308; send larger ones as texts"
     } else if why.contains("recursion") {
-        "values are nested up to 127 deep; give deeper ones as texts, or keep them in a file"
+        "values may be nested up to 127 deep; send deeper ones as texts, or store them in a file"
     } else {
-        "a message is one line of JSON"
+        "a message must be one line of JSON"
     };
     Failure::usage(format!("not JSON: {why}")).hint(hint)
 }
@@ -208,7 +205,7 @@ fn not_json(error: &serde_json::Error, text: &[u8]) -> Failure {
 /// Refuses what is JSON, but no message.
 fn malformed(value: &Value, why: &str) -> Received {
     if value.is_array() {
-        let failure = Failure::usage("messages are sent one by one, not as a batch");
+        let failure = Failure::usage("send messages one by one, not as a batch");
         return Received::Refused(None, error(ErrorCode::INVALID_REQUEST, &failure));
     }
     let id = value
@@ -240,7 +237,7 @@ fn malformed(value: &Value, why: &str) -> Received {
 fn wrong_call(params: &Value) -> Option<String> {
     let arguments = params.get("arguments");
     if arguments.is_some_and(|a| !a.is_object() && !a.is_null()) {
-        return Some("tools/call: arguments is no object of parameters".to_owned());
+        return Some("tools/call: arguments is not an object of parameters".to_owned());
     }
     let read = serde_json::from_value::<CallToolRequestParams>(params.clone());
     read.err().map(|e| format!("tools/call: params: {e}"))
@@ -336,7 +333,7 @@ mod tests {
             assert!(lines[0].contains(why) && lines[1].contains(hint), "{text}");
         }
         let (_, text) = failed(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"log\",\"arguments\":[]}}\n");
-        assert!(text.contains("arguments is no object"), "{text}");
+        assert!(text.contains("arguments is not an object"), "{text}");
     }
 
     #[test]

@@ -25,10 +25,10 @@ pub enum Refused {
     #[error("{0} is not inside the workspace")]
     Outside(String),
     /// It is in the directory that agentvfs adds to each mount.
-    #[error("{0} is agentvfs's own")]
+    #[error("{0} is reserved for agentvfs")]
     Own(String),
     /// No file can have it.
-    #[error("that is no path")]
+    #[error("it is not a path")]
     NoPath,
 }
 

@@ -93,11 +93,11 @@ impl ServerHandler for Server {
 /// What a client tells its model about this server.
 fn instructions(session: &Session) -> String {
     format!(
-        "Files of the workspace {} (branch {}), which is mounted at {}. Paths count from its root. \
-         Everything here can be taken back: checkpoint before something risky, rollback to go back to \
-         it, undo to take a rollback back, tool_undo to take back one call of yours. diff shows what \
+        "Files of the workspace {} (branch {}), which is mounted at {}. Paths start at its root. \
+         Every change can be reversed: checkpoint before risky changes, rollback to go back to \
+         it, undo to reverse a rollback, tool_undo to undo one call of yours. diff shows what \
          changed since the last checkpoint. Other \
-         programs that work in the mount see changes at once, and theirs are seen here.",
+         programs that use the mount see these changes at once, and their changes are visible here.",
         session.workspace,
         session.branch,
         session.mount.display()

@@ -167,7 +167,7 @@ impl Turn<'_> {
             .map_err(|e| {
                 let what = format!("cannot export {}", self.session.workspace);
                 Failure::new(what, format!("{}: {e}", dir.display()))
-                    .hint("agentvfs serve mcp --exports DIR takes another directory")
+                    .hint("agentvfs serve mcp --exports DIR uses another directory")
             })?;
         Ok(dir)
     }
@@ -200,12 +200,14 @@ impl Turn<'_> {
         let failure = Failure::usage(refused.to_string());
         match refused {
             Refused::Outside(_) => failure.hint(format!(
-                "paths count from the workspace's root, which is mounted at {}; src/main.rs and \
+                "paths start at the workspace's root, which is mounted at {}; src/main.rs and \
                  /src/main.rs are the same",
                 self.session.mount.display()
             )),
-            Refused::Own(_) => failure.hint("name a branch with branch, a commit with ref"),
-            Refused::NoPath => failure.hint("paths have no NUL in them, and 4,096 bytes at most"),
+            Refused::Own(_) => {
+                failure.hint("use the parameter branch for a branch, and ref for a commit")
+            }
+            Refused::NoPath => failure.hint("a path has at most 4,096 bytes and no NUL"),
         }
     }
 

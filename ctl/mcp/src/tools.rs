@@ -160,7 +160,7 @@ fn shorten(schema: &mut Value) {
 fn decoded<A: DeserializeOwned>(name: &str, arguments: Map<String, Value>) -> Result<A, Failure> {
     if arguments.get("limit").and_then(Value::as_u64) == Some(0) {
         let failure = Failure::usage(format!("{name}: limit is 0"));
-        return Err(failure.hint("give 1 or more, or leave limit out"));
+        return Err(failure.hint("use 1 or more, or leave out limit"));
     }
     serde_json::from_value(Value::Object(arguments)).map_err(|e| {
         Failure::usage(format!("{name}: {e}")).hint("the tool's input schema lists its parameters")

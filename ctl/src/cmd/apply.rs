@@ -39,8 +39,8 @@ pub fn apply(args: &ApplyArgs, context: &mut Context) -> Result<u8, Failure> {
     if failed {
         conflict_rows(&answer.conflicts).print(args.rows.nul)?;
         let many = count(answer.conflicts.len() as u64, "conflict");
-        let hint = "agentvfs workspace update --conflicts keep brings them into the branch, where \
-            agentvfs branch resolve settles them";
+        let hint = "agentvfs workspace update --conflicts keep merges them into the branch, where \
+            agentvfs branch resolve resolves them";
         return Err(Failure::new(what, format!("{many}; nothing was done"))
             .kind("conflicts")
             .hint(hint));
@@ -61,7 +61,7 @@ pub fn apply(args: &ApplyArgs, context: &mut Context) -> Result<u8, Failure> {
 fn tell(answer: &ApplyAnswer, args: &ApplyArgs, place: &str) {
     let why = match args.patch {
         Some(_) => "not in the patch",
-        None => "left alone, it cannot be read",
+        None => "skipped, it cannot be read",
     };
     for path in &answer.left_out {
         warn(&format!("{why}: {}", shown(&path.0)));
@@ -70,7 +70,7 @@ fn tell(answer: &ApplyAnswer, args: &ApplyArgs, place: &str) {
         talk(&format!("{place}nothing to apply"));
     } else if !args.dry_run && args.patch.is_none() {
         talk(&format!(
-            "{place}{} applied; agentvfs workspace restore --ref {} --to DIR PATH… gives what was there before",
+            "{place}{} applied; agentvfs workspace restore --ref {} --to DIR PATH… writes the replaced files",
             count(answer.changes.len() as u64, "change"),
             answer.before.get(..12).unwrap_or_default()
         ));
@@ -91,7 +91,7 @@ fn patch(
     if !answer.conflicts.is_empty() {
         return Ok(answer);
     }
-    let kept = |e: std::io::Error| Failure::new(what, format!("cannot keep the patch: {e}"));
+    let kept = |e: std::io::Error| Failure::new(what, format!("cannot store the patch: {e}"));
     let mut text = spool.rewind().map_err(kept)?;
     if file == Path::new("-") {
         std::io::copy(&mut text, &mut std::io::stdout().lock())?;

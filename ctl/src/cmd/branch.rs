@@ -43,7 +43,7 @@ fn tell_branch(row: &BranchRow, json: bool) -> Result<u8, Failure> {
 
 fn create(args: CreateArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace_to_change(None)?;
-    let what = format!("cannot make branch {}", args.name);
+    let what = format!("cannot create branch {}", args.name);
     let call = Call::BranchCreate(BranchCreate {
         workspace: workspace.clone(),
         branch: context.branch()?,
@@ -99,8 +99,8 @@ fn delete(name: String, context: &mut Context) -> Result<u8, Failure> {
     talk(&format!("workspace {workspace}, branch {name}: deleted"));
     if answer.only_here {
         talk(&format!(
-            "no other branch has its last commit; until it is collected \
-             `agentvfs branch create {name} --from {}` brings it back",
+            "no other branch has its last commit; until gc removes it, \
+             `agentvfs branch create {name} --from {}` recreates the branch",
             &answer.commit[..answer.commit.len().min(12)]
         ));
     }
@@ -174,7 +174,7 @@ pub fn tell_merge(
                 warn(&format!("conflict ({}): {}", c.kind, shown(&c.path)));
             }
             talk(&format!(
-                "{}{}, {} changed in {:.1?}; `agentvfs workspace undo` takes it back",
+                "{}{}, {} changed in {:.1?}; `agentvfs workspace undo` reverses it",
                 place(workspace, branch, Directory::Mount, context),
                 answer.status,
                 count(answer.files_changed, "file"),
@@ -186,7 +186,7 @@ pub fn tell_merge(
             let many = count(answer.conflicts.len() as u64, "conflict");
             return Err(Failure::new(what, format!("{many}; nothing was changed"))
                 .kind("conflicts")
-                .hint("--conflicts keep commits them with markers; `agentvfs branch resolve` settles them"));
+                .hint("--conflicts keep commits them with markers; `agentvfs branch resolve` resolves them"));
         }
         None => {
             let mut rows = Rows::new(&["STATUS", "PATH"]);

@@ -21,9 +21,8 @@ impl Context {
         doing: &'static str,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<R, Failure> {
-        let unheard = |e: std::io::Error| {
-            Failure::new(what, format!("interrupts cannot be listened to: {e}"))
-        };
+        let unheard =
+            |e: std::io::Error| Failure::new(what, format!("cannot watch for interrupts: {e}"));
         let canceller = self.client()?.canceller().map_err(unheard)?;
         let (over, interrupted) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (ended, seen): (_, Arc<AtomicBool>) = (over.clone(), Arc::clone(&interrupted));
@@ -44,7 +43,7 @@ impl Context {
             Heard::Data(bytes) => take(&bytes),
             Heard::TooLate if !told => {
                 told = true;
-                warn("it is too late to cancel it; it goes on until it is done");
+                warn("too late to cancel; it continues until it is done");
             }
             Heard::TooLate => {}
         });

@@ -49,7 +49,7 @@ fn tell_of_namesake(label: &str, workspace: &str, context: &mut Context) -> Resu
     if context.info(label)?.is_some() {
         warn(&format!(
             "{label} is now a label of {workspace}; \
-             agentvfs workspace checkpoint -w {label} makes a checkpoint of the workspace {label}"
+             agentvfs workspace checkpoint -w {label} would checkpoint the workspace {label}"
         ));
     }
     Ok(())
@@ -91,13 +91,13 @@ fn tell(
     if !answer.unreadable.is_empty() {
         let named = some_paths(answer.unreadable.iter().map(|path| &path.0[..]));
         warn(&format!(
-            "the commit is made without {named}, which cannot be read in the project"
+            "the commit leaves out {named}, which cannot be read in the project"
         ));
     }
     if answer.unresolved > 0 {
         let many = count(answer.unresolved, "conflict");
         warn(&format!(
-            "{many} of the last merge not settled: `agentvfs branch conflicts` lists them"
+            "{many} of the last merge not resolved; `agentvfs branch conflicts` lists them"
         ));
     }
     if let (Some(label), Some(old)) = (label, &answer.moved_from) {

@@ -13,7 +13,10 @@ use std::io::{self, IsTerminal, Write};
 pub fn run(args: &DeleteArgs, context: &mut Context) -> Result<u8, Failure> {
     let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
     if !args.yes && !asks {
-        return Err(Failure::usage("delete asks, and this is no terminal").hint("say --yes"));
+        return Err(
+            Failure::usage("delete asks for confirmation, and this is not a terminal")
+                .hint("use --yes"),
+        );
     }
     let name = context.workspace_to_change(args.name.as_deref())?;
     let what = format!("cannot delete {name}");
@@ -31,7 +34,7 @@ pub fn run(args: &DeleteArgs, context: &mut Context) -> Result<u8, Failure> {
     facts.add("name", name.as_bytes()).add("status", b"deleted");
     facts.print(context.json())?;
     let base = base.map_or_else(String::new, |base| {
-        format!("; its project {base} is as it was")
+        format!("; its project {base} is unchanged")
     });
     talk(&format!(
         "workspace {name} with all its branches: deleted{base}"

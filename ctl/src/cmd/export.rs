@@ -29,7 +29,7 @@ pub fn run(args: &ExportArgs, context: &mut Context) -> Result<u8, Failure> {
     tell(&answer, &Bytes::from(file.as_path()), args.history, context)?;
     if answer.renamed > 0 {
         warn(&format!(
-            "{} not UTF-8: AgentFS's tools show them otherwise, an import has them as they are",
+            "{} not UTF-8: AgentFS's tools show them under other names; an import restores them exactly",
             count(answer.renamed, "name") + if answer.renamed == 1 { " is" } else { " are" }
         ));
     }
@@ -77,6 +77,6 @@ fn words(words: &[PathBuf]) -> Result<(Option<&str>, &Path), Failure> {
             let name = name.ok_or_else(|| Failure::usage("the workspace's name is not UTF-8"))?;
             Ok((Some(name), file))
         }
-        _ => Err(Failure::usage("a file to write is needed")),
+        _ => Err(Failure::usage("name the file to write")),
     }
 }

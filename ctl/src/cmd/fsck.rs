@@ -28,13 +28,10 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Checks the store, and repairs it where that was asked for.
 pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
     if !context.is_home_used()? {
-        let why = format!(
-            "nothing was ever kept in {}",
-            context.home().root().display()
-        );
+        let why = format!("there is no store in {}", context.home().root().display());
         return Err(Failure::new(WHAT, why)
             .kind("no-store")
-            .hint("give the home with --root DIR or $AGENTVFS_HOME"));
+            .hint("set the home with --root DIR or $AGENTVFS_HOME"));
     }
     let alone = args.repair || args.rebuild_index;
     let answer = match Client::connect(&context.home().socket()) {
@@ -55,7 +52,7 @@ fn here(args: &FsckArgs, home: &Home) -> Result<FsckAnswer, Failure> {
     let failure = |e: engine::Error| {
         let hint = match &e {
             engine::Error::StoreLocked { pid } => format!("wait until process {pid} has ended"),
-            _ => "keep a copy of the agentvfs home before anything else".to_owned(),
+            _ => "copy the agentvfs home before you do anything else".to_owned(),
         };
         Failure::new(WHAT, e.to_string()).hint(hint)
     };

@@ -25,7 +25,7 @@ pub fn run(args: &GcArgs, context: &mut Context) -> Result<u8, Failure> {
     facts.print(context.json())?;
     let would = if args.dry_run { "would be " } else { "" };
     talk(&format!(
-        "{} {would}given back; {} are in their grace period or too few to be worth it",
+        "{} {would}freed; {} are within the grace period or too few to be worth it",
         human_bytes(answer.freed_bytes),
         human_bytes(answer.left_bytes)
     ));
@@ -35,7 +35,8 @@ pub fn run(args: &GcArgs, context: &mut Context) -> Result<u8, Failure> {
 fn grace(text: &str) -> Result<u64, Failure> {
     let parsed = duration(text).and_then(|d| u64::try_from(d.as_millis()).ok());
     parsed.ok_or_else(|| {
-        Failure::usage(format!("--grace: {text:?} is no duration")).hint("such as 0s, 30m, 2h, 1d")
+        Failure::usage(format!("--grace: {text:?} is not a duration"))
+            .hint("such as 0s, 30m, 2h, 1d")
     })
 }
 

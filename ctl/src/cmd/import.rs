@@ -12,8 +12,8 @@ use std::time::Instant;
 /// Makes a workspace, or a branch, of a database and prints its name and commit.
 pub fn run(args: &ImportArgs, context: &mut Context) -> Result<u8, Failure> {
     let Some(workspace) = context.surroundings().option.clone() else {
-        let failure = Failure::usage("the workspace to make is not named");
-        return Err(failure.hint("name it with --workspace W"));
+        let failure = Failure::usage("the name of the new workspace is missing");
+        return Err(failure.hint("name it with --workspace NAME"));
     };
     check_name(engine::names::check_workspace_name(&workspace))?;
     let branch = context.options().branch.clone();
@@ -38,7 +38,7 @@ pub fn run(args: &ImportArgs, context: &mut Context) -> Result<u8, Failure> {
     tell(&workspace, &answer, context)?;
     warn_of(&answer);
     talk(&format!(
-        "{} with {} in {:.1?}; agentvfs workspace start {workspace} shows it",
+        "{} with {} in {:.1?}; agentvfs workspace start {workspace} mounts it",
         count(answer.names, "name"),
         human_bytes(answer.bytes),
         since.elapsed()
@@ -74,7 +74,7 @@ fn tell(workspace: &str, answer: &ImportAnswer, context: &Context) -> Result<(),
 fn warn_of(answer: &ImportAnswer) {
     if !answer.changed.is_empty() {
         warn(&format!(
-            "not as exported, but changed since or damaged: {}",
+            "changed or damaged since the export: {}",
             answer.changed.join(", ")
         ));
     }

@@ -22,7 +22,7 @@ pub fn run(args: &InitArgs, context: &mut Context) -> Result<u8, Failure> {
         base: Bytes::from(base.as_path()),
         mount: mount.as_deref().map(Bytes::from),
     });
-    let answer: StartAnswer = context.ask(&format!("cannot make workspace {name}"), &call)?;
+    let answer: StartAnswer = context.ask(&format!("cannot create workspace {name}"), &call)?;
     workspace_facts(&answer.info, &branch, context.home()).print(context.json())?;
     Ok(0)
 }

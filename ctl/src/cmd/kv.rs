@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::io::{IsTerminal, Read};
 
 /// What to do with a value that is too long.
-const LONG: &str = "keep what is longer in a file, and its path as the value";
+const LONG: &str = "store longer data in a file, and its path as the value";
 
 /// Runs a verb.
 pub fn run(verb: KvVerb, context: &mut Context) -> Result<u8, Failure> {
@@ -47,7 +47,9 @@ fn set(args: KvSetArgs, context: &mut Context) -> Result<(), Failure> {
     let refused = |e: engine::Error| {
         let failure = Failure::usage(format!("{key}: {e}"));
         match e {
-            engine::Error::NotJson { .. } => failure.hint("--string keeps a text as a JSON string"),
+            engine::Error::NotJson { .. } => {
+                failure.hint("--string stores a text as a JSON string")
+            }
             _ => failure.hint(LONG),
         }
     };
@@ -79,11 +81,11 @@ fn from_input() -> Result<String, Failure> {
     let most = INPUT_BYTES_MAX as u64 + 1;
     input.lock().take(most).read_to_end(&mut bytes)?;
     if bytes.len() > INPUT_BYTES_MAX {
-        let why = format!("the value is too long; at most {VALUE_BYTES_MAX} bytes are taken");
+        let why = format!("the value is too long; the maximum is {VALUE_BYTES_MAX} bytes");
         return Err(Failure::usage(why).hint(LONG));
     }
     String::from_utf8(bytes).map_err(|_| {
-        Failure::usage("the value is not UTF-8").hint("keep bytes in a file, or as base64")
+        Failure::usage("the value is not UTF-8").hint("store bytes in a file, or as base64")
     })
 }
 

@@ -19,7 +19,7 @@ pub fn patch(ask: Diff, what: &str, context: &mut Context) -> Result<u8, Failure
     })?;
     let mut text = spool
         .rewind()
-        .map_err(|e| Failure::new(what, format!("cannot keep the patch: {e}")))?;
+        .map_err(|e| Failure::new(what, format!("cannot store the patch: {e}")))?;
     if context.json() {
         let mut bytes = Vec::new();
         text.read_to_end(&mut bytes)?;

@@ -61,8 +61,7 @@ fn bad_path(error: PathError) -> Failure {
     let failure = Failure::usage(error.to_string());
     match error {
         PathError::Root(_) => failure.hint("leave out --path to mean all of it"),
-        PathError::Outside(..) => {
-            failure.hint("paths count from the workspace's root, or from here in the mount")
-        }
+        PathError::Outside(..) => failure
+            .hint("paths start at the workspace's root, or in the mount at the current directory"),
     }
 }

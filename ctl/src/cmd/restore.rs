@@ -61,7 +61,7 @@ fn take_in(
     }
     let since = Instant::now();
     let answer: RollbackAnswer = context.ask(&what, &Call::Rollback(request))?;
-    let reverse = "`agentvfs workspace undo` takes it back";
+    let reverse = "`agentvfs workspace undo` reverses it";
     let of = (workspace, branch.as_str());
     tell(&answer, of, since.elapsed(), reverse, context)?;
     Ok(0)
@@ -70,7 +70,7 @@ fn take_in(
 /// The hint for whoever means everything.
 fn whole(failure: Failure) -> Failure {
     if failure.why.ends_with("is the whole workspace") {
-        failure.hint("agentvfs workspace rollback [REF] brings back everything")
+        failure.hint("agentvfs workspace rollback [REF] restores everything")
     } else {
         failure
     }

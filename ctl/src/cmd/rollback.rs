@@ -37,7 +37,7 @@ pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
         &answer,
         (&workspace, &branch),
         since.elapsed(),
-        "`agentvfs workspace undo` takes it back",
+        "`agentvfs workspace undo` reverses it",
         context,
     )?;
     Ok(0)
@@ -63,7 +63,7 @@ fn word_and_target(args: &RollbackArgs, named: bool) -> Result<(Option<&str>, Ta
         [] => Ok((None, target)),
         [word] => Ok((Some(word), target)),
         _ => Err(Failure::usage(
-            "a ref cannot be given with --before or --meta",
+            "a ref cannot be combined with --before or --meta",
         )),
     }
 }
@@ -112,7 +112,7 @@ pub fn tell_plan(plan: &PlanAnswer, nul: bool, json: bool) -> Result<u8, Failure
     }
     if plan.keys_changed > 0 {
         let keys = count(plan.keys_changed, "key");
-        warn(&format!("{keys} would change; --keep-kv leaves them"));
+        warn(&format!("{keys} would change; --keep-kv keeps them"));
     }
     Ok(0)
 }

@@ -36,7 +36,7 @@ fn register(args: &CgroupArgs, context: &mut Context) -> Result<u8, Failure> {
         .json("moved_from", answer.moved_from.clone());
     facts.print(context.json())?;
     if let Some(before) = answer.moved_from {
-        talk(&format!("its processes saw {before} before"));
+        talk(&format!("its processes used {before} before"));
     }
     Ok(0)
 }

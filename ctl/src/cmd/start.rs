@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
     if let Some(fault) = context.renew_daemon()? {
         warn(&format!(
-            "the daemon is of another build and goes on as it is: {}",
+            "the daemon is of another build and was not replaced: {}",
             fault.message
         ));
     }

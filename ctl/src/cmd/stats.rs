@@ -8,11 +8,14 @@ use serde_json::{Value, json};
 
 /// Prints what takes the space.
 pub fn run(context: &mut Context) -> Result<u8, Failure> {
-    let answer: StatsAnswer =
-        context.ask_with_bar("cannot add up", &Call::Stats(Nothing {}), "adding up")?;
+    let answer: StatsAnswer = context.ask_with_bar(
+        "cannot compute the disk usage",
+        &Call::Stats(Nothing {}),
+        "adding up",
+    )?;
     facts(&answer).print(context.json())?;
     talk(&format!(
-        "{} on disk; as copies it would be {}",
+        "{} on disk; full copies would need {}",
         human_bytes(answer.used_bytes),
         human_bytes(answer.logical_bytes)
     ));

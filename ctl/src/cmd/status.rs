@@ -20,12 +20,12 @@ pub fn run(args: &StatusArgs, context: &mut Context) -> Result<u8, Failure> {
         return log(context);
     }
     let name = context.workspace(args.name.as_deref())?;
-    let what = format!("cannot tell the status of {name}");
+    let what = format!("cannot show the status of {name}");
     if !context.is_home_used()? {
         return Err(Failure::new(what, format!("no workspace named {name}"))
             .kind("no-such-workspace")
             .hint(format!(
-                "agentvfs workspace start {name} --from DIR makes and starts it"
+                "agentvfs workspace start {name} --from DIR creates and starts it"
             )));
     }
     let call = Call::Status(OnBranch {
@@ -50,8 +50,8 @@ fn log(context: &Context) -> Result<u8, Failure> {
         Ok(new) => text.extend_from_slice(&new),
         Err(_) if !text.is_empty() => {}
         Err(e) => {
-            let failure = Failure::new("no log can be shown", format!("{}: {e}", place.display()));
-            return Err(failure.hint("a daemon that was started writes one"));
+            let failure = Failure::new("cannot show the log", format!("{}: {e}", place.display()));
+            return Err(failure.hint("the daemon creates it when it starts"));
         }
     }
     let text = String::from_utf8_lossy(&text);

@@ -141,7 +141,7 @@ fn rows(items: &[TimelineRow], all: bool, to_person: bool) -> Rows {
 
 fn verify(context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
-    let what = format!("the timeline of {workspace} is not what was recorded");
+    let what = format!("the timeline of {workspace} was altered");
     let call = Call::TimelineVerify(OnBranch {
         workspace,
         branch: context.branch()?,
@@ -169,7 +169,7 @@ fn verify(context: &mut Context) -> Result<u8, Failure> {
     }
     Err(Failure::new(what, count(answer.found, "fault"))
         .kind("damaged")
-        .hint("agentvfs fsck tells whether the disk damaged it; else somebody changed it"))
+        .hint("agentvfs fsck shows whether the disk damaged it; otherwise somebody changed it"))
 }
 
 /// Lists who changed a path.
@@ -184,7 +184,8 @@ pub fn blame(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
         limit: args.limit,
         no_follow: args.no_follow,
     });
-    let answer: BlameAnswer = context.ask(&format!("cannot tell who changed {shown}"), &call)?;
+    let answer: BlameAnswer =
+        context.ask(&format!("cannot determine who changed {shown}"), &call)?;
     if context.json() {
         let items: Vec<Value> = answer.items.iter().map(blame_object).collect();
         print_json(&json!({

@@ -36,7 +36,7 @@ fn json_text(option: &str, text: Option<String>) -> Result<Option<String>, Failu
     };
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         Ok(_) => Ok(Some(text)),
-        Err(e) => Err(Failure::usage(format!("{option} is no JSON: {e}"))
+        Err(e) => Err(Failure::usage(format!("{option} is not JSON: {e}"))
             .hint("a text is JSON in double quotes: '\"text\"'")),
     }
 }
@@ -47,8 +47,8 @@ fn moment(option: &str, text: Option<&str>) -> Result<Option<Moment>, Failure> {
     };
     let time = before(text);
     let time = time.ok_or_else(|| {
-        Failure::usage(format!("{option}: {text:?} is no time"))
-            .hint("give a time in RFC 3339, or how long ago it was (90s, 5m)")
+        Failure::usage(format!("{option}: {text:?} is not a time"))
+            .hint("use a time in RFC 3339, or how long ago it was (90s, 5m)")
     })?;
     Ok(Some(time))
 }
@@ -90,7 +90,7 @@ fn start(args: ToolStartArgs, context: &mut Context) -> Result<u8, Failure> {
         unsynced: false,
         of_process: false,
     });
-    let answer: CallId = context.ask(&format!("cannot note {}", args.name), &call)?;
+    let answer: CallId = context.ask(&format!("cannot record {}", args.name), &call)?;
     print_id(answer.id, context)
 }
 
@@ -126,7 +126,7 @@ fn finish(
 /// Says why what differs around a call may not be its own, and which command ends what causes that.
 fn tell_doubt(id: u64, doubt: &CallDoubt) {
     warn(&format!(
-        "not all of this may be of call {id}: {}",
+        "some of these changes may not belong to call {id}: {}",
         doubt.why
     ));
     for call in &doubt.pending {
@@ -139,7 +139,7 @@ fn tell_doubt(id: u64, doubt: &CallDoubt) {
 fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
     let branch = context.branch()?;
-    let what = format!("cannot tell what call {} changed", args.id);
+    let what = format!("cannot determine what call {} changed", args.id);
     let paths = paths(&args.path, &workspace, context)?;
     let ask = Call::ToolShow(OneCall {
         workspace: workspace.clone(),
@@ -149,10 +149,8 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
     });
     let row: TimelineRow = context.ask(&what, &ask)?;
     let Some(before) = row.before.clone() else {
-        return Err(
-            Failure::new(what, "it was taken over from elsewhere without its files")
-                .hint("agentvfs timeline --json shows what is known of it"),
-        );
+        return Err(Failure::new(what, "it was imported without its files")
+            .hint("agentvfs timeline --json shows what is recorded of it"));
     };
     let to = row.after.clone().map_or(Side::Live, Side::Ref);
     let ask = Diff {
@@ -197,7 +195,7 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
 }
 
 fn undo(args: &ToolUndoArgs, context: &mut Context) -> Result<u8, Failure> {
-    let what = format!("cannot take call {} back", args.id);
+    let what = format!("cannot undo call {}", args.id);
     let (workspace, branch) = (context.workspace_to_change(None)?, context.branch()?);
     let call = Call::ToolUndo(ToolUndo {
         workspace: workspace.clone(),
@@ -222,10 +220,10 @@ fn undo(args: &ToolUndoArgs, context: &mut Context) -> Result<u8, Failure> {
     if failed {
         conflict_rows(&answer.conflicts).print(args.rows.nul)?;
         let many = count(answer.conflicts.len() as u64, "conflict");
-        let why = format!("{many} with what was changed since; nothing was changed");
+        let why = format!("{many} with later changes; nothing was changed");
         return Err(Failure::new(what, why)
             .kind("conflicts")
-            .hint("agentvfs workspace restore --ref COMMIT PATH takes single files back"));
+            .hint("agentvfs workspace restore --ref COMMIT PATH restores single files"));
     }
     if args.dry_run {
         let mut rows = Rows::new(&["STATUS", "PATH"]);
@@ -238,11 +236,11 @@ fn undo(args: &ToolUndoArgs, context: &mut Context) -> Result<u8, Failure> {
     talk(
         &match answer.replaced.is_some() || answer.files_changed > 0 {
             true => format!(
-                "{}{} changed; `agentvfs workspace undo` takes it back",
+                "{}{} changed; `agentvfs workspace undo` reverses it",
                 place(&workspace, &branch, Directory::Mount, context),
                 count(answer.files_changed, "file")
             ),
-            false => format!("nothing of call {} is left to take back", args.id),
+            false => format!("no change of call {} is left to undo", args.id),
         },
     );
     Ok(0)

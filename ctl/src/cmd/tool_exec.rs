@@ -53,7 +53,7 @@ pub fn run(args: &ToolExecArgs, context: &mut Context) -> Result<u8, Failure> {
         unsynced: false,
         of_process: true,
     });
-    let what = format!("cannot note {}", args.name);
+    let what = format!("cannot record {}", args.name);
     let begun: Result<CallId, Failure> = context.ask(&what, &start);
     let CallId { id } = begun.map_err(|failure| Failure {
         exit: NOT_NOTED,
@@ -71,7 +71,7 @@ pub fn run(args: &ToolExecArgs, context: &mut Context) -> Result<u8, Failure> {
         error: ended.error,
     });
     let noted: Result<Nothing, Failure> =
-        context.ask(&format!("cannot note the end of call {id}"), &finish);
+        context.ask(&format!("cannot record the end of call {id}"), &finish);
     let told = noted.and_then(|_| match context.json() {
         true => tell(
             id,
@@ -104,7 +104,7 @@ fn tell(
     (workspace, branch): (String, String),
     context: &mut Context,
 ) -> Result<(), Failure> {
-    let what = format!("cannot tell the commit after call {id}");
+    let what = format!("cannot determine the commit after call {id}");
     let ask = Call::ToolShow(OneCall {
         workspace,
         branch,
@@ -288,7 +288,7 @@ fn hand_over(stream: OwnedFd, to_err: bool) {
 
 fn lost(why: &std::io::Error) {
     warn(&format!(
-        "what the command left running cannot print any more: {why}"
+        "background processes of the command can no longer print: {why}"
     ));
 }
 

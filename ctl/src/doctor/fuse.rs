@@ -44,7 +44,7 @@ fn right_to_mount() -> Finding {
     match program("fusermount3") {
         None => Finding::broken(
             CHECK,
-            "fusermount3 is missing, which mounts for users",
+            "fusermount3 is missing; ordinary users cannot mount without it",
             install,
         ),
         Some(place) => match place.metadata() {
@@ -54,7 +54,10 @@ fn right_to_mount() -> Finding {
             _ => Finding::broken(
                 CHECK,
                 format!("{} is not set-user-id root", place.display()),
-                format!("chown root and chmod u+s {}, or {install}", place.display()),
+                format!(
+                    "chown root {0} && chmod u+s {0}, or {install}",
+                    place.display()
+                ),
             ),
         },
     }
@@ -80,8 +83,8 @@ fn allow_other() -> Option<Finding> {
         } else {
             Finding::warning(
                 CHECK,
-                "start --allow-other may not be used: other users cannot be let into a mount",
-                "only if they shall: add a line user_allow_other to /etc/fuse.conf",
+                "start --allow-other may not be used: other users cannot enter a mount",
+                "if they should: add the line user_allow_other to /etc/fuse.conf",
             )
         },
     )

@@ -18,7 +18,7 @@ const FEATURES: [((u32, u32), &str, &str); 2] = [
     (
         (5, 12),
         "FUSE_HANDLE_KILLPRIV_V2",
-        "writes ask for security attributes each time",
+        "each write requests security attributes",
     ),
     (
         (6, 16),
@@ -78,7 +78,7 @@ fn features() -> Vec<Finding> {
         })
         .collect();
     if all.is_empty() {
-        all.push(Finding::ok(CHECK, "all that are used are there"));
+        all.push(Finding::ok(CHECK, "all that are used are available"));
     }
     all
 }
@@ -113,7 +113,7 @@ fn user_namespaces() -> Finding {
     } else {
         Finding::warning(
             CHECK,
-            "cannot be made: a command cannot be shut into a sandbox",
+            "cannot be created: a command cannot run in a sandbox",
             fix,
         )
     }
@@ -193,14 +193,16 @@ fn idle_processors() -> Option<Finding> {
         Some(ns) if ns >= POLL_WANTED => Finding::ok(CHECK, format!("guest_halt_poll_ns is {ns}")),
         Some(ns) => Finding::warning(
             CHECK,
-            format!("guest_halt_poll_ns is {ns}: waking up costs much of each request"),
+            format!(
+                "guest_halt_poll_ns is {ns}: each request is slow because the processors must wake up"
+            ),
             format!(
                 "echo {POLL_WANTED} > {place} as root, or let this user write /dev/cpu_dma_latency"
             ),
         ),
         None => Finding::warning(
             CHECK,
-            "they go to sleep between requests, and waking up costs much of each",
+            "they sleep between requests; each request is slow because they must wake up",
             "modprobe cpuidle_haltpoll as root, or let this user write /dev/cpu_dma_latency",
         ),
     })

@@ -33,31 +33,31 @@ fn daemon(home: &Home) -> Finding {
             Finding::warning(
                 CHECK,
                 format!(
-                    "process {} is another build ({}) than this command",
+                    "process {} is of another build ({}) than this command",
                     daemon.pid, daemon.version
                 ),
-                "agentvfs workspace start of any workspace has it hand over, once nothing uses its mounts",
+                "agentvfs workspace start NAME replaces it when no process uses its mounts",
             )
         }
         Some(Err(ClientError::NotRunning)) => Finding::ok(CHECK, "does not run"),
         Some(Err(error @ ClientError::Version(_))) => Finding::broken(
             CHECK,
             error.to_string(),
-            "agentvfs workspace start of any workspace has it hand over, once nothing uses its mounts",
+            "agentvfs workspace start NAME replaces it when no process uses its mounts",
         ),
         Some(Err(error)) => Finding::broken(
             CHECK,
             error.to_string(),
             format!(
-                "see {}; end a hanging daemon with kill",
+                "read {}; if the daemon hangs, kill it",
                 home.log().display()
             ),
         ),
         None => Finding::broken(
             CHECK,
-            "it does not answer",
+            "it does not respond",
             format!(
-                "see {}; end a hanging daemon with kill",
+                "read {}; if the daemon hangs, kill it",
                 home.log().display()
             ),
         ),
@@ -82,11 +82,11 @@ fn left_behind() -> Vec<Finding> {
             all.push(Finding::warning(
                 CHECK,
                 format!(
-                    "process {pid} serves {} with a program that was replaced since",
+                    "process {pid} serves {} with a program file that has been replaced",
                     home.display()
                 ),
                 format!(
-                    "agentvfs --root {} workspace start of one of its workspaces has it hand over",
+                    "agentvfs --root {} workspace start NAME replaces it",
                     home.display()
                 ),
             ));
@@ -177,12 +177,12 @@ fn unserved(check: &'static str, home: &Home, mounts: &[(String, PathBuf)]) -> V
                 check,
                 format!("{shown} is dead: its daemon has ended"),
                 format!(
-                    "agentvfs workspace start {name} brings it back; fusermount3 -u -z {shown} takes it away"
+                    "agentvfs workspace start {name} mounts it again; fusermount3 -u -z {shown} removes it"
                 ),
             )),
             None => all.push(Finding::broken(
                 check,
-                format!("{shown} does not answer"),
+                format!("{shown} does not respond"),
                 no_answer(home, name),
             )),
         }
@@ -198,8 +198,8 @@ fn no_answer(home: &Home, name: &str) -> String {
         None => "kill its process".to_owned(),
     };
     format!(
-        "agentvfs workspace stop {name} --force; where that does not answer either, end the daemon: {end}; \
-         nothing that was written is lost"
+        "agentvfs workspace stop {name} --force; if that hangs too, end the daemon: {end}; \
+         no acknowledged write is lost"
     )
 }
 

@@ -49,14 +49,14 @@ fn existing(place: &Path) -> Option<&Path> {
 fn owner(home: &Home) -> Finding {
     const CHECK: &str = "home";
     let shown = home.root().display();
-    let elsewhere = "choose another with --root DIR or $AGENTVFS_HOME";
+    let elsewhere = "use another home: --root DIR or $AGENTVFS_HOME";
     match home.root().symlink_metadata() {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            Finding::ok(CHECK, format!("{shown} will be made by the first start"))
+            Finding::ok(CHECK, format!("the first start will create {shown}"))
         }
         Err(e) => Finding::broken(CHECK, format!("{shown}: {e}"), elsewhere),
         Ok(meta) if !meta.is_dir() => {
-            Finding::broken(CHECK, format!("{shown} is no directory"), elsewhere)
+            Finding::broken(CHECK, format!("{shown} is not a directory"), elsewhere)
         }
         Ok(meta) if meta.uid() != rustix::process::geteuid().as_raw() => Finding::broken(
             CHECK,
@@ -66,7 +66,7 @@ fn owner(home: &Home) -> Finding {
         Ok(meta) if meta.mode() & 0o022 != 0 => Finding::warning(
             CHECK,
             format!(
-                "{shown} can be written by others (mode {:04o})",
+                "other users can write to {shown} (mode {:04o})",
                 meta.mode() & 0o7777
             ),
             format!("chmod go-w {shown}"),
@@ -85,7 +85,7 @@ fn space(place: &Path) -> Finding {
         }
     };
     let text = format!("{} free at {}", human_bytes(free), place.display());
-    let fix = "make room on that disk, or move the home elsewhere with --root DIR";
+    let fix = "free space on that disk, or use a home on another disk: --root DIR";
     if free < BROKEN_BELOW {
         Finding::broken(CHECK, text, fix)
     } else if free < WARN_BELOW {
@@ -100,24 +100,20 @@ fn file_system(place: &Path) -> Option<Finding> {
     let kind = rustix::fs::statfs(place).ok()?.f_type as u64 & 0xffff_ffff;
     let elsewhere = "keep the home on a local disk: --root DIR or $AGENTVFS_HOME";
     if kind == TMPFS {
-        let why = "the home is in memory: nothing in it survives a restart of the machine";
+        let why = "the home is in memory: it is lost when the machine restarts";
         return Some(Finding::warning(CHECK, why, elsewhere));
     }
     let (_, name) = REMOTE.iter().find(|(magic, _)| *magic == kind)?;
-    let why = format!("the home is on {name}: slow, and durable only as far as the server is");
+    let why = format!("the home is on {name}: slow, and only as durable as the server");
     Some(Finding::warning(CHECK, why, elsewhere))
 }
 
 /// How long it takes until written bytes are on stable storage.
 fn sync(home: &Path) -> Finding {
     const CHECK: &str = "disk-sync";
-    let fix = "see what keeps the disk busy, or keep the home on a faster one with --root DIR";
+    let fix = "find what keeps the disk busy, or use a home on a faster disk: --root DIR";
     match median_sync(home) {
-        Err(e) => Finding::broken(
-            CHECK,
-            format!("a file cannot be written and synced: {e}"),
-            fix,
-        ),
+        Err(e) => Finding::broken(CHECK, format!("cannot write and sync a file: {e}"), fix),
         Ok(took) if took > SLOW_SYNC => {
             let why = format!("a sync takes {took:.1?}, and each checkpoint waits for one");
             Finding::warning(CHECK, why, fix)

@@ -263,7 +263,7 @@ impl Branch {
         let path = file.path();
         tracing::warn!(
             path = %String::from_utf8_lossy(&path),
-            "a base file cannot be read, commits are made without it: {why}"
+            "a base file cannot be read and is left out of commits: {why}"
         );
         self.lock().book.unreadable.insert(path);
     }

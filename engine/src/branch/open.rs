@@ -218,7 +218,7 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
 
 fn describe(r: &RecoveryReport) -> String {
     format!(
-        "the daemon had ended without stopping; {} changes were brought back",
+        "the daemon had ended without stopping; {} changes were recovered",
         r.records
     )
 }

@@ -315,7 +315,7 @@ fn parse_pointer(bytes: &[u8]) -> Result<u32, &'static str> {
     if word(8) == POINTER_VERSION {
         Ok(word(12))
     } else {
-        Err("it is of another version")
+        Err("it has another version")
     }
 }
 

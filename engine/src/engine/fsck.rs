@@ -164,7 +164,7 @@ impl Check<'_> {
             if gone.is_empty() {
                 self.find(
                     place.clone(),
-                    format!("{}; nothing is lost by it", damage.what),
+                    format!("{}; no data is lost", damage.what),
                     vec![],
                 );
             }

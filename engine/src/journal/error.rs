@@ -22,7 +22,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// The journal's own cap is reached; it is as it was before the call. Sealing makes room.
-    #[error("the journal holds {bytes} bytes, its cap is {cap}")]
+    #[error("the journal holds {bytes} bytes; its limit is {cap}")]
     Full {
         /// Bytes in all segments.
         bytes: u64,
@@ -30,7 +30,7 @@ pub enum JournalError {
         cap: u64,
     },
     /// Metadata or payload longer than a record may hold.
-    #[error("a record part of {len} bytes is longer than {max}")]
+    #[error("a record part of {len} bytes exceeds the maximum of {max}")]
     TooLarge {
         /// Length asked for.
         len: u64,
@@ -46,7 +46,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// An append or sync failed earlier; nothing can be added until the journal is opened anew.
-    #[error("the journal takes no more records: {why}")]
+    #[error("the journal accepts no more records: {why}")]
     Poisoned {
         /// The failure that poisoned it.
         why: String,
@@ -86,7 +86,7 @@ pub enum JournalError {
         segment: u32,
     },
     /// A payload reference, or a range in it, that this journal never gave out.
-    #[error("no payload of this journal: segment {segment}, offset {offset}")]
+    #[error("not a payload of this journal: segment {segment}, offset {offset}")]
     BadRef {
         /// Segment's number.
         segment: u32,

@@ -83,7 +83,7 @@ impl MarkFile {
         if !self.is_cut {
             return Ok(self);
         }
-        tracing::warn!("{} was cut off: it is written anew", self.path);
+        tracing::warn!("{} was cut off: it is rewritten", self.path);
         MarkFile::create(storage, dir, self.last)
     }
 

@@ -40,7 +40,7 @@ pub fn decode_map(bytes: &[u8]) -> Result<KvMap, String> {
         return Err("it is not one".into());
     }
     if version != VERSION.to_le_bytes() {
-        return Err("it is of another version".into());
+        return Err("it has another version".into());
     }
     let entries: Vec<(String, KvEntry)> = decode(rest).map_err(|e| e.to_string())?;
     if !entries.is_sorted_by(|a, b| a.0 < b.0) {

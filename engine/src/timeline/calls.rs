@@ -277,5 +277,5 @@ pub(super) fn check_text(text: Option<&str>) -> Result<()> {
     let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
     parsed
         .map(|_| ())
-        .map_err(|e| Error::CallText(format!("it is no JSON: {e}")))
+        .map_err(|e| Error::CallText(format!("it is not JSON: {e}")))
 }

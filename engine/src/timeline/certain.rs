@@ -49,7 +49,7 @@ impl Branch {
             return doubt("the branch was rolled back, merged or restored while it ran");
         }
         if item.ended_by == Some(EndedBy::Nobody) {
-            return doubt("nobody told of its end, so when it ended is not known");
+            return doubt("its end was not reported, so the time of its end is not known");
         }
         match (item.before, item.after) {
             (Some(_), Some(_)) => Ok(None),
@@ -57,7 +57,7 @@ impl Branch {
                 why: "it has not ended".to_owned(),
                 pending: vec![id],
             })),
-            _ => doubt("it was taken over without its files"),
+            _ => doubt("it was imported without its files"),
         }
     }
 

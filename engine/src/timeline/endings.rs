@@ -97,7 +97,7 @@ impl Branch {
         let author = self.auto.author.clone();
         // It is tried again with the next look.
         if let Err(e) = self.end_calls(&author, &overdue, &(why, EndedBy::Nobody)) {
-            tracing::warn!("{}: calls cannot be given up: {e}", self.name());
+            tracing::warn!("{}: calls cannot be timed out: {e}", self.name());
         }
     }
 

@@ -122,18 +122,21 @@ impl Position {
             Err(_) => (expected, false),
         };
         if !known {
-            found.fault(expected, "was altered: it is no entry");
+            found.fault(expected, "was altered: it is not an entry");
         } else if number > expected {
             let last = number - 1;
             match last == expected {
                 true => found.fault(expected, "was removed"),
-                false => found.fault(expected, format!("was removed, and all up to {last}")),
+                false => found.fault(
+                    expected,
+                    format!("was removed, with all entries up to {last}"),
+                ),
             }
         } else if number < expected {
-            found.fault(number, "is there twice, or out of order");
+            found.fault(number, "is duplicated or out of order");
         }
         if chained(&self.hash, &frame.body) != frame.hash && number == expected && known {
-            found.fault(number, "was altered, or something was put before it");
+            found.fault(number, "was altered, or an entry was inserted before it");
         }
         (self.number, self.hash) = (number, frame.hash);
         self.compare(found, witnesses);
@@ -148,7 +151,7 @@ impl Position {
                 let (from, to) = (self.witnessed + 1, self.number);
                 let which = match from == to {
                     true => "was altered".to_owned(),
-                    false => format!("or one after it up to {to} was altered or removed"),
+                    false => format!("or a later one up to {to} was altered or removed"),
                 };
                 found.fault(from, format!("{which}: commit {commit} has another hash"));
             }
@@ -160,14 +163,15 @@ impl Position {
         if let Some((entries, commits)) = witnesses.range(next..).next_back() {
             let commit = commits.first().map(|(id, _)| id.to_string());
             let commit = commit.unwrap_or_default();
-            let what =
-                format!("was removed, and all up to {entries}: commit {commit} was made after");
+            let what = format!(
+                "was removed, with all entries up to {entries}: commit {commit} was made after"
+            );
             found.fault(next, what);
         } else if self.number < timeline.entries {
             let last = timeline.entries;
-            found.fault(next, format!("was removed, and all up to {last}"));
+            found.fault(next, format!("was removed, with all entries up to {last}"));
         } else if (self.number, self.hash) != (timeline.entries, timeline.hash) {
-            found.fault(self.number, "is not the one that was recorded last");
+            found.fault(self.number, "is not the last recorded entry");
         }
     }
 }

@@ -419,7 +419,7 @@ impl Workspace {
         };
         let id: [u8; 32] = bytes.try_into().map_err(|_| Error::Damaged {
             what: format!("the ref {name}"),
-            why: "it is no commit id".into(),
+            why: "it is not a commit id".into(),
         })?;
         Ok(Some(CommitId::from_bytes(id)))
     }

@@ -122,11 +122,11 @@ impl Branch {
         };
         let content = match &entry.body {
             Body::File(content) if content.len() <= KV_VALUE_BYTES_MAX as u64 => content,
-            _ => return Err(damaged("it is no value")),
+            _ => return Err(damaged("it is not a value")),
         };
         let mut bytes = vec![0; content.len() as usize];
         read_content(&self.places.store, content, 0, &mut bytes)?;
-        let text = String::from_utf8(bytes).map_err(|_| damaged("it is no text"))?;
+        let text = String::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
         let updated = Time {
             sec: entry.meta.mtime_sec,
             nsec: entry.meta.mtime_nsec,

@@ -248,7 +248,7 @@ impl Branch {
         }
         if freezes && let Err(e) = self.freeze_restored(inner, author, replaced + 1) {
             // It is shown already; only the timeline cannot say what that was.
-            tracing::warn!("{}: what is shown now was not kept: {e}", self.name());
+            tracing::warn!("{}: the live tree was not stored: {e}", self.name());
         }
         let read = changes.inodes.iter();
         read.for_each(|n| inner.accessed.forget(*n));

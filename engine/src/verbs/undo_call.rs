@@ -102,7 +102,7 @@ impl Branch {
             true => Ok(id),
             false => Err(Error::CallUnknown {
                 call,
-                why: format!("commit {id} is not kept any longer"),
+                why: format!("commit {id} is no longer kept"),
                 pending: Vec::new(),
             }),
         }

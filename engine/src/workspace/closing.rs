@@ -96,10 +96,7 @@ impl Branch {
         let commit = match self.wait_for_id(state, progress) {
             Ok(commit) => commit,
             Err(e) if self.is_importing() => {
-                tracing::warn!(
-                    "{}: what was shown last has no commit yet: {e}",
-                    self.name()
-                );
+                tracing::warn!("{}: the last state has no commit yet: {e}", self.name());
                 return Ok(Closed {
                     commit: None,
                     new_commit: state != head,

@@ -15,11 +15,9 @@ impl Mounts {
         match found.map_err(|e| faults::of_engine(&e, name))? {
             BaseFound::Replaced => {
                 let base = config.base.display();
-                let why = format!(
-                    "{base} is another directory now than the project that {name} was started from"
-                );
+                let why = format!("{base} is no longer the directory that {name} was started from");
                 Err(Fault::failed("base-moved", why).hint(format!(
-                    "move the project back to {base}; or agentvfs workspace start {name} --from {base} takes what is there now"
+                    "move the project back to {base}; or agentvfs workspace start {name} --from {base} uses the new directory"
                 )))
             }
             BaseFound::There | BaseFound::Gone | BaseFound::Closed(_) => Ok(()),
@@ -42,7 +40,7 @@ impl Mounts {
         let status = workspace.status(engine::MAIN).ok()?;
         let trouble = base_trouble(workspace.base(), &status)?;
         Some(format!(
-            "{trouble}; agentvfs workspace start {name} --from DIR gives it another directory, once it is stopped"
+            "{trouble}; stop it, then agentvfs workspace start {name} --from DIR binds it to another directory"
         ))
     }
 
@@ -109,7 +107,7 @@ pub fn base_trouble(base: &Path, status: &engine::Status) -> Option<String> {
         ""
     };
     text.push_str(&format!(
-        "not imported, so that reading fails: {} of its paths ({}{more})",
+        "{} of its paths were not imported and cannot be read ({}{more})",
         missing.len(),
         named.join(", ")
     ));

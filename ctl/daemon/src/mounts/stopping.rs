@@ -180,7 +180,7 @@ impl Mounts {
         let Some(place) = lost(slot) else {
             return;
         };
-        tracing::warn!(workspace = name, "somebody else has taken the mount away");
+        tracing::warn!(workspace = name, "another process has unmounted it");
         let cut = fuse_front::is_dead_mount(&place);
         let closed = if cut {
             self.close_cut(name, slot)
@@ -264,7 +264,7 @@ fn beside_each_other<T: Send>(items: Vec<T>, most: usize, work: &(impl Fn(T) + S
 /// What a stop says that failed after the mount was taken away.
 fn gone_all_the_same(fault: Fault, name: &str) -> Fault {
     let message = format!(
-        "{}; it is not mounted any more, and is kept as it was",
+        "{}; it is no longer mounted, and its data is unchanged",
         fault.message
     );
     let again = format!("agentvfs workspace start {name} mounts it again");
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn a_stop_that_failed_late_says_that_nothing_is_mounted() {
         let fault = gone_all_the_same(Fault::failed("no-space", "full").hint("make room"), "w");
-        assert!(fault.message.contains("not mounted any more"));
+        assert!(fault.message.contains("no longer mounted"));
         assert!(
             fault
                 .hint

@@ -80,23 +80,21 @@ pub fn locate_own(dir: &Path) -> Result<Located, Fault> {
         Ok(found) => found,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(fault("no-such-cgroup", "does not exist")
-                .hint("mkdir below /sys/fs/cgroup makes a cgroup"));
+                .hint("mkdir below /sys/fs/cgroup creates a cgroup"));
         }
         Err(e) => {
-            return Err(
-                fault("no-such-cgroup", &format!("cannot be looked at: {e}"))
-                    .hint("give the directory of a cgroup that is yours"),
-            );
+            return Err(fault("no-such-cgroup", &format!("cannot be read: {e}"))
+                .hint("use the directory of a cgroup that you own"));
         }
     };
     let located = locate(dir).ok_or_else(|| {
         fault("not-a-cgroup", "is not the directory of a cgroup")
-            .hint("cgroups are below /sys/fs/cgroup; /proc/PID/cgroup names those of a process")
+            .hint("cgroups are below /sys/fs/cgroup; cat /proc/PID/cgroup shows those of a process")
     })?;
     if found.uid() != rustix::process::geteuid().as_raw() {
         let why = format!("belongs to another user, {}", found.uid());
         return Err(fault("foreign-cgroup", &why).hint(
-            "only the owner of a cgroup registers it; systemd-run --user --scope makes one",
+            "only the owner of a cgroup may register it; systemd-run --user --scope creates one",
         ));
     }
     Ok(located)

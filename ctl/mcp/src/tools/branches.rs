@@ -20,8 +20,8 @@ pub fn tools() -> [Tool; 5] {
     [
         Tool::changes(
             "branch_create",
-            "Make a branch: a copy of all files as they are now (or as in from), made at once whatever \
-             their size, in which work goes on without touching the branch it came from. Gives the \
+            "Create a branch: a copy of all files as they are now (or as in from), created at once whatever \
+             their size. Changes in it do not affect the branch it came from. Returns the \
              directory where it is mounted; other tools take its name as branch.",
             branch_create,
         ),
@@ -33,20 +33,20 @@ pub fn tools() -> [Tool; 5] {
         ),
         Tool::changes(
             "branch_merge",
-            "Merge the changes of one branch into another. Where both changed the same, conflicts are \
+            "Merge the changes of one branch into another. If both changed the same, conflicts are \
              listed and nothing is changed; conflicts=keep commits them with markers instead, to be \
-             settled with resolve. undo takes a merge back.",
+             resolved with resolve. undo reverses a merge.",
             branch_merge,
         ),
         Tool::looks(
             "conflicts",
-            "List the conflicts of the last merge that are not settled, one a line: kind and path.",
+            "List the unresolved conflicts of the last merge, one a line: kind and path.",
             conflicts,
         ),
         Tool::changes(
             "resolve",
-            "Settle a conflict: take one side's version of a path, or say that the file as it is now \
-             settles it (working).",
+            "Resolve a conflict: use one side's version of a path, or declare that the file as it is now \
+             resolves it (working).",
             resolve,
         ),
     ]
@@ -65,7 +65,7 @@ struct CreateArgs {
 }
 
 fn branch_create(turn: &mut Turn<'_>, args: CreateArgs) -> Result<Answer, Failure> {
-    let what = format!("cannot make branch {}", args.name);
+    let what = format!("cannot create branch {}", args.name);
     let call = Call::BranchCreate(BranchCreate {
         workspace: turn.workspace(),
         branch: turn.branch(args.branch),
@@ -87,7 +87,7 @@ fn branch_create(turn: &mut Turn<'_>, args: CreateArgs) -> Result<Answer, Failur
 fn told_unseen(answer: Answer, unseen: Option<String>) -> Answer {
     match unseen {
         Some(why) => answer.also(&format!(
-            "the mount is not seen from here ({why}): use the tools, with branch"
+            "the mount is not visible here ({why}): use the tools, with branch"
         )),
         None => answer,
     }
@@ -168,7 +168,7 @@ fn branch_merge(turn: &mut Turn<'_>, args: MergeArgs) -> Result<Answer, Failure>
     }
     let many = count(answer.conflicts.len() as u64, "conflict");
     let failure = Failure::new(what, format!("{many}; nothing was changed"))
-        .hint("conflicts=keep commits them with markers; resolve settles them");
+        .hint("conflicts=keep commits them with markers; resolve resolves them");
     Ok(Answer::failure(&failure).note(told.to_string()))
 }
 

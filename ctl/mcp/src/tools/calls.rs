@@ -15,8 +15,8 @@ pub fn tools() -> [Tool; 1] {
     [Tool::looks(
         "timeline",
         "List the tool calls that changed something, newest first, one a line: id, tool, status, duration, \
-         when it began. details gives JSON with parameters, result or error, and the commits before and \
-         after each: diff from one to the other tells what the call changed.",
+         start. details returns JSON with parameters, result or error, and the commits before and \
+         after each: diff between the two shows what the call changed.",
         timeline,
     )]
 }
@@ -115,9 +115,7 @@ fn page(shown: &[String], details: bool, next: Option<u64>) -> Answer {
     });
     match next {
         Some(entry) => answer
-            .note(format!(
-                "there are more; for those ask again with before {entry}"
-            ))
+            .note(format!("there are more; to continue, use before {entry}"))
             .fact("next_before", entry),
         None if shown.is_empty() => answer.note("none"),
         None => answer,

@@ -16,8 +16,8 @@ pub fn tools() -> [Tool; 1] {
     [Tool::looks(
         "export",
         "Write everything (files, key-value data, tool calls) into one SQLite file, which plain SQL and \
-         AgentFS's tools can read, to hand it to somebody else. Gives the file's path: it lies in a \
-         directory that whoever started this server has chosen.",
+         AgentFS's tools can read, to hand it to somebody else. Returns the file's path: it is in a \
+         directory that was chosen when this server was started.",
         export,
     )
     .writing_elsewhere()]
@@ -77,7 +77,7 @@ fn file_name(name: &str) -> Result<String, Failure> {
     match fits && !stem.starts_with(['.', '-']) {
         true => Ok(format!("{stem}.db")),
         false => Err(
-            Failure::usage(format!("export: {name:?} is no name of a file"))
+            Failure::usage(format!("export: {name:?} is not a file name"))
                 .hint("use letters, digits, dots, dashes and underscores, a letter or digit first"),
         ),
     }

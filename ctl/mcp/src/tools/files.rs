@@ -16,25 +16,25 @@ pub fn tools() -> [Tool; 4] {
     [
         Tool::changes(
             "write_file",
-            "Write a file: its whole content, or with append at its end. It is made where it does not \
-             exist, and is on the disk when this is answered.",
+            "Write a file: its whole content, or with append at its end. It is created if it does not \
+             exist. The write is on stable storage when the call returns.",
             write_file,
         ),
         Tool::changes(
             "mkdir",
-            "Make a directory; with parents also missing ones above it, and then one that exists is no \
+            "Create a directory; with parents also its missing parents, and then an existing one is no \
              error.",
             mkdir,
         ),
         Tool::changes(
             "remove",
-            "Remove a file, a symbolic link (not what it leads to) or an empty directory; with recursive \
-             a directory with everything in it.",
+            "Remove a file, a symbolic link (not its target) or an empty directory; with recursive \
+             a directory with all its entries.",
             remove,
         ),
         Tool::changes(
             "rename",
-            "Move or rename a file or directory. A file that has the new path is replaced, and an empty \
+            "Move or rename a file or directory. A file at the new path is replaced, and an empty \
              directory by a directory.",
             rename,
         ),
@@ -69,7 +69,7 @@ fn write_file(turn: &mut Turn<'_>, args: WriteFileArgs) -> Result<Answer, Failur
             "write_file: {} ends with a slash, as only a directory's path may",
             args.path
         );
-        return Err(Failure::usage(why).hint("give the file's name; mkdir makes directories"));
+        return Err(Failure::usage(why).hint("use the file's name; mkdir creates directories"));
     }
     let bytes = match args.encoding {
         Some(Encoding::Base64) => from_base64(&args.content).ok_or_else(|| {

@@ -16,24 +16,24 @@ pub fn tools() -> [Tool; 4] {
     [
         Tool::looks(
             "kv_get",
-            "Get the JSON value that a key has; null, with a note, where there is no such key. Keys are kept \
-             with the files: checkpoints have them, and a rollback brings them back.",
+            "Get the JSON value of a key; null, with a note, if there is no such key. Keys are stored \
+             with the files: checkpoints include them, and a rollback restores them.",
             get,
         ),
         Tool::changes(
             "kv_set",
-            "Set a key to a JSON value. It is on the disk when this is answered.",
+            "Set a key to a JSON value. It is on stable storage when the call returns.",
             set,
         ),
         Tool::changes(
             "kv_delete",
-            "Remove a key and its value. One that does not exist is no error.",
+            "Remove a key and its value. A missing key is no error.",
             delete,
         ),
         Tool::looks(
             "kv_list",
             "List the keys, as a sorted JSON array; with values as objects of key and value. Long lists come \
-             in pages; a note says how to get more.",
+             in pages; a note shows how to get more.",
             list,
         ),
     ]
@@ -197,7 +197,7 @@ fn page(shown: &[String], after: Option<String>) -> Answer {
     match after {
         Some(key) => answer
             .note(format!(
-                "there are more; for those ask again with after {}",
+                "there are more; to continue, use after {}",
                 Value::from(key.as_str())
             ))
             .fact("next_after", key),

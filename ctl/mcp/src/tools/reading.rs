@@ -20,26 +20,26 @@ pub fn tools() -> [Tool; 4] {
     [
         Tool::looks(
             "read_file",
-            "Read a file, as text where it is UTF-8, else in base64 (a note says so). At most 32 KiB are \
-             given unless limit asks for more; a note says how to read on. ref reads it as it was in a \
+            "Read a file, as text if it is UTF-8, else in base64 (a note says so). At most 32 KiB are \
+             returned unless limit is higher; a note shows how to continue. ref reads it as it was in a \
              commit.",
             read_file,
         ),
         Tool::looks(
             "readdir",
             "List the names in a directory, as a JSON array in order of names; with details also type, \
-             size and time of each. Long lists come in pages; a note says how to get more.",
+             size and time of each. Long lists come in pages; a note shows how to get more.",
             readdir,
         ),
         Tool::looks(
             "stat",
-            "Tell what is known of a path: type, size, permissions, owner, time of the last change, and \
+            "Show the metadata of a path: type, size, permissions, owner, time of the last change, and \
              the target of a symbolic link (which is not followed).",
             stat,
         ),
         Tool::looks(
             "access",
-            "Tell whether a path exists, and of what type it is; symbolic links are followed.",
+            "Show whether a path exists, and its type; symbolic links are followed.",
             access,
         ),
     ]
@@ -87,7 +87,7 @@ fn read_file(turn: &mut Turn<'_>, args: ReadFileArgs) -> Result<Answer, Failure>
             let what = format!("cannot read a file of {}", state.workspace);
             return Err(
                 Failure::new(what, format!("{} is not UTF-8 text there", args.path))
-                    .hint("ask for it with encoding base64"),
+                    .hint("read it with encoding base64"),
             );
         }
     };
@@ -98,10 +98,10 @@ fn read_file(turn: &mut Turn<'_>, args: ReadFileArgs) -> Result<Answer, Failure>
     }
     if end < size {
         notes.push(format!(
-            "bytes {offset} to {end} of {size}; for more ask again with offset {end}"
+            "bytes {offset} to {end} of {size}; to continue, use offset {end}"
         ));
     } else if count == 0 {
-        notes.push(format!("nothing there: the file has {size} bytes"));
+        notes.push(format!("no data at this offset: the file has {size} bytes"));
     }
     let mut answer = Answer::text(text)
         .fact("encoding", encoding)

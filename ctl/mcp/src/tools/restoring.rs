@@ -13,14 +13,14 @@ pub fn tools() -> [Tool; 2] {
     [
         Tool::changes(
             "restore",
-            "Bring single files or directories back as they were in a commit (the last checkpoint without \
-             ref), and leave everything else as it is. What was there is kept: undo brings it back. dry_run \
+            "Restore single files or directories as they were in a commit (the last checkpoint without \
+             ref); everything else is unchanged. undo reverses it. dry_run \
              only lists what would change.",
             restore,
         ),
         Tool::changes(
             "redo",
-            "Take the last undo back. Can be given as often as undo was.",
+            "Reverse the last undo. Can be called as often as undo was.",
             redo,
         ),
     ]
@@ -52,10 +52,10 @@ fn restore(turn: &mut Turn<'_>, args: RestoreArgs) -> Result<Answer, Failure> {
     let paths = turn.paths(&state, &args.paths)?;
     if paths.is_empty() || paths.iter().any(|path| path.0.is_empty()) {
         let why = match paths.is_empty() {
-            true => "restore: paths names nothing",
+            true => "restore: paths is empty",
             false => "restore: a path is the whole workspace",
         };
-        return Err(Failure::usage(why).hint("rollback brings everything back"));
+        return Err(Failure::usage(why).hint("rollback restores everything"));
     }
     let request = Rollback {
         paths,

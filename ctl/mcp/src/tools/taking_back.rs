@@ -24,14 +24,14 @@ pub fn tools() -> [Tool; 3] {
     [
         Tool::looks(
             "tool_diff",
-            "Tell what one tool call changed, by its id (timeline lists them, and results have it as \
-             agentvfs/call): one path a line, as diff gives them; patch gives the changed lines instead.",
+            "Show what one tool call changed, by its id (timeline lists them, and results have it as \
+             agentvfs/call): one path a line, as in diff; patch returns the changed lines instead.",
             diff,
         ),
         Tool::changes(
             "tool_undo",
-            "Take back just what one tool call changed, by its id; what came later stays. Where later changes \
-             touch the same, conflicts are listed and nothing is changed. undo takes it back. dry_run only \
+            "Undo only what one tool call changed, by its id; later changes stay. If later changes \
+             touch the same, conflicts are listed and nothing is changed. undo reverses it. dry_run only \
              lists what would change.",
             undo,
         ),
@@ -39,7 +39,7 @@ pub fn tools() -> [Tool; 3] {
             "blame",
             "List what changed a file or directory, newest first, one a line: time, kind (call, checkpoint, \
              rollback, merge and so on), id of the call or -, name, commit after it, what it did (added, \
-             modified, renamed, type-changed, deleted), old path where it was renamed or -, branch of the \
+             modified, renamed, type-changed, deleted), old path of a rename or -, branch of the \
              call. Follows renames, and merges into the calls of merged branches, also deleted ones.",
             blame,
         ),
@@ -68,7 +68,7 @@ struct DiffArgs {
 
 fn diff(turn: &mut Turn<'_>, args: DiffArgs) -> Result<Answer, Failure> {
     let state = turn.state(args.branch, None);
-    let what = format!("cannot tell what call {} changed", args.call);
+    let what = format!("cannot determine what call {} changed", args.call);
     let paths = turn.paths(&state, &args.paths)?;
     let of_call: TimelineRow = turn.ask(
         &what,
@@ -80,10 +80,8 @@ fn diff(turn: &mut Turn<'_>, args: DiffArgs) -> Result<Answer, Failure> {
         }),
     )?;
     let Some(before) = of_call.before.clone() else {
-        return Err(
-            Failure::new(what, "it was taken over from elsewhere without its files")
-                .hint("timeline with details tells what is known of it"),
-        );
+        return Err(Failure::new(what, "it was imported without its files")
+            .hint("timeline with details shows what is recorded of it"));
     };
     let ask = Diff {
         workspace: state.workspace,
@@ -110,7 +108,7 @@ fn diff(turn: &mut Turn<'_>, args: DiffArgs) -> Result<Answer, Failure> {
 fn doubted(answer: Answer, call: &TimelineRow) -> Answer {
     let why = match call.doubt.as_ref().map(|doubt| doubt.why.clone()) {
         None if call.after.is_none() => {
-            Some("it has not ended: this is what changed so far".to_owned())
+            Some("it has not ended; these are the changes so far".to_owned())
         }
         doubt => doubt,
     };
@@ -134,7 +132,7 @@ struct UndoArgs {
 }
 
 fn undo(turn: &mut Turn<'_>, args: UndoArgs) -> Result<Answer, Failure> {
-    let what = format!("cannot take call {} back", args.call);
+    let what = format!("cannot undo call {}", args.call);
     let call = Call::ToolUndo(ToolUndo {
         workspace: turn.workspace(),
         branch: turn.branch(args.branch),
@@ -144,12 +142,12 @@ fn undo(turn: &mut Turn<'_>, args: UndoArgs) -> Result<Answer, Failure> {
     let answer: ToolUndoAnswer = turn.ask(&what, &call)?;
     if !answer.conflicts.is_empty() {
         let many = count(answer.conflicts.len() as u64, "conflict");
-        let why = format!("{many} with what was changed since; nothing was changed");
+        let why = format!("{many} with later changes; nothing was changed");
         let shown = answer.conflicts.iter().take(ROWS_MAX as usize);
         let conflicts: Vec<Value> = shown.map(conflict_object).collect();
         let failure = Failure::new(what, why)
             .kind("conflicts")
-            .hint("restore takes single paths back from the commit before the call; timeline with details names it");
+            .hint("restore restores single paths from the commit before the call; timeline with details shows it");
         return Ok(Answer::failure(&failure).note(json!({ "conflicts": conflicts }).to_string()));
     }
     if args.dry_run {
@@ -162,10 +160,7 @@ fn undo(turn: &mut Turn<'_>, args: UndoArgs) -> Result<Answer, Failure> {
         "files_changed": answer.files_changed,
     }));
     Ok(match nothing {
-        true => told.note(format!(
-            "nothing of call {} is left to take back",
-            args.call
-        )),
+        true => told.note(format!("no change of call {} is left to undo", args.call)),
         false => told,
     })
 }
@@ -196,7 +191,10 @@ fn blame(turn: &mut Turn<'_>, args: BlameArgs) -> Result<Answer, Failure> {
         limit,
         no_follow: args.no_follow,
     });
-    let answer: BlameAnswer = turn.ask(&format!("cannot tell who changed {}", args.path), &call)?;
+    let answer: BlameAnswer = turn.ask(
+        &format!("cannot determine who changed {}", args.path),
+        &call,
+    )?;
     let rows = answer
         .items
         .iter()
@@ -204,13 +202,13 @@ fn blame(turn: &mut Turn<'_>, args: BlameArgs) -> Result<Answer, Failure> {
     let total = answer.items.len() as u64;
     let mut shown = Page::new(None, Some(u64::MAX)).shown(rows, total);
     if answer.more {
-        shown = shown.also("there may be more; for those ask again with a higher limit");
+        shown = shown.also("there may be more; use a higher limit");
     }
     let mut notes: Vec<String> = answer.items.iter().filter_map(blame::doubt).collect();
     if notes.len() > DOUBTS_MAX {
         let more = notes.len() - DOUBTS_MAX;
         notes.truncate(DOUBTS_MAX);
-        notes.push(format!("of {more} older changes the same is true"));
+        notes.push(format!("the same is true of {more} older changes"));
     }
     notes.extend(blame::uncalled(&args.path, &answer));
     notes.extend(blame::unknown(&answer));

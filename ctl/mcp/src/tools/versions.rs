@@ -19,36 +19,36 @@ pub fn tools() -> [Tool; 5] {
     [
         Tool::changes(
             "checkpoint",
-            "Keep everything as it is now (all files, ignored and untracked ones too) as a commit to come \
-             back to. Takes milliseconds; do it before something risky. Gives the commit's id and how \
+            "Commit everything as it is now (all files, also ignored and untracked ones), to come \
+             back to it later. Takes milliseconds; use it before risky changes. Returns the commit's id and how \
              many files changed since the last checkpoint.",
             checkpoint,
         ),
         Tool::changes(
             "rollback",
-            "Go back: without arguments to the last checkpoint, else to ref or to how it was before a \
-             time. All files and key-value data, or only paths. What was there is kept: undo brings it back. dry_run only \
+            "Roll back: without arguments to the last checkpoint, else to ref or to the state before a \
+             time. All files and key-value data, or only paths. undo reverses it. dry_run only \
              lists what would change.",
             rollback,
         ),
         Tool::changes(
             "undo",
-            "Take back the last rollback, restore, merge, resolve or update of the branch (not single file \
-             changes). Can be given several times. Refuses where a checkpoint or an apply came later, unless \
+            "Undo the last rollback, restore, merge, resolve or update of the branch (not single file \
+             changes). Can be called several times. Refuses if a checkpoint or an apply came later, unless \
              over_later_changes is given.",
             undo,
         ),
         Tool::looks(
             "log",
             "List the checkpoints, newest first, one a line: commit id, time, label or -, message. all adds \
-             automatic ones, made when work pauses and before each rollback.",
+             automatic ones, which are made when work pauses and before each rollback.",
             log,
         ),
         Tool::looks(
             "diff",
-            "Tell what changed: from the last checkpoint to now, or from one commit to another or to now. \
+            "Show what changed: from the last checkpoint to now, or from one commit to another or to now. \
              One path a line: A added, M modified, D deleted, R renamed (old and new path), T type \
-             changed. patch gives the changed lines instead.",
+             changed. patch returns the changed lines instead.",
             diff,
         ),
     ]
@@ -129,8 +129,8 @@ pub(super) fn target(
 ) -> Result<Target, Failure> {
     match (reference, before) {
         (Some(_), Some(_)) => {
-            let why = format!("{tool}: a ref cannot be given with before");
-            Err(Failure::usage(why).hint("give one of them, or none for the last checkpoint"))
+            let why = format!("{tool}: a ref cannot be combined with before");
+            Err(Failure::usage(why).hint("use one of them, or none for the last checkpoint"))
         }
         (Some(name), None) => Ok(Target::Ref(name)),
         (None, Some(before)) => Ok(Target::Before(moment(&before)?)),

@@ -62,7 +62,7 @@ fn at(path: &Path, context: &mut Context) -> Result<(State, Bytes), Failure> {
             "{} is the whole workspace",
             agentvfs_client::quote::shown(path.as_os_str().as_encoded_bytes())
         );
-        return Err(Failure::usage(why).hint("name something in it"));
+        return Err(Failure::usage(why).hint("name a file or directory in it"));
     }
     Ok((state, Bytes(inside)))
 }

@@ -76,7 +76,7 @@ impl Check<'_> {
     }
 
     fn mark_is_cut(&mut self, workspace: &str, branch: &str, dir: &str) {
-        let what = "it was cut off; what is left of it holds";
+        let what = "it was cut off; the rest is valid";
         let who = affected(workspace, branch);
         self.find(format!("{dir}/journal/mark"), what, vec![who]);
         let dir = dir.to_owned();

@@ -112,7 +112,7 @@ impl Engine {
         let file = state_file(&*self.storage, &trees, dir);
         let bytes = file.mended(number).ok_or_else(|| Error::Damaged {
             what: file.path(number),
-            why: "it is not as it was when the store was checked".into(),
+            why: "it changed after the check".into(),
         })?;
         self.set_aside_if_there(&file.pointer())?;
         if file.is_whole(number) {
@@ -133,7 +133,7 @@ impl Engine {
     pub(super) fn mend_tree_header(&self, path: &str) -> Result<()> {
         let damaged = || Error::Damaged {
             what: path.to_owned(),
-            why: "it is not as it was when the store was checked".into(),
+            why: "it changed after the check".into(),
         };
         let (dir, number) = path.rsplit_once('/').ok_or_else(damaged)?;
         let trees = Trees::look(self.storage.clone(), dir.to_owned());
@@ -185,7 +185,7 @@ impl Engine {
         if !is_all_in_journal(&*self.storage, dir, self.boot, &root)? {
             return Err(Error::Damaged {
                 what: dir.to_owned(),
-                why: "its journal is not as it was when the store was checked".into(),
+                why: "its journal changed after the check".into(),
             });
         }
         self.set_aside_if_there(&file.pointer())?;

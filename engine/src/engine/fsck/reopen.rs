@@ -51,9 +51,13 @@ pub struct Reopen {
 impl fmt::Display for Reopen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (branch, workspace) = (&self.branch, &self.workspace);
-        write!(f, "open branch {branch} of {workspace} again ")?;
+        write!(f, "reopen branch {branch} of {workspace} ")?;
         if self.after {
-            write!(f, "as it was stored last, after commit {} (", self.commit)?;
+            write!(
+                f,
+                "in its last stored state, after commit {} (",
+                self.commit
+            )?;
         } else {
             write!(f, "at commit {} (", self.commit)?;
         }
@@ -65,17 +69,17 @@ impl fmt::Display for Reopen {
             Some(0) => write!(f, "; nothing was changed after it")?,
             Some(n) => write!(
                 f,
-                "; what was changed after it and is in no commit ({n} records of its journal) is kept in damaged/ but not shown"
+                "; later changes that are in no commit ({n} records of its journal) are kept in damaged/ but not shown"
             )?,
             None => write!(
                 f,
-                "; what was changed after it and is in no commit is kept in damaged/, as far as it can be read, but not shown"
+                "; later changes that are in no commit are kept in damaged/, as far as they can be read, but not shown"
             )?,
         }
         if !self.whole_history {
             write!(
                 f,
-                "; its log is that of the commits found, without labels and steps of undo that nothing else tells"
+                "; its log has the commits that were found, without labels and undo steps that are recorded nowhere else"
             )?;
         }
         match self.entries_lost {
@@ -133,7 +137,7 @@ impl Engine {
         let Some(mut best) = best.filter(planned) else {
             return Err(Error::Damaged {
                 what: dir.clone(),
-                why: "what can be read of it is not what it was when the store was checked".into(),
+                why: "what can be read of it changed after the check".into(),
             });
         };
         self.set_branch_aside(&file)?;

@@ -104,45 +104,45 @@ pub enum RepairStep {
 impl fmt::Display for RepairStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RepairStep::RebuildIndex { path } => write!(f, "make the index {path} anew"),
+            RepairStep::RebuildIndex { path } => write!(f, "rebuild the index {path}"),
             RepairStep::FromBase { workspace, path } => write!(
                 f,
-                "store {} of {workspace}'s project again, should it be what is missing",
+                "store {} of {workspace}'s project again, in case it is the missing file",
                 String::from_utf8_lossy(path)
             ),
             RepairStep::RewritePack { path } => {
                 write!(
                     f,
-                    "copy all whole records of {path} into a new pack and set it aside"
+                    "copy all undamaged records of {path} into a new pack and set it aside"
                 )
             }
             RepairStep::CutJournal { dir, .. } => write!(
                 f,
-                "end the journal of {dir} before its first damaged record and set it aside as it was"
+                "cut the journal of {dir} before its first damaged record, and set the original aside"
             ),
             RepairStep::MarkAnew { dir } => {
-                write!(f, "write the mark of {dir}'s journal anew; nothing is lost")
+                write!(f, "rewrite the mark of {dir}'s journal; nothing is lost")
             }
             RepairStep::OlderKeys { dir } => write!(
                 f,
-                "open {dir} with the keys of its newest commit that has readable ones, and set its state aside as it was"
+                "open {dir} with the keys of the newest commit whose keys can be read, and set its original state aside"
             ),
             RepairStep::TakeState { dir, file } => write!(
                 f,
-                "open {dir} with its state file {file}, which is whole but for its header or what names it; nothing is lost"
+                "open {dir} with its state file {file}, of which only the header or the reference is damaged; nothing is lost"
             ),
             RepairStep::TreeHeader { path } => write!(
                 f,
-                "write the header of {path} anew, which is whole but for that; nothing is lost"
+                "rewrite the header of {path}; the rest is undamaged, and nothing is lost"
             ),
             RepairStep::Replay { dir, .. } => write!(
                 f,
-                "open {dir} with its project and all of its journal; nothing is lost"
+                "open {dir} with its project and its complete journal; nothing is lost"
             ),
             RepairStep::Reopen(step) => step.fmt(f),
             RepairStep::WorkspaceRecord { workspace, base } => write!(
                 f,
-                "write the record of workspace {workspace} anew, with the base {}",
+                "rewrite the record of workspace {workspace} with the base {}",
                 base.display()
             ),
             RepairStep::BranchRecord {
@@ -151,10 +151,10 @@ impl fmt::Display for RepairStep {
                 number,
             } => write!(
                 f,
-                "write the record of branch {branch} of {workspace} anew: its directory is {number}"
+                "rewrite the record of branch {branch} of {workspace} with the directory {number}"
             ),
             RepairStep::DropRef { name } => {
-                write!(f, "set the ref {name} aside; defaults hold then")
+                write!(f, "set the ref {name} aside; the defaults apply then")
             }
         }
     }

@@ -384,7 +384,7 @@ pub(super) fn recover(site: &Site<'_>) -> Result<()> {
     };
     if site.base_ident()? != intent.base {
         return Err(Error::ApplyUnfinished {
-            why: format!("{} is another directory now", site.base.path().display()),
+            why: format!("{} is now another directory", site.base.path().display()),
         });
     }
     if intent.phase == Phase::Moving {
