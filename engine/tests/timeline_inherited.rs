@@ -137,6 +137,58 @@ fn what_another_branch_made_is_told_by_that_branch() {
 }
 
 #[test]
+fn a_commit_named_from_elsewhere_brings_the_calls_of_all_that_it_comes_from() {
+    let dir = base();
+    let (disk, engine, w) = start(dir.path());
+    write_in(&w, MAIN, "one", "a", "1");
+    checkpoint(&w, MAIN);
+    w.create_branch("a", MAIN, None).unwrap();
+    write_in(&w, "a", "two", "a", "22");
+    let two = checkpoint(&w, "a");
+    write_in(&w, "a", "not-of-it", "a", "3");
+    write_in(&w, MAIN, "mine", "a", "4");
+    // Made of what a branch made which is not the one it is named from, and so on.
+    w.create_branch("b", MAIN, Some(&format!("a:{two}")))
+        .unwrap();
+    write_in(&w, "b", "three", "a", "333");
+    let three = checkpoint(&w, "b");
+    write_in(&w, "b", "not-of-it", "a", "4");
+    w.create_branch("c", MAIN, Some(&format!("b:{three}")))
+        .unwrap();
+    write_in(&w, "c", "four", "a", "4444");
+    let four = checkpoint(&w, "c");
+    w.create_branch("d", "a", Some(&format!("c:{four}")))
+        .unwrap();
+    w.create_branch("e", "d", None).unwrap();
+    let check = |w: &Workspace| {
+        let all = ["one", "two", "three", "four"];
+        for (branch, count) in [("b", 3), ("c", 4), ("d", 4), ("e", 4)] {
+            let mut found = blamed(w, branch, "a");
+            found.retain(|name| name != "not-of-it" || branch != "b");
+            assert_eq!(found, all[..count], "{branch}");
+            whole(w, branch);
+        }
+    };
+    check(&w);
+    delete(&w, "a");
+    delete(&w, "b");
+    check_but_b(&w);
+    end(&engine);
+    drop((w, engine));
+    let (engine, w) = open(&disk, dir.path());
+    gc(&engine);
+    check_but_b(&w);
+    end(&engine);
+}
+
+fn check_but_b(w: &Workspace) {
+    for branch in ["c", "d", "e"] {
+        let all = ["one", "two", "three", "four"];
+        assert_eq!(blamed(w, branch, "a"), all, "{branch}");
+    }
+}
+
+#[test]
 fn a_log_that_is_in_the_store_is_cut_too() {
     let dir = base();
     let (disk, engine, w) = start(dir.path());

@@ -81,6 +81,27 @@ impl Sources {
         let last = known_by(store, log, head.entries, &|known| *known == id)?;
         Ok(Some((source, last)))
     }
+
+    /// Whether who goes through a timeline from an entry on, and through those that it goes on in, meets the entry
+    /// that a commit holds. True where the commit holds none, or one that no timeline has.
+    pub fn tell_of(&self, from: Option<(usize, u64)>, commit: &Commit) -> bool {
+        let Some(head) = commit.timeline else {
+            return true;
+        };
+        let Some(place) = self.places.get(&head) else {
+            return true;
+        };
+        let (mut at, mut left) = (from, self.list.len());
+        while let Some((source, last)) = at.filter(|_| left > 0) {
+            if source == *place && head.entries <= last {
+                return true;
+            }
+            let of = &self.list[source];
+            at = of.goes_on.map(|next| (next, of.first - 1));
+            left -= 1;
+        }
+        false
+    }
 }
 
 impl Workspace {

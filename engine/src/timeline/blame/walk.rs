@@ -397,9 +397,9 @@ impl<'a> Blamer<'a> {
                 continue;
             };
             let log = self.sources.of_commit(self.trees.store, id, &commit)?;
-            let (points, merged) = self.points_before(id)?;
+            let (points, further) = self.points_before(id, log)?;
             // The timeline that tells of these merges may be one that no commit leads into.
-            work.extend(merged);
+            work.extend(further);
             if log.is_some() || !points.is_empty() {
                 self.work.push(Stretch {
                     log,
@@ -412,19 +412,31 @@ impl<'a> Blamer<'a> {
     }
 
     /// Checkpoints and merges of other branches that a commit comes from, and it itself; each is given once. Beside
-    /// them what these merges took from further branches.
-    fn points_before(&mut self, id: CommitId) -> Result<(VecDeque<Point>, Vec<CommitId>)> {
-        let (mut points, mut merged) = (Vec::new(), Vec::new());
-        let mut work = vec![id];
-        while let Some(id) = work.pop() {
+    /// them what these merges took from further branches, and commits of which the timeline of the commit (`log`)
+    /// does not tell: a branch was made of them that has another timeline.
+    fn points_before(
+        &mut self,
+        id: CommitId,
+        log: Option<(usize, u64)>,
+    ) -> Result<(VecDeque<Point>, Vec<CommitId>)> {
+        let (mut points, mut further) = (Vec::new(), Vec::new());
+        let mut work = vec![(id, log)];
+        while let Some((id, mut log)) = work.pop() {
             let Some(state) = self.elsewhere.remove(&id) else {
                 continue;
             };
-            work.extend(&state.parents);
-            let Some(commit) = self.trees.commit(id)? else {
+            let commit = self.trees.commit(id)?;
+            if let Some(commit) = &commit
+                && !self.sources.tell_of(log, commit)
+            {
+                log = self.sources.of_commit(self.trees.store, id, commit)?;
+                further.push(id);
+            }
+            work.extend(state.parents.iter().map(|parent| (*parent, log)));
+            let Some(commit) = commit else {
                 continue;
             };
-            merged.extend(commit.parents.iter().skip(1));
+            further.extend(commit.parents.iter().skip(1));
             if let Some(before) = commit.parents.first()
                 && commit.kind == CommitKind::Asked
             {
@@ -439,7 +451,7 @@ impl<'a> Blamer<'a> {
             }
         }
         points.sort_by_key(|p| std::cmp::Reverse(p.time));
-        Ok((points.into(), merged))
+        Ok((points.into(), further))
     }
 
     /// Looks at the checkpoints that were made after this entry, or at all that are left.
