@@ -194,6 +194,94 @@ fn an_addition_to_a_renamed_directory_is_a_conflict_at_its_new_path() {
 }
 
 #[test]
+fn a_directory_that_one_side_renamed_and_filled_is_no_conflict() {
+    let lines = |of: u32| -> String { (0..60).map(|n| format!("{of} of line {n}\n")).collect() };
+    let base = Tree::of(&[("dir-1/f12", &lines(12)), ("else/f3", &lines(3))]);
+    let (mut ours, mut theirs) = (base.clone(), base.clone());
+    let renamed = ours.leaves.remove(&b"dir-1/f12"[..]).unwrap();
+    ours.put("dir-2/f12-23", renamed);
+    ours.put("dir-2/f25", Leaf::file(lines(25)));
+    ours.put("dir-2/f49", Leaf::file(lines(49)));
+    set(&mut theirs, "else/f3", &lines(4));
+    theirs.put("new/f5", Leaf::file(lines(5)));
+    for (ours, theirs) in [(&ours, &theirs), (&theirs, &ours)] {
+        let merged = clean(&base, ours, theirs);
+        let all = ["dir-2/f12-23", "dir-2/f25", "dir-2/f49", "else/f3", "new/f5"];
+        assert!(merged.leaves.keys().eq(all.iter().map(|p| p.as_bytes())));
+    }
+}
+
+/// Changes directories of a tree, and makes new ones: `numbers` are those of the files and directories that are
+/// made next.
+fn change_dirs(rng: &mut Rng, tree: &mut Tree, dirs: &mut Vec<String>, numbers: &mut u64) {
+    *numbers += 1;
+    let number = *numbers;
+    let text = |of: u64| -> String { (0..60).map(|n| format!("{of} of line {n}\n")).collect() };
+    if dirs.is_empty() || rng.one_in(6) {
+        dirs.push(format!("dir{number}"));
+    }
+    let at = rng.below(dirs.len() as u64) as usize;
+    let dir = dirs[at].clone();
+    let below = format!("{dir}/").into_bytes();
+    let files = tree.leaves.keys().filter(|path| path.starts_with(&below));
+    let files: Vec<Vec<u8>> = files.cloned().collect();
+    match rng.below(6) {
+        _ if files.is_empty() => tree.put(format!("{dir}/f{number}"), Leaf::file(text(number))),
+        0 | 1 => tree.put(format!("{dir}/f{number}"), Leaf::file(text(number))),
+        2 => {
+            let path = String::from_utf8(rng.pick(&files).clone()).unwrap();
+            let line = format!("{} of", rng.below(60));
+            let edited = tree.text(&path).replacen(&line, &number.to_string(), 1);
+            set(tree, &path, &(edited + "more\n"));
+        }
+        3 => drop(tree.leaves.remove(rng.pick(&files))),
+        4 => {
+            let leaf = tree.leaves.remove(rng.pick(&files)).unwrap();
+            tree.put(format!("{dir}/g{number}"), leaf);
+        }
+        _ => {
+            dirs[at] = format!("dir{number}-moved");
+            for path in files {
+                let leaf = tree.leaves.remove(&path).unwrap();
+                let rest = &path[dir.len()..];
+                tree.put([dirs[at].as_bytes(), rest].concat(), leaf);
+            }
+        }
+    }
+}
+
+#[test]
+fn sides_that_changed_different_directories_have_no_conflict() {
+    let first = merging::seed("MERGE_DIRS_SEED");
+    for seed in first..first + rounds("MERGE_DIRS_ROUNDS", 300) {
+        let (mut rng, mut numbers) = (Rng(seed), 0);
+        let (mut base, mut dirs) = (Tree::default(), [Vec::new(), Vec::new()]);
+        for n in 0..rng.below(20) as usize {
+            change_dirs(&mut rng, &mut base, &mut dirs[n % 2], &mut numbers);
+        }
+        let mut sides = [base.clone(), base.clone()];
+        for n in 0..rng.below(30) as usize {
+            change_dirs(&mut rng, &mut sides[n % 2], &mut dirs[n % 2], &mut numbers);
+        }
+        let (result, merged) = merge(&base, &sides[0], &sides[1]);
+        assert!(kinds(&result).is_empty(), "seed {seed}: {:?}", kinds(&result));
+        let mut expected = Vec::new();
+        for (side, dirs) in sides.iter().zip(&dirs) {
+            let own = |path: &&Vec<u8>| {
+                let path = std::str::from_utf8(path).unwrap();
+                dirs.iter().any(|dir| path.starts_with(&format!("{dir}/")))
+            };
+            let all = side.leaves.keys().filter(own);
+            expected.extend(all.map(|path| (path.clone(), side.leaves[path].bytes().to_vec())));
+        }
+        expected.sort();
+        let found = merged.leaves.iter();
+        let found: Vec<_> = found.map(|(p, leaf)| (p.clone(), leaf.bytes().to_vec())).collect();
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
+#[test]
 fn hard_links_stay_together_and_fall_apart_where_they_differ() {
     let [mut base, mut ours, mut theirs] = three();
     for tree in [&mut base, &mut ours, &mut theirs] {
