@@ -206,7 +206,13 @@ fn a_directory_that_one_side_renamed_and_filled_is_no_conflict() {
     theirs.put("new/f5", Leaf::file(lines(5)));
     for (ours, theirs) in [(&ours, &theirs), (&theirs, &ours)] {
         let merged = clean(&base, ours, theirs);
-        let all = ["dir-2/f12-23", "dir-2/f25", "dir-2/f49", "else/f3", "new/f5"];
+        let all = [
+            "dir-2/f12-23",
+            "dir-2/f25",
+            "dir-2/f49",
+            "else/f3",
+            "new/f5",
+        ];
         assert!(merged.leaves.keys().eq(all.iter().map(|p| p.as_bytes())));
     }
 }
@@ -264,7 +270,11 @@ fn sides_that_changed_different_directories_have_no_conflict() {
             change_dirs(&mut rng, &mut sides[n % 2], &mut dirs[n % 2], &mut numbers);
         }
         let (result, merged) = merge(&base, &sides[0], &sides[1]);
-        assert!(kinds(&result).is_empty(), "seed {seed}: {:?}", kinds(&result));
+        assert!(
+            kinds(&result).is_empty(),
+            "seed {seed}: {:?}",
+            kinds(&result)
+        );
         let mut expected = Vec::new();
         for (side, dirs) in sides.iter().zip(&dirs) {
             let own = |path: &&Vec<u8>| {
@@ -276,7 +286,9 @@ fn sides_that_changed_different_directories_have_no_conflict() {
         }
         expected.sort();
         let found = merged.leaves.iter();
-        let found: Vec<_> = found.map(|(p, leaf)| (p.clone(), leaf.bytes().to_vec())).collect();
+        let found: Vec<_> = found
+            .map(|(p, leaf)| (p.clone(), leaf.bytes().to_vec()))
+            .collect();
         assert_eq!(found, expected, "seed {seed}");
     }
 }
