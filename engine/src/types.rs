@@ -212,6 +212,8 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Change time, where the front sets it itself.
     pub ctime: Option<Time>,
+    /// With a length: the caller may not keep set-id bits and capabilities (it has no CAP_FSETID).
+    pub kill_suidgid: bool,
     /// The caller is not in the file's group: where set-id bits go, set-group-id goes also without
     /// group execution.
     pub outside_group: bool,

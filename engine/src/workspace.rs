@@ -257,6 +257,19 @@ impl Workspace {
         b.read(nid, offset, size, wait)
     }
 
+    /// Reads into `buf`, and says how much; less than it holds at the end of the file. What is in `buf`
+    /// after an error, or behind that length, has no meaning.
+    pub fn read_into(
+        &self,
+        node: NodeId,
+        offset: u64,
+        buf: &mut [u8],
+        wait: Wait,
+    ) -> Result<usize> {
+        let (b, nid) = self.route(node)?;
+        b.read_into(nid, offset, buf, wait)
+    }
+
     /// Notes that a program reads a file; nothing where there is none.
     pub fn note_read(&self, node: NodeId) {
         if let Ok((b, nid)) = self.route(node) {

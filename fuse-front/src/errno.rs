@@ -4,7 +4,7 @@
 
 use crate::stats::Op;
 use engine::Error;
-use fuser::Errno;
+use rustix::io::Errno;
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -15,6 +15,12 @@ pub(crate) enum Failure {
     Panicked,
     /// The request itself cannot be carried out.
     Request(Errno),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        Failure::Request(errno)
+    }
 }
 
 impl From<Error> for Failure {
@@ -28,7 +34,11 @@ impl Failure {
     pub(crate) fn errno(&self, op: Op) -> Errno {
         match self {
             Failure::Engine(error) => engine_errno(op, error),
-            Failure::Panicked => Errno::EIO,
+            Failure::Panicked => Errno::IO,
+            Failure::Request(Errno::IO) => {
+                tracing::error!(op = op.name(), "the kernel sent what is no such request");
+                Errno::IO
+            }
             Failure::Request(errno) => *errno,
         }
     }
@@ -43,10 +53,10 @@ impl Failure {
 /// would make programs think that the file is non-blocking.
 fn engine_errno(op: Op, error: &Error) -> Errno {
     let errno = match error {
-        Error::WouldBlock => Errno::EIO,
-        other => Errno::from_i32(other.errno()),
+        Error::WouldBlock => Errno::IO,
+        other => Errno::from_raw_os_error(other.errno()),
     };
-    if errno == Errno::EIO {
+    if errno == Errno::IO {
         tracing::error!(op = op.name(), %error, cause = ?error, "request failed with EIO");
     }
     errno
@@ -59,15 +69,15 @@ mod tests {
     #[test]
     fn engine_errors_keep_their_errno() {
         let errno = |error: Error| Failure::from(error).errno(Op::Lookup);
-        assert_eq!(errno(Error::NotFound), Errno::ENOENT);
-        assert_eq!(errno(Error::NotEmpty), Errno::ENOTEMPTY);
-        assert_eq!(errno(Error::NoData), Errno::ENODATA);
+        assert_eq!(errno(Error::NotFound), Errno::NOENT);
+        assert_eq!(errno(Error::NotEmpty), Errno::NOTEMPTY);
+        assert_eq!(errno(Error::NoData), Errno::NODATA);
     }
 
     #[test]
     fn would_block_is_never_shown() {
         assert!(Failure::from(Error::WouldBlock).would_block());
-        assert_eq!(Failure::from(Error::WouldBlock).errno(Op::Read), Errno::EIO);
-        assert_eq!(Failure::Panicked.errno(Op::Read), Errno::EIO);
+        assert_eq!(Failure::from(Error::WouldBlock).errno(Op::Read), Errno::IO);
+        assert_eq!(Failure::Panicked.errno(Op::Read), Errno::IO);
     }
 }

@@ -3,32 +3,16 @@
 //! kernel's `fs/attr.c`), so the others are read from /proc where that bit is set, which is rare.
 
 use engine::Workspace;
-use engine::types::{Kind, NodeId, SETXATTR_KILL_SGID, mode};
-use fuser::Request;
+use engine::types::{Caller, Kind, NodeId, mode};
 
-/// Flag for setting attribute `name`: an access control list set by somebody outside of the file's
-/// group takes the set-group-id bit away. (The kernel would say so only in a longer request, which
-/// the FUSE library does not read.)
-pub(crate) fn list_flag(req: &Request, ws: &Workspace, node: NodeId, name: &[u8]) -> u32 {
-    if req.uid() == 0 || name != engine::acl::ACCESS {
-        return 0;
-    }
-    match ws.getattr(node) {
-        Ok(attr) if u32::from(attr.perm) & mode::SGID != 0 && !is_member(req, attr.gid) => {
-            SETXATTR_KILL_SGID
-        }
-        _ => 0,
-    }
-}
-
-fn is_member(req: &Request, gid: u32) -> bool {
-    gid == req.gid() || further(req.pid()).contains(&gid)
+fn is_member(who: &Caller, gid: u32) -> bool {
+    gid == who.gid || further(who.pid).contains(&gid)
 }
 
 /// True where the file has the set-group-id bit without group execution, and the caller is not in its
 /// group. Root always may keep the bit.
-pub(crate) fn is_outside(req: &Request, ws: &Workspace, node: NodeId) -> bool {
-    if req.uid() == 0 {
+pub(crate) fn is_outside(who: &Caller, ws: &Workspace, node: NodeId) -> bool {
+    if who.uid == 0 {
         return false;
     }
     let Ok(attr) = ws.getattr(node) else {
@@ -36,7 +20,7 @@ pub(crate) fn is_outside(req: &Request, ws: &Workspace, node: NodeId) -> bool {
     };
     let perm = u32::from(attr.perm);
     let has_bit = attr.kind != Kind::Dir && perm & mode::SGID != 0 && perm & 0o010 == 0;
-    has_bit && !is_member(req, attr.gid)
+    has_bit && !is_member(who, attr.gid)
 }
 
 /// Supplementary groups of a task; none where it cannot be looked at.

@@ -7,8 +7,9 @@ use crate::announce::Announcer;
 use crate::apart::Apart;
 use crate::drain::Drain;
 use crate::limits::{FLUSH_PASSES_MAX, REFRESH_WAIT_MAX};
+use crate::transport::Device;
+use crate::wire::Notification;
 use engine::types::{Announcement, KernelCache, NodeId};
-use fuser::{INodeNo, Notifier};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, StatxFlags, openat2, statx};
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -17,18 +18,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// FUSE_NOTIFY_INC_EPOCH (linux/fuse.h): all names of the mount must be asked for again.
-const NOTIFY_INC_EPOCH: i32 = 8;
-
 /// The caches of one mount.
 #[derive(Debug)]
 pub(crate) struct MountCache {
     pub(crate) mountpoint: PathBuf,
     /// Device of the mount, to notice another one over it.
     pub(crate) dev: (u32, u32),
-    pub(crate) notifier: Notifier,
-    /// The device, for the notification that the FUSE library lacks.
-    pub(crate) device: OwnedFd,
+    pub(crate) device: Arc<Device>,
     pub(crate) drain: Arc<Drain>,
     pub(crate) announcer: Arc<Announcer>,
     /// Who asks the mount.
@@ -47,7 +43,7 @@ impl KernelCache for MountCache {
     }
 
     fn inval_inode(&self, node: NodeId) {
-        log(self.notifier.inval_inode(INodeNo(node.0), 0, 0), "inode");
+        self.notify(Notification::inode(node, 0, 0), "inode");
     }
 
     fn inval_range(&self, node: NodeId, range: Range<u64>) {
@@ -57,7 +53,7 @@ impl KernelCache for MountCache {
         });
         // Beyond what the kernel can name: all of it.
         let (at, len) = both.unwrap_or((0, 0));
-        log(self.notifier.inval_inode(INodeNo(node.0), at, len), "range");
+        self.notify(Notification::inode(node, at, len), "range");
     }
 
     fn refresh_sizes(&self, paths: Vec<Vec<u8>>) -> Vec<Option<u64>> {
@@ -81,19 +77,23 @@ impl KernelCache for MountCache {
     }
 
     fn inval_entry(&self, parent: NodeId, name: &[u8]) {
-        log(
-            self.notifier
-                .inval_entry(INodeNo(parent.0), OsStr::from_bytes(name)),
-            "entry",
-        );
+        self.notify(Notification::entry(parent, name), "entry");
     }
 
     fn inval_all_entries(&self) -> bool {
-        rustix::io::write(&self.device, &header_only(NOTIFY_INC_EPOCH)).is_ok()
+        self.device.notify(Notification::all_entries()).is_ok()
     }
 
     fn announce(&self, changes: Vec<Announcement>) {
         self.announcer.announce(&self.mountpoint, self.dev, changes);
+    }
+}
+
+impl MountCache {
+    fn notify(&self, note: Notification<'_>, what: &str) {
+        if let Err(error) = self.device.notify(note) {
+            tracing::warn!(%error, what, "invalidation failed");
+        }
     }
 }
 
@@ -197,20 +197,6 @@ fn size_without_writers(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<u64> 
     rustix::fs::seek(&file, SeekFrom::End(0))
 }
 
-/// A notification without content: length, code, and 0 for "no request".
-fn header_only(code: i32) -> [u8; 16] {
-    let mut header = [0; 16];
-    header[..4].copy_from_slice(&16u32.to_ne_bytes());
-    header[4..8].copy_from_slice(&code.to_ne_bytes());
-    header
-}
-
-fn log(sent: std::io::Result<()>, what: &str) {
-    if let Err(error) = sent {
-        tracing::warn!(%error, what, "invalidation failed");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,12 +232,5 @@ mod tests {
         };
         flush(&drain, start).unwrap();
         assert_eq!(passes.into_inner(), 3);
-    }
-
-    #[test]
-    fn notification_has_the_kernels_layout() {
-        let header = header_only(NOTIFY_INC_EPOCH);
-        assert_eq!(&header[..8], [16, 0, 0, 0, 8, 0, 0, 0]);
-        assert_eq!(&header[8..], [0; 8]);
     }
 }

@@ -6,6 +6,9 @@
 //! reads never come here; what changes behind the kernel's back (a rollback) is invalidated through
 //! [`engine::types::KernelCache`].
 //!
+//! Requests come and go in this order: `transport` reads them, `serve.rs` has them decoded by [`wire`],
+//! carried out by `ops.rs`, and answered.
+//!
 //! Invariant: this crate takes no decision about file semantics. It decodes, calls, encodes; which
 //! errno a failure has is decided in `errno.rs` alone. Notifications to the kernel are sent by
 //! control threads only, never by a thread that handles requests.
@@ -14,12 +17,9 @@
 
 mod announce;
 mod apart;
-mod attr;
 mod beneath;
 mod cover;
-mod decode;
 mod device;
-mod dirstream;
 mod drain;
 mod end;
 mod errno;
@@ -34,13 +34,14 @@ mod own;
 mod pool;
 mod probe;
 mod serve;
-mod session;
 mod stale;
 mod stats;
 #[allow(unsafe_code)]
 mod sys;
 mod table;
+mod transport;
 mod watchers;
+pub mod wire;
 
 pub use beneath::open_beneath_dead;
 pub use cover::{behind_covers, cover, is_covered, uncover};

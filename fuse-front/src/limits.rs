@@ -9,6 +9,13 @@ pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Largest WRITE. Larger ones gain nothing measurable; the kernel's own cap is 1 MiB.
 pub(crate) const MAX_WRITE_BYTES: u32 = 1 << 20;
 
+/// Longest message from the kernel: a WRITE, with its header and fields (rounded up to a page).
+pub(crate) const MESSAGE_BYTES_MAX: usize = MAX_WRITE_BYTES as usize + 4096;
+
+/// Most bytes that one READ or listing is answered with. The kernel asks for no more than a request may
+/// have pages, which are as many as a WRITE's.
+pub(crate) const ANSWER_BYTES_MAX: u32 = MAX_WRITE_BYTES;
+
 /// Requests that the kernel may have queued in the background. As high as it goes: above its
 /// congestion threshold `syncfs` leaves dirty mapped pages unwritten.
 pub(crate) const MAX_BACKGROUND: u16 = u16::MAX;

@@ -14,7 +14,8 @@ use crate::pool::Pool;
 use crate::probe::Probe;
 use crate::serve::{Front, Shared, WorkspaceRef};
 use crate::stats::Stats;
-use crate::{device, session, stale, table};
+use crate::transport::session::Session;
+use crate::{device, stale, table};
 use engine::Workspace;
 use engine::types::NoKernelCache;
 use parking_lot::Mutex;
@@ -22,7 +23,6 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -189,21 +189,20 @@ fn start(
     device: std::os::fd::OwnedFd,
     threads: usize,
 ) -> std::io::Result<Mounted> {
-    let session = session::open(Front(shared.clone()), device, threads)?;
+    let session = Session::open(device, shared.permissions)?;
     let entry = table::top_at(mountpoint)?;
     let entry = entry.ok_or_else(|| Error::other("the mount disappeared"))?;
     let (mountpoint, dev) = (mountpoint.to_owned(), entry.dev);
     let cache = MountCache {
         mountpoint: mountpoint.clone(),
         dev,
-        notifier: session.notifier(),
-        device: session.as_fd().try_clone_to_owned()?,
+        device: session.device(),
         drain: shared.drain.clone(),
         announcer: shared.announcer.clone(),
         apart: Apart::default(),
     };
     let end = Arc::new(End::default());
-    run(session, shared.clone(), end.clone())?;
+    run(session, shared.clone(), end.clone(), threads)?;
     let stats = shared.stats.clone();
     let mounted = Mounted {
         watch: Mutex::new(table::Watch::new(mountpoint.clone(), dev)),
@@ -220,9 +219,14 @@ fn start(
 }
 
 /// Answers requests on threads of its own until the mount is gone, then tells so.
-fn run(session: fuser::Session<Front>, shared: Arc<Shared>, end: Arc<End>) -> std::io::Result<()> {
+fn run(
+    session: Session,
+    shared: Arc<Shared>,
+    end: Arc<End>,
+    threads: usize,
+) -> std::io::Result<()> {
     let answer = move || {
-        if let Err(error) = session.run() {
+        if let Err(error) = session.run(Front(shared.clone()), threads) {
             tracing::error!(%error, "the mount's session ended with an error");
         }
         shared.wake_up.end();

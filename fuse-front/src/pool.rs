@@ -5,12 +5,13 @@
 //! waits for. A job that panics is logged and costs neither the thread nor the others.
 
 use crate::limits::{POOL_IDLE, POOL_THREADS_MAX};
+use crate::transport::Room;
 use crossbeam::channel::{self, Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-type Job = Box<dyn FnOnce() + Send>;
+type Job = Box<dyn FnOnce(&mut Room) + Send>;
 
 /// A pool of threads.
 #[derive(Debug)]
@@ -43,8 +44,8 @@ impl Pool {
         }
     }
 
-    /// Runs `job` on a thread that may wait.
-    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
+    /// Runs `job` on a thread that may wait, with that thread's memory for answers.
+    pub(crate) fn run(&self, job: impl FnOnce(&mut Room) + Send + 'static) {
         let pending = self.worker.pending.fetch_add(1, SeqCst) + 1;
         let threads = self.worker.threads.load(SeqCst);
         if pending > threads && threads < POOL_THREADS_MAX {
@@ -75,17 +76,18 @@ impl Pool {
 impl Worker {
     /// Carries out jobs until none came for a while.
     fn work(&self) {
+        let mut room = Room::default();
         loop {
             match self.jobs.recv_timeout(POOL_IDLE) {
-                Ok(job) => self.carry_out(job),
+                Ok(job) => self.carry_out(job, &mut room),
                 Err(_) if self.may_end() => return,
                 Err(_) => {}
             }
         }
     }
 
-    fn carry_out(&self, job: Job) {
-        if catch_unwind(AssertUnwindSafe(job)).is_err() {
+    fn carry_out(&self, job: Job, room: &mut Room) {
+        if catch_unwind(AssertUnwindSafe(|| job(room))).is_err() {
             tracing::error!("a request's handler panicked");
         }
         self.pending.fetch_sub(1, SeqCst);
@@ -114,7 +116,7 @@ mod tests {
         let (done, all) = channel::unbounded();
         for _ in 0..8 {
             let (barrier, done) = (barrier.clone(), done.clone());
-            pool.run(move || {
+            pool.run(move |_| {
                 barrier.wait();
                 done.send(()).unwrap();
             });
@@ -128,8 +130,8 @@ mod tests {
     fn a_panic_leaves_the_pool_usable() {
         let pool = Pool::new();
         let (done, all) = channel::unbounded();
-        pool.run(|| panic!("on purpose"));
-        pool.run(move || done.send(()).unwrap());
+        pool.run(|_| panic!("on purpose"));
+        pool.run(move |_| done.send(()).unwrap());
         all.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 
@@ -139,7 +141,7 @@ mod tests {
         let (done, all) = channel::unbounded();
         for _ in 0..500 {
             let done = done.clone();
-            pool.run(move || done.send(()).unwrap());
+            pool.run(move |_| done.send(()).unwrap());
         }
         for _ in 0..500 {
             all.recv_timeout(Duration::from_secs(60)).unwrap();

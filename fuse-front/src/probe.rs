@@ -6,12 +6,11 @@
 //! only while [`Probe`] is armed, is not listed, and that the kernel may not cache.
 
 use crate::apart::Apart;
-use crate::attr::blank_attr;
-use fuser::{FileAttr, FileType, INodeNo, ReplyEntry};
+use crate::wire::blank;
+use engine::types::{Attr, Kind, NodeId};
 use rustix::fs::{Mode, OFlags, open};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
 
 /// Name of the probe in the root directory.
 const NAME: &str = ".agentvfs-probe";
@@ -20,7 +19,7 @@ const NAME: &str = ".agentvfs-probe";
 const MADE_UP: u64 = 1 << 62;
 
 /// Address of the probe.
-const NODE: INodeNo = INodeNo(MADE_UP | 1);
+const NODE: NodeId = NodeId(MADE_UP | 1);
 
 /// Whether the probe's name exists.
 #[derive(Debug, Default)]
@@ -30,8 +29,8 @@ pub(crate) struct Probe {
 
 impl Probe {
     /// True if this LOOKUP is for the probe.
-    pub(crate) fn wanted(&self, parent: INodeNo, name: &std::ffi::OsStr) -> bool {
-        self.armed.load(SeqCst) && parent == INodeNo::ROOT && name == NAME
+    pub(crate) fn wanted(&self, parent: NodeId, name: &[u8]) -> bool {
+        self.armed.load(SeqCst) && parent == NodeId::ROOT && name == NAME.as_bytes()
     }
 
     /// Opens the root directory and the probe below `mountpoint`, and closes them.
@@ -48,36 +47,27 @@ impl Probe {
 }
 
 /// True for the probe's address, which the engine does not know.
-pub(crate) fn is_probe(node: INodeNo) -> bool {
+pub(crate) fn is_probe(node: NodeId) -> bool {
     node == NODE
 }
 
 /// A made-up address that is not the probe's.
-pub(crate) fn made_up(number: u64) -> INodeNo {
-    INodeNo(MADE_UP + 2 + number)
+pub(crate) fn made_up(number: u64) -> NodeId {
+    NodeId(MADE_UP + 2 + number)
 }
 
 /// True for addresses that the engine does not know.
-pub(crate) fn is_made_up(node: INodeNo) -> bool {
+pub(crate) fn is_made_up(node: NodeId) -> bool {
     node.0 >= MADE_UP
 }
 
-/// Answers a LOOKUP of the probe: it exists, but the name must be asked for again.
-pub(crate) fn answer_lookup(reply: ReplyEntry) {
-    reply.entry_with_nodeid(
-        NODE,
-        &Duration::ZERO,
-        &probe_attr(),
-        crate::serve::GENERATION,
-    );
-}
-
 /// An empty file of the daemon's own user, so that opening it needs no permission check by ACL.
-pub(crate) fn probe_attr() -> FileAttr {
-    FileAttr {
+pub(crate) fn probe_attr() -> Attr {
+    Attr {
+        node: NODE,
         perm: 0o400,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        ..blank_attr(NODE, FileType::RegularFile)
+        ..blank(NODE.0, Kind::File)
     }
 }

@@ -1,31 +1,54 @@
 //! How a request is carried out: on the thread that read it, or, where the disk must be waited for,
 //! on the pool; counted, timed and guarded against panics either way.
 //!
-//! Invariant: every request that [`Front`] begins ends exactly once, and its reply is used exactly
-//! once. Nothing here waits, but jobs on the pool.
+//! A request that must wait takes its message along, and is decoded again there: so nothing is copied or
+//! allocated for those that need not. Invariant: every request that [`Front`] begins ends exactly once,
+//! and its reply is used exactly once. Nothing here waits, but jobs on the pool.
 
 use crate::announce::Announcer;
-use crate::attr::{blank_attr, file_attr, nodeid};
 use crate::drain::{Drain, Parity};
 use crate::errno::Failure;
 use crate::latency::WakeUp;
-use crate::limits::FOREVER;
 use crate::pool::Pool;
-use crate::probe::Probe;
+use crate::probe::{self, Probe};
 use crate::stats::{Op, Stats};
-use engine::types::{Attr, StatFs, Wait};
-use engine::{Error, Workspace};
-use fuser::{FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty};
-use fuser::{FileType, INodeNo, ReplyEntry, ReplyLseek, ReplyStatfs, ReplyWrite, ReplyXattr};
+use crate::transport::device::{Buffer, Device, Room};
+use crate::transport::reply::Reply;
+use crate::transport::session::Serve;
+use crate::wire::{Head, Header, Incoming, Layout, Request, decode};
+use engine::Workspace;
+use engine::types::{NodeId, Wait};
+use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What a handler's call gives.
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
-/// A node is not used again before the kernel forgot it, so there is but one generation.
-pub(crate) const GENERATION: Generation = Generation(0);
+/// What a request is answered with.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Fixed fields.
+    Head(Head),
+    /// Bytes.
+    Data(Vec<u8>),
+    /// So many bytes from the beginning of the room.
+    Room(usize),
+}
+
+impl From<Head> for Answer {
+    fn from(head: Head) -> Answer {
+        Answer::Head(head)
+    }
+}
+
+/// An answer that says no more than that it was done.
+impl From<()> for Answer {
+    fn from((): ()) -> Answer {
+        Answer::Head(Head::default())
+    }
+}
 
 /// What all handlers of a mount share.
 #[derive(Debug)]
@@ -52,8 +75,8 @@ impl std::fmt::Debug for WorkspaceRef {
 }
 
 /// A request in progress.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticket {
+#[derive(Debug)]
+struct Ticket {
     op: Op,
     since: Instant,
     parity: Parity,
@@ -65,7 +88,7 @@ pub(crate) struct Front(pub(crate) Arc<Shared>);
 
 impl Shared {
     /// Begins a request.
-    pub(crate) fn begin(&self, op: Op) -> Ticket {
+    fn begin(&self, op: Op) -> Ticket {
         let since = Instant::now();
         self.wake_up.request(since);
         Ticket {
@@ -76,182 +99,260 @@ impl Shared {
     }
 
     /// Ends a request.
-    pub(crate) fn end(&self, ticket: Ticket) {
+    fn end(&self, ticket: Ticket) {
         self.drain.leave(ticket.parity);
         self.stats.add(ticket.op, ticket.since.elapsed());
     }
 
-    /// Calls the engine. A panic there costs this request alone, not the mount.
-    pub(crate) fn guarded<T>(&self, call: impl FnOnce(&Workspace) -> Outcome<T>) -> Outcome<T> {
-        catch_unwind(AssertUnwindSafe(|| call(&self.ws.0))).unwrap_or_else(|_| {
-            tracing::error!("a request's handler panicked");
-            Err(Failure::Panicked)
-        })
-    }
-
     /// Answers and ends a request.
-    pub(crate) fn finish<T>(&self, ticket: Ticket, reply: impl Answer<T>, outcome: Outcome<T>) {
+    fn finish(&self, ticket: Ticket, reply: Reply, outcome: Outcome<Answer>, room: &mut Room) {
         match outcome {
-            Ok(value) => reply.answer(value),
+            Ok(Answer::Head(head)) => reply.head(head),
+            Ok(Answer::Data(data)) => reply.data(&data),
+            Ok(Answer::Room(len)) => reply.data(room.first(len)),
             Err(failure) => reply.fail(failure.errno(ticket.op)),
         }
         self.end(ticket);
     }
 }
 
-impl Front {
-    /// Carries out a request: `call` is tried without waiting, then, if it has to, on the pool.
-    pub(crate) fn serve<T, R, F>(&self, op: Op, reply: R, call: F)
-    where
-        R: Answer<T>,
-        F: Fn(&Workspace, Wait) -> Result<T, Error> + Send + 'static,
-    {
+/// Carries out a part of a request. A panic there costs this request alone, not the mount.
+fn guarded<T>(call: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+        tracing::error!("a request's handler panicked");
+        Err(Failure::Panicked)
+    })
+}
+
+impl Serve for Front {
+    fn serve(&self, device: &Arc<Device>, layout: Layout, buffer: &mut Buffer, room: &mut Room) {
+        let Some(Incoming { header, request }) = decode(buffer.message(), layout) else {
+            let len = buffer.message().len();
+            tracing::error!(len, "what the kernel sent is no request");
+            return;
+        };
+        if !header.is_answered() {
+            return self.forget_all(&header, request);
+        }
+        let reply = Reply::new(device.clone(), header.unique);
+        let Some(op) = Op::of(header.opcode) else {
+            return about_the_mount(&header, request, reply);
+        };
         let ticket = self.0.begin(op);
-        let outcome = self.0.guarded(|ws| Ok(call(ws, Wait::Never)?));
-        match outcome {
+        if matches!(request, Ok(Request::Write { flags, .. }) if flags.from_cache) {
+            self.0.drain.count_cached_write();
+        }
+        match self.attempt(&header, request, room, Wait::Never) {
             Err(failure) if failure.would_block() => {
-                self.later(ticket, reply, move |ws| Ok(call(ws, Wait::Allowed)?));
+                self.later(ticket, reply, buffer.take(), layout);
             }
-            outcome => self.0.finish(ticket, reply, outcome),
+            outcome => self.0.finish(ticket, reply, outcome, room),
         }
     }
+}
 
-    /// Carries out a request that waits for the disk in any case.
-    pub(crate) fn serve_waiting<T, R, F>(&self, op: Op, reply: R, call: F)
-    where
-        R: Answer<T>,
-        F: FnOnce(&Workspace) -> Result<T, Error> + Send + 'static,
-    {
-        let ticket = self.0.begin(op);
-        self.later(ticket, reply, |ws| Ok(call(ws)?));
+impl Front {
+    fn attempt(
+        &self,
+        header: &Header,
+        request: Result<Request<'_>, Errno>,
+        room: &mut Room,
+        wait: Wait,
+    ) -> Outcome<Answer> {
+        guarded(|| self.answer(header, &request?, room, wait))
     }
 
     /// Carries out a request on the pool.
-    pub(crate) fn later<T, R, F>(&self, ticket: Ticket, reply: R, call: F)
-    where
-        R: Answer<T>,
-        F: FnOnce(&Workspace) -> Outcome<T> + Send + 'static,
-    {
-        let shared = self.0.clone();
-        self.0.pool.run(move || {
-            let outcome = shared.guarded(call);
-            shared.finish(ticket, reply, outcome);
+    fn later(&self, ticket: Ticket, reply: Reply, message: Vec<u8>, layout: Layout) {
+        let front = self.clone();
+        self.0.pool.run(move |room| {
+            let outcome = match decode(&message, layout) {
+                Some(Incoming { header, request }) => {
+                    front.attempt(&header, request, room, Wait::Allowed)
+                }
+                // It could be decoded before.
+                None => Err(Errno::IO.into()),
+            };
+            front.0.finish(ticket, reply, outcome, room);
         });
     }
 
-    /// Answers a request that is never carried out.
-    pub(crate) fn refuse<T>(&self, op: Op, reply: impl Answer<T>, errno: fuser::Errno) {
-        let ticket = self.0.begin(op);
-        self.0.finish(ticket, reply, Err(Failure::Request(errno)));
-    }
-}
-
-/// A reply that can carry a `T`.
-pub(crate) trait Answer<T>: Send + 'static {
-    /// Sends the value.
-    fn answer(self, value: T);
-    /// Sends an error.
-    fn fail(self, errno: fuser::Errno);
-}
-
-/// Implements [`Answer`] for a reply of fuser's: how a value is sent.
-macro_rules! answer {
-    ($reply:ty, $value:ty, $send:expr) => {
-        impl Answer<$value> for $reply {
-            fn answer(self, value: $value) {
-                let send: fn($reply, $value) = $send;
-                send(self, value);
+    /// What the kernel forgets. Nobody waits for an answer.
+    fn forget_all(&self, header: &Header, request: Result<Request<'_>, Errno>) {
+        match request {
+            Ok(Request::Forget { lookups }) => self.forget(header.node, lookups),
+            Ok(Request::BatchForget(all)) => {
+                for (node, lookups) in all.iter() {
+                    self.forget(node, lookups);
+                }
             }
-
-            fn fail(self, errno: fuser::Errno) {
-                self.error(errno);
+            Ok(_) => {}
+            Err(_) => {
+                let opcode = header.opcode;
+                tracing::error!(opcode, "the kernel sent what is no such request");
             }
         }
-    };
-}
-
-answer!(ReplyEmpty, (), |reply, ()| reply.ok());
-answer!(ReplyData, Vec<u8>, |reply, data| reply.data(&data));
-answer!(ReplyWrite, u32, |reply, size| reply.written(size));
-answer!(ReplyLseek, i64, |reply, offset| reply.offset(offset));
-answer!(ReplyAttr, Attr, |reply, attr| reply
-    .attr(&FOREVER, &file_attr(&attr)));
-answer!(ReplyEntry, Attr, |reply, attr| {
-    reply.entry_with_nodeid(nodeid(attr.node), &FOREVER, &file_attr(&attr), GENERATION);
-});
-answer!(ReplyCreate, Attr, |reply, attr| {
-    let node = nodeid(attr.node);
-    let flags = FopenFlags::FOPEN_KEEP_CACHE;
-    reply.created_with_nodeid(
-        node,
-        &FOREVER,
-        &file_attr(&attr),
-        GENERATION,
-        FileHandle(0),
-        flags,
-    );
-});
-answer!(ReplyStatfs, StatFs, |reply, s| {
-    reply.statfs(
-        s.blocks, s.bfree, s.bavail, s.files, s.ffree, s.bsize, s.namelen, s.bsize,
-    );
-});
-
-/// Reply to LOOKUP: a missing name is an answer too, which the kernel may keep.
-pub(crate) struct LookupReply(pub(crate) ReplyEntry);
-
-impl Answer<Attr> for LookupReply {
-    fn answer(self, attr: Attr) {
-        Answer::<Attr>::answer(self.0, attr);
     }
 
-    fn fail(self, errno: fuser::Errno) {
-        match errno {
-            fuser::Errno::ENOENT => absent(self.0),
-            errno => self.0.error(errno),
+    fn forget(&self, node: NodeId, lookups: u64) {
+        if probe::is_made_up(node) {
+            return;
+        }
+        let ticket = self.0.begin(Op::Forget);
+        // A panic was logged.
+        let _ = guarded(|| {
+            self.0.ws.0.forget(node, lookups);
+            Ok(())
+        });
+        self.0.end(ticket);
+    }
+}
+
+/// Answers requests that are about the mount itself, and those that nobody knows.
+fn about_the_mount(header: &Header, request: Result<Request<'_>, Errno>, reply: Reply) {
+    match request {
+        Ok(Request::Destroy) => reply.head(Head::default()),
+        // It was said already when the mount began.
+        Ok(Request::Init(_)) => reply.fail(Errno::IO),
+        // So the kernel sends no further one: what is under way is brought to its end.
+        Ok(_) => reply.fail(Errno::NOSYS),
+        Err(errno) => {
+            let opcode = header.opcode;
+            tracing::debug!(opcode, %errno, "a request that is not known");
+            reply.fail(errno);
         }
     }
 }
 
-/// Reply to LOOKUP of a name that may mean something else the next time: the kernel keeps neither it nor
-/// its absence.
-pub(crate) struct PassingReply(pub(crate) ReplyEntry);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Latency;
+    use crate::transport::device::Received;
+    use crate::transport::device::tests::{next, pair};
+    use crate::wire::abi::opcode;
+    use engine::{Engine, EngineConfig};
+    use proptest::prelude::*;
+    use std::os::fd::OwnedFd;
 
-impl Answer<Attr> for PassingReply {
-    fn answer(self, attr: Attr) {
-        let node = nodeid(attr.node);
-        let attr = file_attr(&attr);
-        self.0
-            .entry_with_nodeid(node, &Duration::ZERO, &attr, GENERATION);
+    /// Handlers over a new workspace, with the test in the kernel's place.
+    struct Fixture {
+        front: Front,
+        device: Arc<Device>,
+        kernel: OwnedFd,
+        buffer: Buffer,
+        room: Room,
+        _dir: tempfile::TempDir,
     }
 
-    fn fail(self, errno: fuser::Errno) {
-        self.0.error(errno);
-    }
-}
+    impl Fixture {
+        fn new() -> Fixture {
+            let dir = tempfile::tempdir().unwrap();
+            let [base, root] = ["base", "store"].map(|name| dir.path().join(name));
+            std::fs::create_dir(&base).unwrap();
+            let author = "test".into();
+            let engine = Engine::open(EngineConfig { root, author }).unwrap();
+            let base = base.canonicalize().unwrap();
+            engine.create("w", &base, None).unwrap();
+            let shared = Shared {
+                ws: WorkspaceRef(engine.open_workspace("w").unwrap()),
+                stats: Arc::default(),
+                drain: Arc::default(),
+                probe: Arc::default(),
+                wake_up: WakeUp::start(Latency::Normal),
+                pool: Pool::new(),
+                announcer: Arc::default(),
+                permissions: true,
+            };
+            let (device, kernel) = pair();
+            Fixture {
+                front: Front(Arc::new(shared)),
+                device: Arc::new(device),
+                kernel,
+                buffer: Buffer::new(),
+                room: Room::default(),
+                _dir: dir,
+            }
+        }
 
-/// Says "no such name, and you may remember it": node id 0, whatever the attributes.
-fn absent(reply: ReplyEntry) {
-    let none = blank_attr(INodeNo(0), FileType::RegularFile);
-    reply.entry_with_nodeid(INodeNo(0), &FOREVER, &none, GENERATION);
-}
+        /// Has a message read and served.
+        fn send(&mut self, bytes: &[u8]) {
+            rustix::io::write(&self.kernel, bytes).unwrap();
+            assert_eq!(self.device.receive(&mut self.buffer), Ok(Received::Message));
+            let layout = Layout::default();
+            self.front
+                .serve(&self.device, layout, &mut self.buffer, &mut self.room);
+        }
 
-/// Reply to GETXATTR and LISTXATTR: a size of 0 asks for the length.
-pub(crate) struct XattrReply {
-    pub(crate) reply: ReplyXattr,
-    pub(crate) size: u32,
-}
-
-impl Answer<Vec<u8>> for XattrReply {
-    fn answer(self, value: Vec<u8>) {
-        match (self.size as usize, value.len()) {
-            (0, len) => self.reply.size(len as u32),
-            (size, len) if len > size => self.reply.error(fuser::Errno::ERANGE),
-            _ => self.reply.data(&value),
+        /// The next answer: its request's number, its errno, its length.
+        fn answer(&self) -> (u64, i32, usize) {
+            let bytes = next(&self.kernel);
+            let code = i32::from_ne_bytes(bytes[4..8].try_into().unwrap());
+            let unique = u64::from_ne_bytes(bytes[8..16].try_into().unwrap());
+            (unique, -code, bytes.len())
         }
     }
 
-    fn fail(self, errno: fuser::Errno) {
-        self.reply.error(errno);
+    /// A request about the root by root.
+    fn message(code: u32, unique: u64, body: &[u8]) -> Vec<u8> {
+        let words = |words: &[u32]| -> Vec<u8> {
+            words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+        };
+        let longs: Vec<u8> = [unique, 1].iter().flat_map(|n| n.to_ne_bytes()).collect();
+        let first = words(&[(40 + body.len()) as u32, code]);
+        [first, longs, words(&[0; 4]), body.to_vec()].concat()
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_and_the_next_is_served() {
+        let mut fixture = Fixture::new();
+        fixture.send(&message(777, 1, b"whatever"));
+        assert_eq!(fixture.answer(), (1, Errno::NOSYS.raw_os_error(), 16));
+        fixture.send(&message(opcode::LOOKUP, 2, b"no end"));
+        assert_eq!(fixture.answer(), (2, Errno::IO.raw_os_error(), 16));
+        // Nobody can be answered, or wants to be.
+        fixture.send(b"short");
+        fixture.send(&message(opcode::FORGET, 3, b""));
+        fixture.send(&message(opcode::BATCH_FORGET, 4, &[9; 8]));
+        fixture.send(&message(opcode::GETATTR, 5, &[0; 16]));
+        assert_eq!(fixture.answer(), (5, 0, 120));
+        fixture.send(&message(opcode::INTERRUPT, 7, &[0; 8]));
+        assert_eq!(fixture.answer(), (7, Errno::NOSYS.raw_os_error(), 16));
+    }
+
+    #[test]
+    fn a_request_that_waits_is_answered_from_the_pool() {
+        let mut fixture = Fixture::new();
+        fixture.send(&message(opcode::FSYNC, 1, &[0; 16]));
+        assert_eq!(fixture.answer(), (1, 0, 16));
+        let stats = fixture.front.0.stats.clone();
+        while stats.snapshot().is_empty() {
+            std::thread::yield_now();
+        }
+        let all = stats.snapshot();
+        assert_eq!((all.len(), all[0].0, all[0].1), (1, "fsync", 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(8))]
+        #[test]
+        fn every_message_is_answered_once(
+            messages in proptest::collection::vec(
+                (0u32..60, proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..100)),
+                1..100,
+            )
+        ) {
+            let mut fixture = Fixture::new();
+            for (number, (code, body)) in messages.iter().enumerate() {
+                let unique = number as u64 + 1;
+                fixture.send(&message(*code, unique, body));
+                let silent = [opcode::FORGET, opcode::BATCH_FORGET, opcode::NOTIFY_REPLY];
+                if !silent.contains(code) {
+                    prop_assert_eq!(fixture.answer().0, unique);
+                }
+            }
+            fixture.send(&message(opcode::GETATTR, 0, &[0; 16]));
+            prop_assert_eq!(fixture.answer().0, 0, "nothing was answered twice");
+        }
     }
 }

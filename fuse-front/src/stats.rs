@@ -3,6 +3,7 @@
 //! Never locks: a counter pair per kind, added to with relaxed order, so figures read while requests
 //! run may be a request apart from each other.
 
+use crate::wire::abi::opcode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -58,6 +59,50 @@ ops! {
 }
 
 impl Op {
+    /// The kind of a request by its number; `None` for those that are not counted.
+    pub(crate) fn of(code: u32) -> Option<Op> {
+        Some(match code {
+            opcode::LOOKUP => Op::Lookup,
+            opcode::FORGET | opcode::BATCH_FORGET => Op::Forget,
+            opcode::GETATTR => Op::Getattr,
+            opcode::SETATTR => Op::Setattr,
+            opcode::READLINK => Op::Readlink,
+            opcode::SYMLINK => Op::Symlink,
+            opcode::MKNOD => Op::Mknod,
+            opcode::MKDIR => Op::Mkdir,
+            opcode::UNLINK => Op::Unlink,
+            opcode::RMDIR => Op::Rmdir,
+            opcode::RENAME | opcode::RENAME2 => Op::Rename,
+            opcode::LINK => Op::Link,
+            opcode::OPEN => Op::Open,
+            opcode::READ => Op::Read,
+            opcode::WRITE => Op::Write,
+            opcode::STATFS => Op::Statfs,
+            opcode::RELEASE => Op::Release,
+            opcode::FSYNC => Op::Fsync,
+            opcode::SETXATTR => Op::Setxattr,
+            opcode::GETXATTR => Op::Getxattr,
+            opcode::LISTXATTR => Op::Listxattr,
+            opcode::REMOVEXATTR => Op::Removexattr,
+            opcode::FLUSH => Op::Flush,
+            opcode::OPENDIR => Op::Opendir,
+            opcode::READDIR => Op::Readdir,
+            opcode::RELEASEDIR => Op::Releasedir,
+            opcode::FSYNCDIR => Op::Fsyncdir,
+            opcode::GETLK | opcode::SETLK | opcode::SETLKW => Op::Lock,
+            opcode::ACCESS => Op::Access,
+            opcode::CREATE => Op::Create,
+            opcode::BMAP => Op::Bmap,
+            opcode::IOCTL => Op::Ioctl,
+            opcode::POLL => Op::Poll,
+            opcode::FALLOCATE => Op::Fallocate,
+            opcode::READDIRPLUS => Op::Readdirplus,
+            opcode::LSEEK => Op::Lseek,
+            opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => Op::CopyFileRange,
+            _ => return None,
+        })
+    }
+
     /// Name as it is shown.
     pub(crate) fn name(self) -> &'static str {
         NAMES[self as usize]

@@ -28,6 +28,13 @@ pub fn leave_files() -> Result<()> {
     }
 }
 
+/// Bytes of a page of memory.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: the call touches no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096).max(4096)
+}
+
 /// Gives the calling thread mounts of its own, a copy of the process's, with a working directory of its own.
 /// They end with the thread.
 pub(crate) fn leave_mounts() -> Result<()> {

@@ -9,10 +9,15 @@
 mod skip;
 
 use fuse_front::leave_files;
-use fuser::{Config, Filesystem, INodeNo, ReplyStatfs, Request};
-use rustix::mount::{UnmountFlags, unmount};
+use fuse_front::wire::{Head, Layout, Request, Settled, decode};
+use rustix::buffer::spare_capacity;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, read, write};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use skip::{Want, skip};
+use std::ffi::CString;
 use std::io::{BufRead, BufReader};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,14 +30,54 @@ const ASKED: &str = "it was asked";
 const REFUSED: &str = "it cannot mount";
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Never says how full it is.
-struct Silent;
+/// What the smallest of mounts needs.
+const SETTLED: Settled = Settled {
+    flags: 0,
+    max_readahead: 4096,
+    max_background: 1,
+    congestion_threshold: 1,
+    max_write: 4096,
+    max_pages: 1,
+};
 
-impl Filesystem for Silent {
-    fn statfs(&self, _: &Request, _: INodeNo, _reply: ReplyStatfs) {
-        println!("{ASKED}");
-        loop {
-            std::thread::park();
+/// Mounts a device.
+fn mounted(mountpoint: &Path) -> rustix::io::Result<OwnedFd> {
+    let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let options = format!(
+        "fd={},rootmode=40000,user_id={},group_id={}",
+        device.as_raw_fd(),
+        uid.as_raw(),
+        gid.as_raw()
+    );
+    let options = CString::new(options).unwrap();
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("silent", mountpoint, "fuse", flags, &*options)?;
+    Ok(device)
+}
+
+/// Serves a mount that never says how full it is.
+fn serve(device: &OwnedFd) -> rustix::io::Result<()> {
+    let mut message = Vec::with_capacity(1 << 16);
+    loop {
+        message.clear();
+        read(device, spare_capacity(&mut message))?;
+        let asked = decode(&message, Layout::default()).unwrap();
+        let unique = asked.header.unique;
+        match asked.request {
+            Ok(Request::Init(_)) => {
+                write(device, Head::settled(&SETTLED).finish(unique, 0, 0))?;
+            }
+            Ok(Request::Statfs) => {
+                println!("{ASKED}");
+                loop {
+                    std::thread::park();
+                }
+            }
+            _ => {
+                let code = -Errno::NOSYS.raw_os_error();
+                write(device, Head::default().finish(unique, code, 0))?;
+            }
         }
     }
 }
@@ -43,8 +88,9 @@ fn child() {
     let Some(mountpoint) = std::env::var_os(MOUNT) else {
         return;
     };
-    match fuser::spawn_mount(Silent, &mountpoint, &Config::default()) {
-        Ok(_session) => {
+    match mounted(Path::new(&mountpoint)) {
+        Ok(device) => {
+            std::thread::spawn(move || serve(&device).unwrap());
             let ask = move || {
                 leave_files().unwrap();
                 rustix::fs::statvfs(Path::new(&mountpoint))

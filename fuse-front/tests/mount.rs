@@ -312,3 +312,29 @@ fn a_rollback_asks_for_the_sizes_that_changed_of_files_that_the_kernel_holds() {
         "{held}: one for each file, one for the root"
     );
 }
+
+#[test]
+fn a_hole_is_read_as_zeros_after_other_data() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    const LEN: usize = 1 << 16;
+    let [data, hole] = ["data", "hole"].map(|name| fixture.root().join(name));
+    fs::write(&data, vec![b'x'; LEN]).unwrap();
+    fs::File::create(&hole)
+        .unwrap()
+        .set_len(LEN as u64 / 2)
+        .unwrap();
+    // Past the page cache: each is a request, and answers share the memory that they are put together in.
+    let direct = |path: &Path| {
+        let flag = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let file = fs::File::options().read(true).custom_flags(flag).open(path);
+        let mut read = vec![0xff; LEN];
+        let len = file.unwrap().read_at(&mut read, 0).unwrap();
+        read.truncate(len);
+        read
+    };
+    assert_eq!(direct(&data), vec![b'x'; LEN]);
+    assert_eq!(direct(&hole), vec![0; LEN / 2]);
+}

@@ -23,12 +23,13 @@ mod seal;
 pub mod seeds;
 pub mod state;
 pub mod timeline;
+pub mod wire;
 
 /// A check by the name of its target and corpus.
 pub type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
-pub const CHECKS: [Check; 11] = [
+pub const CHECKS: [Check; 12] = [
     ("acl", acl::check),
     ("database", database::check),
     ("index", index::check),
@@ -40,4 +41,5 @@ pub const CHECKS: [Check; 11] = [
     ("request", request::check),
     ("state", state::check),
     ("timeline", timeline::check),
+    ("wire", wire::check),
 ];

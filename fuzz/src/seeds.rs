@@ -45,6 +45,7 @@ pub fn all() -> Vec<Seed> {
             "timeline",
             vec![crate::timeline::log(), crate::timeline::frame()],
         ),
+        ("wire", crate::wire::seeds()),
     ];
     let named = |(check, seeds): (&'static str, Vec<Vec<u8>>)| {
         let seeds = seeds.into_iter().enumerate();

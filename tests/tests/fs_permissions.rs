@@ -4,6 +4,7 @@
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -172,6 +173,45 @@ fn set_id_bits_and_capabilities_go_when_another_writes_or_the_owner_changes() {
     again();
     write(&dir, "file").unwrap();
     assert_eq!((mode(&file), capable()), (0o6777, false), "written by root");
+}
+
+/// Does something as root without the right to keep set-id bits (CAP_FSETID).
+fn without_fsetid<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    let act = || {
+        let mut sets = capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::FSETID);
+        set_capabilities(None, sets).unwrap();
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(act).join().unwrap())
+}
+
+#[test]
+fn set_id_bits_are_kept_by_those_who_have_the_capability_not_by_root() {
+    let Some((_env, root, dir)) = mounted() else {
+        return;
+    };
+    let file = root.join("file");
+    fs::write(&file, "program").unwrap();
+    let truncate = || open(&dir, "file", OFlags::WRONLY | OFlags::TRUNC).map(drop);
+    set_mode(&file, 0o6777);
+    truncate().unwrap();
+    assert_eq!(mode(&file), 0o6777, "truncated with the capability");
+    without_fsetid(truncate).unwrap();
+    assert_eq!(mode(&file), 0o777, "truncated without it");
+    set_mode(&file, 0o6777);
+    without_fsetid(|| write(&dir, "file")).unwrap();
+    assert_eq!(mode(&file), 0o777, "written to without it");
+    // A list takes the bit away where the caller is not in the file's group.
+    chown(&file, None, Some(1700)).unwrap();
+    let name = "system.posix_acl_access";
+    let share = || rustix::fs::setxattr(&file, name, &list(BOB.uid, 4), XattrFlags::empty());
+    set_mode(&file, 0o2770);
+    share().unwrap();
+    assert_eq!(mode(&file) & 0o2000, 0o2000, "shared with the capability");
+    set_mode(&file, 0o2770);
+    without_fsetid(share).unwrap();
+    assert_eq!(mode(&file) & 0o2000, 0, "shared without it");
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn mutation(who: &Caller, nid: Nid, inode: &Inode, set: &SetAttr, now: Time) -> 
         SetTime::At(t) => t,
     };
     let owner_changes = set.uid.is_some() || set.gid.is_some();
-    let truncated_by_other = set.size.is_some() && who.uid != 0;
+    let truncated_by_other = set.size.is_some() && set.kill_suidgid;
     let mut perm = set.perm.map(|p| p & 0o7777);
     let mut xattrs = Vec::new();
     // A change of nothing is how the kernel asks for set-id bits to go before a write. Root keeps them:

@@ -32,13 +32,22 @@ enum Whose {
 impl Branch {
     /// Reads up to `size` bytes; fewer at the end of the file.
     pub fn read(&self, nid: Nid, offset: u64, size: u32, wait: Wait) -> Result<Vec<u8>> {
+        let left = self.lock().live.inode(nid)?.size.saturating_sub(offset);
+        let mut buf = vec![0; left.min(u64::from(size)) as usize];
+        let len = self.read_into(nid, offset, &mut buf, wait)?;
+        buf.truncate(len);
+        Ok(buf)
+    }
+
+    /// Reads into `buf`, and says how much; less than it holds at the end of the file. What is in `buf`
+    /// after an error, or behind that length, has no meaning.
+    pub fn read_into(&self, nid: Nid, offset: u64, buf: &mut [u8], wait: Wait) -> Result<usize> {
         let mut gone = None;
         loop {
-            let inode = self.to_read(nid, offset, size)?;
+            let inode = self.to_read(nid, offset, buf.len() as u64)?;
             let file = file_of(&inode)?;
-            let len = inode.size.saturating_sub(offset).min(u64::from(size));
-            let mut buf = vec![0; len as usize];
-            match self.places.read(file, offset, &mut buf, wait) {
+            let len = inode.size.saturating_sub(offset).min(buf.len() as u64) as usize;
+            match self.places.read(file, offset, &mut buf[..len], wait) {
                 Err(Error::BaseChanged(_)) if wait == Wait::Never => return Err(Error::WouldBlock),
                 Err(Error::BaseChanged(f)) => self.take_anew(&f)?,
                 // Folded into the store between the look and the read: look again. What still refers to
@@ -46,17 +55,17 @@ impl Branch {
                 Err(Error::Journal(JournalError::Dropped { segment })) if gone != Some(segment) => {
                     gone = Some(segment);
                 }
-                other => return other.map(|()| buf),
+                other => return other.map(|()| len),
             }
         }
     }
 
     /// The inode as it is now, for reading this range.
-    fn to_read(&self, nid: Nid, offset: u64, size: u32) -> Result<Arc<Inode>> {
+    fn to_read(&self, nid: Nid, offset: u64, size: u64) -> Result<Arc<Inode>> {
         let mut inner = self.lock();
         let inode = inner.live.inode(nid)?.clone();
         if let Some(fence) = &mut inner.fence {
-            fence.note_read(nid, offset, u64::from(size));
+            fence.note_read(nid, offset, size);
         }
         Ok(inode)
     }

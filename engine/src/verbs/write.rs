@@ -77,6 +77,7 @@ impl Branch {
         if w.last && w.offset.is_some() {
             let set = SetAttr {
                 size: Some(end),
+                kill_suidgid: who.uid != 0,
                 ..SetAttr::default()
             };
             self.setattr(who, nid, &set, Wait::Allowed)?;

@@ -117,6 +117,7 @@ impl Runner {
         let n = self.some_file(node);
         let set = SetAttr {
             size: Some(u64::from(size)),
+            kill_suidgid: !root,
             ..SetAttr::default()
         };
         let have = self.world.w().setattr(&caller(root), NodeId(n), &set, W);

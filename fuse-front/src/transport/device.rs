@@ -1,0 +1,160 @@
+//! Reading requests and writing answers, one whole message at a time.
+
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::wire::Notification;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, read, writev};
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+/// Longer messages are handed over as they are, shorter ones are copied: a copy of that length costs less
+/// than a new buffer.
+const COPIED_BYTES_MAX: usize = 16 << 10;
+
+/// The device of a mount.
+#[derive(Debug)]
+pub(crate) struct Device(OwnedFd);
+
+/// What came from the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Received {
+    /// A message, which is in the buffer.
+    Message,
+    /// The mount is gone.
+    End,
+}
+
+impl Device {
+    pub(crate) fn new(device: OwnedFd) -> Device {
+        Device(device)
+    }
+
+    /// Reads the next message into `buffer`, and waits for one.
+    ///
+    /// # Errors
+    /// What the system says, but for a request that was interrupted before it was read, and a signal.
+    pub(crate) fn receive(&self, buffer: &mut Buffer) -> Result<Received, Errno> {
+        loop {
+            buffer.0.clear();
+            // Into memory that nothing has been written to: it need not be.
+            match read(&self.0, spare_capacity(&mut buffer.0)) {
+                Ok(0) | Err(Errno::NODEV) => return Ok(Received::End),
+                Ok(_) => return Ok(Received::Message),
+                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes one message.
+    pub(crate) fn send(&self, runs: &[IoSlice<'_>]) -> Result<(), Errno> {
+        loop {
+            match writev(&self.0, runs) {
+                Err(Errno::INTR) => {}
+                // The kernel takes a message as a whole or not at all.
+                done => return done.map(drop),
+            }
+        }
+    }
+
+    /// Tells the kernel something. What it does not know is no error: it has dropped that by itself.
+    pub(crate) fn notify(&self, mut note: Notification<'_>) -> Result<(), Errno> {
+        let runs = note.runs();
+        match self.send(&runs.map(IoSlice::new)) {
+            Err(Errno::NOENT) => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// Memory for a message from the device.
+#[derive(Debug)]
+pub(crate) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// An empty one; the memory is not touched before the kernel writes to it.
+    pub(crate) fn new() -> Buffer {
+        Buffer(Vec::with_capacity(MESSAGE_BYTES_MAX))
+    }
+
+    /// The message that was read last.
+    pub(crate) fn message(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The message, to be kept beyond the next one.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        match self.0.len() {
+            0..=COPIED_BYTES_MAX => self.0.clone(),
+            _ => std::mem::replace(self, Buffer::new()).0,
+        }
+    }
+}
+
+/// Memory for the data of an answer, used again for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Room(Vec<u8>);
+
+impl Room {
+    /// The first `len` bytes, with whatever is in them.
+    pub(crate) fn first(&mut self, len: usize) -> &mut [u8] {
+        if self.0.len() < len {
+            self.0.resize(len, 0);
+        }
+        &mut self.0[..len]
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::time::Duration;
+
+    /// A device whose other end is not the kernel's but the test's.
+    pub(crate) fn pair() -> (Device, OwnedFd) {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let limit = Some(Duration::from_secs(60));
+        rustix::net::sockopt::set_socket_timeout(
+            &theirs,
+            rustix::net::sockopt::Timeout::Recv,
+            limit,
+        )
+        .unwrap();
+        (Device::new(ours), theirs)
+    }
+
+    /// The next message at the other end.
+    pub(crate) fn next(theirs: &OwnedFd) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(1 << 16);
+        read(theirs, spare_capacity(&mut bytes)).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn messages_are_kept_beyond_the_next() {
+        let (device, theirs) = pair();
+        let mut buffer = Buffer::new();
+        let long = vec![7; COPIED_BYTES_MAX + 1];
+        for message in [&b"one"[..], &long, b"three"] {
+            rustix::io::write(&theirs, message).unwrap();
+            assert_eq!(device.receive(&mut buffer), Ok(Received::Message));
+            assert_eq!(buffer.message(), message);
+            let kept = buffer.take();
+            rustix::io::write(&theirs, b"next").unwrap();
+            device.receive(&mut buffer).unwrap();
+            assert_eq!((kept.as_slice(), buffer.message()), (message, &b"next"[..]));
+        }
+        drop(theirs);
+        assert_eq!(device.receive(&mut buffer), Ok(Received::End));
+    }
+
+    #[test]
+    fn room_is_used_again() {
+        let mut room = Room::default();
+        room.first(3).copy_from_slice(b"abc");
+        assert_eq!(room.first(2), b"ab");
+        assert_eq!(room.first(5), b"abc\0\0");
+    }
+}
