@@ -4,10 +4,12 @@
 //! appended only with the lock held, so their order is the order of the changes, and a frozen tree
 //! belongs to exactly one sequence number.
 
+pub mod acting;
 pub(crate) mod auto;
 pub(crate) mod carry;
 pub(crate) mod close;
 pub(crate) mod create;
+pub mod descent;
 pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod frames;
@@ -24,6 +26,7 @@ pub(crate) mod sizes;
 pub(crate) mod state_file;
 pub(crate) mod tree_file;
 pub(crate) mod wake;
+pub(crate) mod whose;
 
 use self::fence::Fence;
 use self::tree_file::Trees;
@@ -75,6 +78,8 @@ pub(crate) struct Inner {
     /// The tree that is being stored: the live one may have gone on, and what is stored of it will
     /// be referred to.
     pub storing: Option<Tree>,
+    /// Whose changes are while calls run that are apart.
+    pub whose: whose::Whose,
 }
 
 /// A branch of an open workspace.
@@ -245,6 +250,9 @@ impl Branch {
             return Ok(());
         };
         self.auto.note_change();
+        if inner.whose.is_active() {
+            inner.put_down(m);
+        }
         inner.live.apply(m, appended.payload).map_err(|e| {
             tracing::error!("a validated change did not fit the tree: {e}: {m:?}");
             Error::Damaged {
@@ -302,6 +310,11 @@ impl Branch {
     ) -> Result<R> {
         loop {
             let mut inner = self.inner.lock();
+            if inner.whose.is_active() && acting::is_unknown() {
+                drop(inner);
+                acting::look_up();
+                continue;
+            }
             match body(&mut inner) {
                 Err(Error::NeedsDir(_) | Error::NeedsScan) if wait == Wait::Never => {
                     return Err(Error::WouldBlock);
@@ -434,6 +447,7 @@ impl Inner {
             storing: self.storing.clone(),
             tree_file: self.tree_file.clone(),
             pins: pins::Pins::default(),
+            whose: whose::Whose::default(),
         }
     }
 

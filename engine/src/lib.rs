@@ -37,6 +37,8 @@ pub use crate::engine::gc::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
 };
 pub use base::{Stamp, open_dead_bases_with};
+pub use branch::acting::{acting_as, acting_for};
+pub use branch::descent;
 pub use branch::state_file::check_state_bytes;
 pub use branch::tree_file::check_tree_bytes;
 pub use cancel::Cancel;

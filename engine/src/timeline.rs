@@ -21,6 +21,7 @@ mod imported;
 mod inherit;
 pub(crate) mod kept;
 mod log;
+mod own;
 mod read;
 pub(crate) mod rebuild;
 mod running;
@@ -37,6 +38,7 @@ use crate::types::Time;
 pub(crate) use blame::differ_in_content;
 pub use blame::{Blame, BlameChange, BlameItem, BlameQuery};
 pub use calls::{CallRecord, CallStart};
+pub(crate) use certain::Certain;
 pub use certain::Doubt;
 pub use endings::RunningCall;
 pub use imported::{ImportedCall, ImportedTimeline, TakenOver};
@@ -44,6 +46,7 @@ pub(crate) use log::LogPlace;
 pub use log::check_log_bytes;
 use objstore::content::FileContent;
 use objstore::{CommitId, TimelineHead};
+pub(crate) use own::Whole;
 pub use read::{CallStatus, TimelineItem, TimelinePage, TimelineQuery};
 #[cfg(test)]
 pub(crate) use running::tests as tests_of_running;
@@ -185,7 +188,7 @@ impl Timeline {
                     self.next_call = self.next_call.max(call.saturating_add(1));
                 }
             }
-            What::Elsewhere { .. } => {}
+            What::Elsewhere { .. } | What::Others { .. } => {}
             What::Switched { before, after, .. } => {
                 for running in self.running.values_mut() {
                     insert_some(&mut running.switches, entry.number);

@@ -124,6 +124,16 @@ fn own() -> Vec<What> {
             switches: vec![],
             by: EndedBy::Died,
         },
+        What::Others {
+            call: 3,
+            paths: vec![b"/key".to_vec(), b"dir/".to_vec(), b"file".to_vec()],
+            doubt: None,
+        },
+        What::Others {
+            call: 3,
+            paths: vec![],
+            doubt: Some("it is not known which call changed file".into()),
+        },
     ]
 }
 

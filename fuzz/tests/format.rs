@@ -52,7 +52,7 @@ fn records() {
 }
 
 #[test]
-fn entries_of_what_was_taken_over() {
+fn entries_of_the_timeline() {
     let elsewhere = What::Elsewhere {
         timeline: 1,
         branch: "b".into(),
@@ -73,7 +73,13 @@ fn entries_of_what_was_taken_over() {
         encode(&(1u64, NOW, elsewhere)),
         encode(&(2u64, NOW, imported)),
     ];
-    assert_eq!(examples("entry"), [entries.concat()]);
+    let others = What::Others {
+        call: 7,
+        paths: vec![b"/k".to_vec(), b"d/".to_vec(), b"f".to_vec()],
+        doubt: None,
+    };
+    let told = encode(&(3u64, NOW, others));
+    assert_eq!(examples("entry"), [entries.concat(), told]);
 }
 
 #[test]

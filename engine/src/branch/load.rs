@@ -308,6 +308,7 @@ impl Branch {
                 mtime: new.mtime,
                 ctime: new.ctime,
             };
+            inner.doubt_whose(*nid);
             self.carry_out(&mut inner, event, &[])?;
         }
         Ok(nids)

@@ -238,6 +238,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         tree_file: (0, Tree::default()),
         pins: Default::default(),
         storing: None,
+        whose: Default::default(),
     }
 }
 

@@ -245,6 +245,17 @@ pub enum What {
         /// Calls that ran at the same time and are neither part of it nor around it, ascending.
         overlaps: Vec<u64>,
     },
+    /// Whose the changes were while a call ran that ends now; directly before [`What::Over`] of the call, with the same time. All that was
+    /// changed while it ran together with another one is known to be its own, or that of others.
+    Others {
+        /// Its id.
+        call: u64,
+        /// What others changed meanwhile, ascending: paths; with a slash at the end, with all below; with one at the
+        /// beginning, keys.
+        paths: Vec<Vec<u8>>,
+        /// Why it is not known; there are no paths then.
+        doubt: Option<String>,
+    },
 }
 
 /// One entry.

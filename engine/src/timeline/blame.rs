@@ -7,6 +7,7 @@
 //! Tests: `engine/tests/blame.rs`, `engine/tests/timeline.rs`.
 
 mod begin;
+mod beside;
 mod trees;
 mod walk;
 

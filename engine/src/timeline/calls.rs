@@ -81,15 +81,18 @@ impl Branch {
             return Err(Error::TooManyCalls(PROCESS_CALLS_MAX));
         }
         let id = inner.book.timeline.next_call;
+        let apart = inner.book.timeline.apart_of(&call.lineage);
         let what = What::Begun {
             call: id,
             name: call.name,
             parameters: call.parameters,
             before,
             owner: call.owner,
-            apart: inner.book.timeline.apart_of(&call.lineage),
+            apart: apart.clone(),
         };
         self.note(&mut inner, clock::now(), what)?;
+        let Inner { whose, book, .. } = &mut *inner;
+        whose.begun(id, &apart, &book.timeline.running);
         drop(inner);
         match call.unsynced {
             true => self.signal(),
@@ -118,8 +121,17 @@ impl Branch {
         (outcome, by): (CallOutcome, EndedBy),
         after: StateRef,
     ) -> Result<()> {
-        let what = inner.book.timeline.over(id, outcome, after, by);
-        self.note(inner, clock::now(), what)
+        // One time for both: so they are known to belong together.
+        let now = clock::now();
+        let overlaps = inner.book.timeline.overlaps_of(id);
+        if let Some(others) = inner.whose.told(id, &overlaps) {
+            self.note(inner, now, others)?;
+        }
+        let over = inner.book.timeline.over(id, outcome, after, by);
+        self.note(inner, now, over)?;
+        let Inner { whose, book, .. } = inner;
+        whose.ended(&book.timeline.running);
+        Ok(())
     }
 
     fn call_record(&self, author: &str, call: CallRecord) -> Result<u64> {

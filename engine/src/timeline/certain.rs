@@ -3,18 +3,22 @@
 //! It is, where nobody else changed the branch meanwhile. What a call that is part of it changed is its own, and
 //! what it is part of is taken to wait for it. Of one that ran at the same time otherwise it is not known whose a
 //! change of that time was. So the two are told apart only where the branch was the same when the later of them
-//! began as when the first of them ended: each one's change is then that of the time that it had for itself.
+//! began as when the first of them ended: each one's change is then that of the time that it had for itself; or where it
+//! is known whose each change was while both ran ([`super::own`]).
 //!
 //! Invariant: a doubt is never passed over; whoever takes a call back asks here first.
 
-use super::blame::different;
+use super::own::{Calls, Others, Whole, alone, differ, shared, without_own};
 use super::read::TimelineItem;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
+use crate::kv;
 use crate::record::call::{EndedBy, OVERLAPS_MAX, StateRef};
+use crate::verbs::Target;
 use crate::workspace::Workspace;
-use objstore::{Body, Commit, TreeEntry};
+use objstore::{Commit, CommitId, CommitKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Why it is not known what a call changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +29,67 @@ pub struct Doubt {
     pub pending: Vec<u64>,
 }
 
+/// What a call changed.
+pub(crate) enum Certain {
+    /// All that differs between its beginning and its end.
+    All,
+    /// What others did not change.
+    But(Arc<Others>),
+}
+
+type Found<T> = std::result::Result<T, Doubt>;
+
+fn doubt<T>(why: &str) -> Found<T> {
+    let (why, pending) = (why.to_owned(), Vec::new());
+    Err(Doubt { why, pending })
+}
+
+/// A path or key as messages name it.
+fn shown(path: &[u8]) -> String {
+    match path {
+        b"" => "the root directory".to_owned(),
+        [b'/', key @ ..] => format!("key {}", agentvfs_quote::shown(key)),
+        path => agentvfs_quote::shown(path),
+    }
+}
+
 impl Workspace {
+    /// A commit of what the branch would have been before a call, had all that others did while it ran been done: what
+    /// differs between that and what the call left is its own. `None` where that is all that differs. The branch
+    /// knows the commit from then on.
+    pub fn call_own_before(&self, branch: &str, id: u64) -> Result<Option<CommitId>> {
+        let b = self.branch(branch)?;
+        let _pin = b.places.store.pin();
+        let item = b.call(id)?;
+        let Ok(Certain::But(others)) = b.certain_of(id, &item)? else {
+            return Ok(None);
+        };
+        let (Some(before), Ok(own)) = (item.before, b.before_own(id, &item, &others)?) else {
+            return Ok(None);
+        };
+        let store = &b.places.store;
+        let time = item.completed.unwrap_or(item.started);
+        let commit = Commit {
+            root_meta: own.root.meta,
+            root: own.root.tree,
+            parents: vec![b.kept_commit(id, before)?],
+            time_sec: time.sec,
+            time_nsec: time.nsec,
+            author: self.author().to_owned(),
+            message: format!("before call {id}, with what others changed while it ran"),
+            meta: Vec::new(),
+            kind: CommitKind::Automatic,
+            kv: kv::stored::store(store, &own.kv)?,
+            timeline: None,
+        };
+        let commit = store.put_object(&commit)?;
+        b.mark_unsynced();
+        if b.resolve(&Target::Ref(commit.to_string())).is_err() {
+            b.know(commit)?;
+        }
+        Ok(Some(commit))
+    }
+
     /// Why it is not known what a call changed, where that is so. Waits until what there was before and after
     /// it is stored. [`Error::NoSuchCall`].
     pub fn call_doubt(&self, branch: &str, id: u64) -> Result<Option<Doubt>> {
@@ -38,33 +102,75 @@ impl Workspace {
 
 impl Branch {
     pub(crate) fn doubt_of(&self, id: u64, item: &TimelineItem) -> Result<Option<Doubt>> {
-        let doubt = |why: &str| {
-            let (why, pending) = (why.to_owned(), Vec::new());
-            Ok(Some(Doubt { why, pending }))
+        let others = match self.certain_of(id, item)? {
+            Err(doubt) => return Ok(Some(doubt)),
+            Ok(Certain::All) => return Ok(None),
+            Ok(Certain::But(others)) => others,
         };
-        if let Some(together) = self.together(item)? {
-            return Ok(Some(together));
-        }
+        Ok(self.before_own(id, item, &others)?.err())
+    }
+
+    /// What a call changed, or why that is not known.
+    pub(crate) fn certain_of(&self, id: u64, item: &TimelineItem) -> Result<Found<Certain>> {
+        let certain = match self.together(item)? {
+            Err(together) => return Ok(Err(together)),
+            Ok(certain) => certain,
+        };
         if !item.switches.is_empty() {
-            return doubt("the branch was rolled back, merged or restored while it ran");
+            return Ok(doubt(
+                "the branch was rolled back, merged or restored while it ran",
+            ));
         }
         if item.ended_by == Some(EndedBy::Nobody) {
-            return doubt("its end was not reported, so the time of its end is not known");
+            return Ok(doubt(
+                "its end was not reported, so the time of its end is not known",
+            ));
         }
-        match (item.before, item.after) {
-            (Some(_), Some(_)) => Ok(None),
-            (Some(_), None) => Ok(Some(Doubt {
+        Ok(match (item.before, item.after) {
+            (Some(_), Some(_)) => Ok(certain),
+            (Some(_), None) => Err(Doubt {
                 why: "it has not ended".to_owned(),
                 pending: vec![id],
-            })),
+            }),
             _ => doubt("it was imported without its files"),
-        }
+        })
+    }
+
+    /// What the branch would have been before a call with all that the others did while it ran.
+    pub(crate) fn before_own(
+        &self,
+        id: u64,
+        item: &TimelineItem,
+        others: &Others,
+    ) -> Result<Found<Whole>> {
+        let (Some(before), Some(after)) = (item.before, item.after) else {
+            return Ok(doubt("it has no states"));
+        };
+        let store = &self.places.store;
+        let whole = |state| {
+            let commit: Commit = store.get_object(&self.kept_commit(id, state)?)?;
+            Whole::of(store, &commit)
+        };
+        let parted = without_own(store, &whole(before)?, &whole(after)?, others)?;
+        self.mark_unsynced();
+        let unfit = |path: Vec<u8>| {
+            let others: Vec<String> = others.of.iter().map(u64::to_string).collect();
+            Doubt {
+                why: format!(
+                    "it ran at the same time as {}, and {} was changed by it and by another",
+                    others.join(", "),
+                    shown(&path)
+                ),
+                pending: Vec::new(),
+            }
+        };
+        Ok(parted.map_err(unfit))
     }
 
     /// The calls that ran at the same time, where what changed meanwhile may be theirs.
-    fn together(&self, item: &TimelineItem) -> Result<Option<Doubt>> {
+    fn together(&self, item: &TimelineItem) -> Result<Found<Certain>> {
         if item.overlaps.is_empty() {
-            return Ok(None);
+            return Ok(Ok(Certain::All));
         }
         let others = self.calls_of(&item.overlaps)?;
         let mut doubtful = Vec::new();
@@ -80,18 +186,60 @@ impl Branch {
             }
         }
         if doubtful.is_empty() {
-            return Ok(None);
+            return Ok(Ok(Certain::All));
+        }
+        let named: Vec<String> = doubtful.iter().map(u64::to_string).collect();
+        let mut why = format!("it ran at the same time as {}", named.join(", "));
+        match self.told_apart(item, &others)? {
+            Some(Ok(told)) => return Ok(Ok(Certain::But(told))),
+            Some(Err(more)) => {
+                why.push_str(&format!(", and {more}"));
+                return Ok(doubt(&why));
+            }
+            None => {}
         }
         let runs = |id: &&u64| others.get(*id).is_some_and(|o| o.completed.is_none());
         let pending: Vec<u64> = doubtful.iter().filter(runs).copied().collect();
-        let named: Vec<String> = doubtful.iter().map(u64::to_string).collect();
-        let mut why = format!("it ran at the same time as {}", named.join(", "));
         if !pending.is_empty() {
             let named: Vec<String> = pending.iter().map(u64::to_string).collect();
             let have = if pending.len() == 1 { "has" } else { "have" };
             why.push_str(&format!(", of which {} {have} not ended", named.join(", ")));
         }
-        Ok(Some(Doubt { why, pending }))
+        Ok(Err(Doubt { why, pending }))
+    }
+
+    /// What others changed while a call ran, or why that is not known; `None` where it was not told.
+    fn told_apart(
+        &self,
+        item: &TimelineItem,
+        calls: &Calls,
+    ) -> Result<Option<std::result::Result<Arc<Others>, String>>> {
+        let all = |told: &&Arc<Others>| item.overlaps.iter().all(|other| told.of.contains(other));
+        let Some(told) = item.others.as_ref().filter(all) else {
+            return Ok(None);
+        };
+        if let Some(why) = &told.doubt {
+            return Ok(Some(Err(why.clone())));
+        }
+        if told.paths.is_empty() {
+            return Ok(Some(Ok(told.clone())));
+        }
+        let Some(times) = alone(item, calls.values()).filter(|_| calls.len() == told.of.len())
+        else {
+            return Ok(None);
+        };
+        let store = &self.places.store;
+        for (a, b) in times.into_iter().filter(|(a, b)| a.state != b.state) {
+            let (Some(a), Some(b)) = (self.commit_if_kept(a)?, self.commit_if_kept(b)?) else {
+                return Ok(None);
+            };
+            let (a, b) = (Whole::of(store, &a)?, Whole::of(store, &b)?);
+            if let Some(path) = shared(store, (&a, &b), told)? {
+                let why = format!("{} was changed by it and by another", shown(&path));
+                return Ok(Some(Err(why)));
+            }
+        }
+        Ok(Some(Ok(told.clone())))
     }
 
     /// Calls by their ids, without texts.
@@ -132,13 +280,12 @@ impl Branch {
         let (Some(a), Some(b)) = (self.commit_if_kept(a)?, self.commit_if_kept(b)?) else {
             return Ok(false);
         };
-        let entry = |commit: &Commit| TreeEntry {
-            name: Vec::new(),
-            meta: commit.root_meta.clone(),
-            body: Body::Dir(commit.root),
-        };
-        let differ = different(&self.places.store, Some(&entry(&a)), Some(&entry(&b)), true)?;
-        Ok(!differ && a.kv == b.kv)
+        let store = &self.places.store;
+        Ok(!differ(
+            store,
+            &Whole::of(store, &a)?,
+            &Whole::of(store, &b)?,
+        )?)
     }
 
     fn commit_if_kept(&self, state: StateRef) -> Result<Option<Commit>> {

@@ -191,7 +191,7 @@ impl Later {
             false => Bearing::Over,
         };
         match what {
-            What::Named { .. } | What::Same { .. } => Bearing::Open,
+            What::Named { .. } | What::Same { .. } | What::Others { .. } => Bearing::Open,
             What::Started { before, .. } | What::Begun { before, .. } => {
                 match self.is(*before, state) {
                     true => Bearing::Open,

@@ -296,7 +296,10 @@ fn mentioned(what: &What) -> impl Iterator<Item = StateRef> {
         What::Recorded { before, after, .. } => [*before, *after],
         What::Switched { before, after, .. } => [Some(*before), *after],
         What::Same { kept, .. } => [Some(*kept), None],
-        What::Named { .. } | What::Elsewhere { .. } | What::Imported { .. } => [None, None],
+        What::Named { .. }
+        | What::Elsewhere { .. }
+        | What::Imported { .. }
+        | What::Others { .. } => [None, None],
     };
     two.into_iter().flatten()
 }

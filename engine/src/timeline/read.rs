@@ -4,6 +4,7 @@
 //! state before what mentions it.
 
 use super::log::{Log, LogPlace, newest_first};
+use super::own::Others;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::record::call::{CallOutcome, EndedBy, OVERLAPS_MAX, StateRef, SwitchWord, What};
@@ -80,6 +81,8 @@ pub struct TimelineItem {
     pub ended: Option<u64>,
     /// Who told of its end.
     pub ended_by: Option<EndedBy>,
+    /// What others changed while it ran, where that is known.
+    pub(crate) others: Option<Arc<Others>>,
 }
 
 impl TimelineItem {
@@ -148,6 +151,7 @@ impl Workspace {
             if query.brief {
                 (item.parameters, item.result, item.error) = (None, None, None);
             }
+            item.others = None;
             full = page.items.len() >= query.limit
                 || (bytes > 0 && bytes + item.text_bytes() > PAGE_BYTES);
             if full {
@@ -287,6 +291,7 @@ struct End {
     overlaps: Vec<u64>,
     switches: Vec<u64>,
     by: EndedBy,
+    others: Option<Arc<Others>>,
 }
 
 /// Makes items of entries, the newest first.
@@ -347,6 +352,7 @@ impl Reader {
                     overlaps,
                     switches,
                     by: EndedBy::Told,
+                    others: None,
                 };
                 self.ends.insert(call, end);
             }
@@ -368,6 +374,7 @@ impl Reader {
                     overlaps,
                     switches,
                     by,
+                    others: None,
                 };
                 self.ends.insert(call, end);
             }
@@ -426,6 +433,14 @@ impl Reader {
                 self.overlap(&mut item, call, overlaps);
                 return Some(item);
             }
+            What::Others { call, paths, doubt } => {
+                // Both have one time. Else a crash cut it off from the end that it was written for.
+                let next = |end: &&mut End| (end.entry, end.time) == (entry + 1, time);
+                if let Some(end) = self.ends.get_mut(&call).filter(next) {
+                    let of = end.overlaps.clone();
+                    end.others = Some(Arc::new(Others { of, paths, doubt }));
+                }
+            }
             What::Elsewhere { .. } => {}
             What::Switched {
                 by,
@@ -452,6 +467,7 @@ impl Reader {
                 item.after = Some(self.named(end.after));
                 (item.parent, item.switches) = (end.parent, end.switches);
                 (item.ended, item.ended_by) = (Some(end.entry), Some(end.by));
+                item.others = end.others;
                 set_outcome(item, Some(end.outcome));
                 self.overlap(item, call, end.overlaps);
             }
@@ -485,6 +501,7 @@ impl Reader {
             switches: Vec::new(),
             ended: None,
             ended_by: None,
+            others: None,
         }
     }
 

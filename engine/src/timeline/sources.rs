@@ -204,7 +204,7 @@ fn known_by(
             {
                 last = last.max(entry.number);
             }
-            What::Named { .. } | What::Same { .. } => {}
+            What::Named { .. } | What::Same { .. } | What::Others { .. } => {}
             _ => last = from,
         }
     }

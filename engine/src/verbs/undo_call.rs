@@ -10,12 +10,11 @@ use crate::branch::Branch;
 use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::kv::stored::of_commit;
 use crate::limits::MERGE_HOLD_MAX;
 use crate::merge::{
     Conflict, Labels, MergeOptions, MergeResult, OnConflict, Root, merge_maps, merge_roots,
 };
-use crate::timeline::{StateRef, TimelineItem, differ_in_content};
+use crate::timeline::{Certain, Doubt, StateRef, TimelineItem, Whole, differ_in_content};
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, ObjectStore};
 use std::sync::Arc;
@@ -46,12 +45,13 @@ impl Workspace {
         let _pin = b.places.store.pin();
         let item = b.call(id)?;
         let (before, after) = b.certain(id, &item)?;
+        let found = (&before, &after);
         for n in 0..TRIES {
             match n {
                 0 => b.cache().flush_dirty(),
                 _ => b.hold(MERGE_HOLD_MAX),
             }
-            let done = b.undo_once(self.author(), (id, before, after), dry_run);
+            let done = b.undo_once(self.author(), (id, found), dry_run);
             b.release();
             if let Some(done) = done? {
                 return Ok(done);
@@ -62,22 +62,30 @@ impl Workspace {
 }
 
 impl Branch {
-    /// Commits before and after a call, where what it changed is certain.
-    fn certain(&self, id: u64, item: &TimelineItem) -> Result<(CommitId, CommitId)> {
-        let unknown = |why, pending| Error::CallUnknown {
+    /// What there was before a call and what it left, where what it changed is certain. Where others ran at the same
+    /// time, what they did then is in the first, too.
+    fn certain(&self, id: u64, item: &TimelineItem) -> Result<(Whole, Whole)> {
+        let unknown = |doubt: Doubt| Error::CallUnknown {
             call: id,
-            why,
-            pending,
+            why: doubt.why,
+            pending: doubt.pending,
         };
-        if let Some(doubt) = self.doubt_of(id, item)? {
-            return Err(unknown(doubt.why, doubt.pending));
-        }
-        match (item.before, item.after) {
-            (Some(before), Some(after)) => {
-                Ok((self.kept_commit(id, before)?, self.kept_commit(id, after)?))
-            }
-            _ => Err(unknown("it has no states".into(), Vec::new())),
-        }
+        let certain = self.certain_of(id, item)?.map_err(unknown)?;
+        let store = &self.places.store;
+        let whole = |state: Option<StateRef>| {
+            let state = state.ok_or_else(|| Error::CallUnknown {
+                call: id,
+                why: "it has no states".into(),
+                pending: Vec::new(),
+            })?;
+            let commit: Commit = store.get_object(&self.kept_commit(id, state)?)?;
+            Whole::of(store, &commit)
+        };
+        let before = match certain {
+            Certain::All => whole(item.before)?,
+            Certain::But(others) => self.before_own(id, item, &others)?.map_err(unknown)?,
+        };
+        Ok((before, whole(item.after)?))
     }
 
     /// True where a commit that was known is to be stored once more: a crash took it, and the journal has what it
@@ -112,12 +120,12 @@ impl Branch {
     fn undo_once(
         self: &Arc<Branch>,
         author: &str,
-        (call, before, after): (u64, CommitId, CommitId),
+        (call, (before, after)): (u64, (&Whole, &Whole)),
         dry_run: bool,
     ) -> Result<Option<CallUndone>> {
         let (now, pinned) = self.state_of_now(author)?;
         let ours = self.wait_for_id(now, &|_, _| {})?;
-        let result = self.without(call, &after, &ours, &before)?;
+        let result = self.without(call, &after.root, &ours, &before.root)?;
         self.mark_unsynced();
         let nothing = |conflicts, changes| CallUndone {
             back: RolledBack {
@@ -130,8 +138,7 @@ impl Branch {
         };
         let store = &self.places.store;
         let frozen = pinned.tree()?;
-        let (found, left) = (of_commit(store, &before)?, of_commit(store, &after)?);
-        let (keys, unsettled) = merge_maps(&left, frozen.kv(), &found)?;
+        let (keys, unsettled) = merge_maps(&after.kv, frozen.kv(), &before.kv)?;
         let Some(root) = result.root.filter(|_| unsettled.is_empty()) else {
             let conflicts = result.conflicts.into_iter().chain(unsettled);
             return Ok(Some(nothing(conflicts.collect(), Vec::new())));
@@ -157,9 +164,9 @@ impl Branch {
     fn without(
         &self,
         call: u64,
-        base: &CommitId,
+        base: &Root,
         ours: &CommitId,
-        theirs: &CommitId,
+        theirs: &Root,
     ) -> Result<MergeResult> {
         let store = &self.places.store;
         let now = clock::now();
@@ -172,8 +179,7 @@ impl Branch {
             on_conflict: OnConflict::Abort,
             now: (now.sec, now.nsec),
         };
-        let (base, ours) = (root_of(store, base)?, root_of(store, ours)?);
-        merge_roots(store, &base, &ours, &root_of(store, theirs)?, &options)
+        merge_roots(store, base, &root_of(store, ours)?, theirs, &options)
     }
 }
 

@@ -45,6 +45,7 @@ impl Roots {
             held_until: _,
             scan_done: _,
             base_inodes: _,
+            whose: _,
         } = inner;
         let mut roots = Roots::default();
         roots.trees.push(live.clone());

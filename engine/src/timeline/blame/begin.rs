@@ -79,7 +79,11 @@ impl Branch {
             let entry = frame.entry()?;
             let notes = !matches!(
                 entry.what,
-                What::Started { .. } | What::Begun { .. } | What::Named { .. } | What::Same { .. }
+                What::Started { .. }
+                    | What::Begun { .. }
+                    | What::Named { .. }
+                    | What::Same { .. }
+                    | What::Others { .. }
             );
             if entry.number <= known {
                 break;

@@ -84,7 +84,7 @@ fn there<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-fn is_dir(entry: &TreeEntry) -> bool {
+pub(super) fn is_dir(entry: &TreeEntry) -> bool {
     matches!(entry.body, Body::Dir(_))
 }
 

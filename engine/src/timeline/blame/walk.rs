@@ -4,17 +4,20 @@
 //! a rollback took what is followed from a commit of another timeline, that one is gone through from the entry
 //! which that commit holds; each entry of all timelines is looked at once.
 
-use super::trees::{Moment, Trail, Trees};
+use super::beside::Beside;
+use super::trees::{Moment, Trail, Trees, is_dir};
 use super::{Blame, BlameItem};
 use crate::error::Result;
-use crate::record::call::{StateRef, SwitchWord, What};
+use crate::record::call::{EndedBy, StateRef, SwitchWord, What};
 use crate::timeline::log::{Log, Newest};
+use crate::timeline::own::Others;
 use crate::timeline::read::{Reader, TimelineItem};
 use crate::timeline::sources::Sources;
 use crate::types::Time;
 use objstore::{CommitId, CommitKind};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A checkpoint.
 #[derive(Clone, Debug)]
@@ -59,6 +62,14 @@ struct Walk {
     /// What lies between here and the next moment is the doing of what was met last.
     claimed: bool,
     rows: usize,
+    beside: Beside,
+}
+
+/// Whose a change is that a call may have made.
+enum By {
+    Itself,
+    Others,
+    Unknown,
 }
 
 /// Something that may have changed what is followed.
@@ -176,6 +187,7 @@ impl<'a> Blamer<'a> {
             ends: HashMap::new(),
             claimed: false,
             rows: 0,
+            beside: Beside::default(),
         };
         if let Some((source, from)) = stretch.log {
             self.walk_log(&mut walk, source, from)?;
@@ -234,12 +246,15 @@ impl<'a> Blamer<'a> {
         let name = |r: &Reader, state: StateRef| r.named(state).commit;
         match what {
             What::Ended { call, after, .. } | What::Over { call, after, .. } => {
+                walk.beside.over(&what);
                 let moment = self.step(walk, name(reader, after))?;
+                walk.beside.mark(number, call, -1, &moment);
                 walk.ends.insert(call, moment);
                 reader.take(number, time, what);
             }
             What::Started { before, call, .. } | What::Begun { before, call, .. } => {
                 let before = self.step(walk, name(reader, before))?;
+                walk.beside.mark(number, call, 1, &before);
                 if let Some(item) = reader.take(number, time, what) {
                     let after = match walk.ends.remove(&call) {
                         Some(moment) => moment,
@@ -247,6 +262,7 @@ impl<'a> Blamer<'a> {
                     };
                     self.take(walk, item, before, after)?;
                 }
+                walk.beside.begun(call);
             }
             What::Recorded { before, after, .. } => {
                 let after = self.step(walk, after.and_then(|s| name(reader, s)))?;
@@ -278,6 +294,10 @@ impl<'a> Blamer<'a> {
                 if let Some(item) = reader.take(number, time, what) {
                     self.take(walk, item, None, None)?;
                 }
+            }
+            What::Others { call, .. } => {
+                walk.beside.told(call);
+                drop(reader.take(number, time, what));
             }
             What::Named { .. } | What::Same { .. } | What::Elsewhere { .. } => {
                 drop(reader.take(number, time, what));
@@ -316,7 +336,7 @@ impl<'a> Blamer<'a> {
     fn take(
         &mut self,
         walk: &mut Walk,
-        item: TimelineItem,
+        mut item: TimelineItem,
         before: Option<Rc<Moment>>,
         after: Option<Rc<Moment>>,
     ) -> Result<bool> {
@@ -326,7 +346,45 @@ impl<'a> Blamer<'a> {
             self.found.unknown += u64::from(over);
             return Ok(false);
         };
+        match self.whose(walk, &item, (&before, &after))? {
+            By::Itself => item.overlaps.clear(),
+            By::Others => return Ok(false),
+            By::Unknown => {}
+        }
         self.row(walk, Cause::of(item), &before, &after)
+    }
+
+    /// Whose the change of a call's time is, where it is known what others changed then.
+    fn whose(
+        &mut self,
+        walk: &Walk,
+        item: &TimelineItem,
+        (before, after): (&Rc<Moment>, &Rc<Moment>),
+    ) -> Result<By> {
+        let all = |o: &&Arc<Others>| item.overlaps.iter().all(|other| o.of.contains(other));
+        let told = item.others.as_ref().filter(all);
+        let told = told.filter(|o| o.doubt.is_none() && item.switches.is_empty());
+        let Some(others) = told.filter(|_| item.ended_by != Some(EndedBy::Nobody)) else {
+            return Ok(By::Unknown);
+        };
+        let names = [&before.name, &after.name];
+        let touched = |name: &&Vec<u8>| others.changed(name) || others.changed_below(name);
+        if !names.iter().any(touched) {
+            return Ok(By::Itself);
+        }
+        let is_dir = |m: &Moment| m.entry.as_ref().is_some_and(is_dir);
+        if before.name != after.name || is_dir(before) || is_dir(after) {
+            return Ok(By::Unknown);
+        }
+        let Some(alone) = walk.beside.alone(item, others, (before, after)) else {
+            return Ok(By::Unknown);
+        };
+        for (a, b) in alone {
+            if self.trees.difference(&a, &b)?.is_some() {
+                return Ok(By::Unknown);
+            }
+        }
+        Ok(By::Others)
     }
 
     fn row(
