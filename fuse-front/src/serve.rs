@@ -16,8 +16,8 @@ use crate::transport::device::{Buffer, Device, Room};
 use crate::transport::reply::Reply;
 use crate::transport::session::Serve;
 use crate::wire::{Head, Header, Incoming, Layout, Request, decode};
-use engine::Workspace;
 use engine::types::{NodeId, Wait};
+use engine::{Workspace, acting_for};
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -159,7 +159,15 @@ impl Front {
         room: &mut Room,
         wait: Wait,
     ) -> Outcome<Answer> {
-        guarded(|| self.answer(header, &request?, room, wait))
+        guarded(|| {
+            let request = request?;
+            // Who brings pages of the cache did not write them.
+            let thread = match &request {
+                Request::Write { flags, .. } if flags.from_cache => 0,
+                _ => header.pid,
+            };
+            acting_for(thread, || self.answer(header, &request, room, wait))
+        })
     }
 
     /// Carries out a request on the pool.

@@ -236,26 +236,36 @@ fn calls_side_by_side_are_no_parts_of_each_other() {
     let root = env.start();
     let long = long(&env, &root, "x");
     env.told(exec(&env, &root, "short", "echo 1 > y")).ok();
-    let why = "ran at the same time as 1, of which 1 has not ended";
-    let told = tool(&env, &["undo", "2"]);
-    assert!(told.err.contains(why), "{told:?}");
-    assert!(
-        told.err.contains("agentvfs tool error -w project 1 TEXT"),
-        "{told:?}"
-    );
+    assert_eq!(calls(&env)[1]["overlaps"], json!([1]));
     let told = tool(&env, &["diff", "2"]);
-    assert!(told.err.contains(why), "{told:?}");
-    assert!(
-        told.err
-            .contains("`agentvfs tool error 1 TEXT` ends call 1"),
-        "{told:?}"
-    );
-    tool(&env, &["error", "1", "given up"]).ok();
+    assert_eq!((&told.out[..], &told.err[..]), ("A\ty\n", ""));
+    undo(&env, 2);
+    assert_eq!(new_files(&root), ["x"]);
     fs::write(env.path("stop"), "").unwrap();
     ended(long);
     env.told(exec(&env, &root, "third", "echo 1 > z")).ok();
     undo(&env, 3);
-    assert_eq!(new_files(&root), ["x", "y"]);
+    assert_eq!(new_files(&root), ["x"]);
+}
+
+#[test]
+fn a_refusal_names_the_command_that_ends_what_it_is_for() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    tool(&env, &["start", "one"]).ok();
+    tool(&env, &["start", "other"]).ok();
+    fs::write(root.join("x"), "1\n").unwrap();
+    tool(&env, &["success", "1"]).ok();
+    let why = "ran at the same time as 2, of which 2 has not ended";
+    let told = tool(&env, &["undo", "1"]);
+    assert!(told.err.contains(why), "{told:?}");
+    let command = "agentvfs tool error -w project 2 TEXT";
+    assert!(told.err.contains(command), "{told:?}");
+    let told = tool(&env, &["diff", "1"]);
+    assert!(told.err.contains(why), "{told:?}");
+    let command = "`agentvfs tool error 2 TEXT` ends call 2";
+    assert!(told.err.contains(command), "{told:?}");
+    tool(&env, &["error", "2", "given up"]).ok();
 }
 
 #[test]

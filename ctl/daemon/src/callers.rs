@@ -1,4 +1,4 @@
-//! Processes that make tool calls: which asks for one, which it descends from, and when it ends.
+//! Processes that make tool calls, and when they end.
 //!
 //! A process is told apart from others that have its id before or after it by when it was started and in which boot of
 //! the machine ([`Process`]). A thread waits for the end of each that has calls of its own, and ends those calls. A
@@ -6,6 +6,7 @@
 //!
 //! Invariant: a call that is of a process is noted only while that is waited for; so none stays that nobody ends.
 
+use engine::descent::seen;
 use engine::{Engine, Process, Workspace};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -16,9 +17,6 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-
-/// Steps upwards from a process to its ancestors, at most.
-const LINEAGE_MAX: usize = 256;
 
 /// Pause before what could not be done is tried again: the disk may be full.
 const RETRY: Duration = Duration::from_secs(2);
@@ -101,49 +99,9 @@ impl Callers {
     }
 }
 
-/// What the system says of a process.
-struct Seen {
-    process: Process,
-    parent: u32,
-    /// It has ended, and its parent has not asked how.
-    ended: bool,
-}
-
-/// A process by its id, where there is one.
-fn seen(pid: u32) -> Option<Seen> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may have any bytes.
-    let end = text.iter().rposition(|b| *b == b')')?;
-    let fields = std::str::from_utf8(text.get(end + 1..)?).ok()?;
-    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let process = Process {
-        pid,
-        started: fields.get(19)?.parse().ok()?,
-        boot: engine::journal::this_boot(),
-    };
-    Some(Seen {
-        process,
-        parent: fields.get(1)?.parse().ok()?,
-        ended: matches!(*fields.first()?, "Z" | "X"),
-    })
-}
-
 /// True once a process has ended.
 pub fn is_gone(process: &Process) -> bool {
     seen(process.pid).is_none_or(|seen| seen.process != *process || seen.ended)
-}
-
-/// A process and those that it descends from, the nearest first; empty where it is not known.
-pub fn lineage(pid: Option<u32>) -> Vec<Process> {
-    let mut found = Vec::new();
-    let mut next = pid.filter(|pid| *pid > 0);
-    while let Some(seen) = next.and_then(seen)
-        && found.len() < LINEAGE_MAX
-    {
-        found.push(seen.process);
-        next = Some(seen.parent).filter(|pid| *pid > 0);
-    }
-    found
 }
 
 /// Returns once a process has ended.
@@ -175,6 +133,7 @@ fn wait_for_end(process: &Process) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::descent::lineage;
     use std::process::Command;
 
     #[test]

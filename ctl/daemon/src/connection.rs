@@ -115,9 +115,12 @@ fn work(
         progress: &progress,
         data: &data,
         cancel: &cancel,
-        caller: caller_of(peer, &request.call),
+        caller: caller_of(peer),
     };
-    let work = || dispatch(&daemon.mounts, &request.call, &watch);
+    let work = || {
+        let dispatch = || dispatch(&daemon.mounts, &request.call, &watch);
+        engine::acting_for(watch.caller.unwrap_or(0), dispatch)
+    };
     let answer = match request.call.can_be_cancelled() {
         true => {
             let _listed = daemon.mounts.jobs().add(&request.call, &cancel);
@@ -132,11 +135,8 @@ fn work(
     send(peer, &request.id, &answer)
 }
 
-/// The process at the other end, for calls that may be its own.
-fn caller_of(peer: &Peer<'_>, call: &Call) -> Option<u32> {
-    if !matches!(call, Call::ToolStart(_)) {
-        return None;
-    }
+/// The process at the other end: calls and changes may be its own.
+fn caller_of(peer: &Peer<'_>) -> Option<u32> {
     let found = socket_peercred(peer.stream()).ok()?;
     // One that this process cannot see has no id here.
     u32::try_from(found.pid.as_raw_nonzero().get()).ok()

@@ -5,6 +5,7 @@ use super::mounts::Mounts;
 use super::request::{looking_into, of_change, on};
 use super::{callers, faults};
 use agentvfs_client::protocol::*;
+use engine::descent::lineage;
 use engine::{
     BlameQuery, CallOutcome, CallRecord, CallStart, CallStatus, Owner, StateRef, TimelineItem,
     TimelineQuery,
@@ -18,7 +19,7 @@ pub fn start(mounts: &Mounts, ask: &ToolStart, caller: Option<u32>) -> Result<Ca
     let workspace = mounts.workspace(&ask.workspace)?;
     // Only calls of processes can be told to be no part of one another.
     let lineage = match ask.of_process || !workspace.calling().is_empty() {
-        true => callers::lineage(caller),
+        true => lineage(caller),
         false => Vec::new(),
     };
     let owner = match lineage.first() {
@@ -85,12 +86,13 @@ pub fn record(mounts: &Mounts, ask: &ToolRecord) -> Result<CallId, Fault> {
 
 /// One call.
 pub fn show(mounts: &Mounts, ask: &OneCall) -> Result<TimelineRow, Fault> {
-    let (item, doubt) = looking_into(mounts, &ask.workspace, |w| match ask.wait {
+    let (item, doubt, own) = looking_into(mounts, &ask.workspace, |w| match ask.wait {
         true => Ok((
             w.call_with_commits(&ask.branch, ask.id)?,
             w.call_doubt(&ask.branch, ask.id)?,
+            w.call_own_before(&ask.branch, ask.id)?,
         )),
-        false => Ok((w.call(&ask.branch, ask.id)?, None)),
+        false => Ok((w.call(&ask.branch, ask.id)?, None, None)),
     })?;
     let doubt = doubt.map(|doubt| CallDoubt {
         why: doubt.why,
@@ -98,6 +100,7 @@ pub fn show(mounts: &Mounts, ask: &OneCall) -> Result<TimelineRow, Fault> {
     });
     Ok(TimelineRow {
         doubt,
+        own_before: own.map(|id| id.to_string()),
         ..row(item, (&ask.branch, false))
     })
 }
@@ -192,6 +195,7 @@ fn row(item: TimelineItem, (branch, branch_deleted): (&str, bool)) -> TimelineRo
         overlaps: item.overlaps,
         switches: item.switches,
         doubt: None,
+        own_before: None,
         branch: branch.to_owned(),
         branch_deleted,
     }

@@ -37,8 +37,9 @@ pub enum ToolVerb {
     /// Undo only what a call changed in files and keys; print the commit that is now shown
     #[command(after_help = "Example:\n  agentvfs tool undo 7\n\n\
         Later changes are merged with the undo; on a conflict nothing changes. Calls inside the call are\n\
-        undone with it. If another call ran at the same time and the branch changed meanwhile, the undo is\n\
-        refused, because agentvfs does not know which call made the change.\n\
+        undone with it. If another call ran at the same time, only what the call's own processes changed is\n\
+        undone. If both changed a file, or it is not known which call made a change, the undo is refused and\n\
+        says why.\n\
         `agentvfs workspace undo` reverses it.")]
     Undo(ToolUndoArgs),
     /// Run a command as a call; record the command, its output, its exit status and its changes

@@ -148,7 +148,7 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
         wait: true,
     });
     let row: TimelineRow = context.ask(&what, &ask)?;
-    let Some(before) = row.before.clone() else {
+    let Some(before) = row.own_before.clone().or(row.before.clone()) else {
         return Err(Failure::new(what, "it was imported without its files")
             .hint("agentvfs timeline --json shows what is recorded of it"));
     };
@@ -176,6 +176,7 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
         print_json(&json!({
             "id": args.id,
             "before": row.before,
+            "own_before": row.own_before,
             "after": row.after,
             "certain": row.doubt.is_none(),
             "why": row.doubt.as_ref().map(|doubt| &doubt.why),

@@ -213,6 +213,10 @@ wire! {
         /// Of `tool.show` with `wait`: why it is not known what the call changed, where that is so.
         #[serde(default)]
         pub doubt: Option<CallDoubt>,
+        /// Of `tool.show` with `wait`, where other calls ran at the same time and it is known whose each change was:
+        /// the commit to compare `after` with in place of `before`. It has what the others changed meanwhile.
+        #[serde(default)]
+        pub own_before: Option<String>,
     }
 
     /// Why it is not known what a call changed.

@@ -79,7 +79,8 @@ fn diff(turn: &mut Turn<'_>, args: DiffArgs) -> Result<Answer, Failure> {
             wait: true,
         }),
     )?;
-    let Some(before) = of_call.before.clone() else {
+    let before = of_call.own_before.clone().or(of_call.before.clone());
+    let Some(before) = before else {
         return Err(Failure::new(what, "it was imported without its files")
             .hint("timeline with details shows what is recorded of it"));
     };
