@@ -192,7 +192,7 @@ impl History<'_> {
             };
             later.before == first_to_end.after
         };
-        if beside.iter().all(|other| idle(other)) {
+        if beside.iter().all(idle) {
             return Some(all);
         }
         let unknown = |at: &usize| call.runs_at(*at) && beside.iter().any(|c| c.runs_at(*at));
