@@ -7,6 +7,7 @@
 //! the log take. No mount: what is measured is what grows.
 
 use benches::noise;
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, CloseMode, Engine, EngineConfig, GcRequest, NodeId, Result,
     Settings, Target, Wait, Workspace, WriteFlags, mode,
@@ -84,7 +85,7 @@ fn live(plan: &Plan) -> Result<()> {
         )?;
         let gc = start.elapsed();
         let start = Instant::now();
-        let commits = work.log(BRANCH, true)?.len();
+        let commits = verbs::log(&work, BRANCH, true)?.len();
         let log = start.elapsed();
         let memory = resident_mb();
         drop(work);
@@ -181,11 +182,11 @@ fn a_day(work: &Workspace, plan: &Plan, day: u64) -> Result<Duration> {
             ..CheckpointRequest::default()
         };
         let start = Instant::now();
-        work.checkpoint(BRANCH, request, &|_, _| ())?;
+        verbs::checkpoint(work, BRANCH, request, &|_, _| ())?;
         spent += start.elapsed();
         if n % CHECKPOINTS_AN_HOUR == CHECKPOINTS_AN_HOUR - 1 {
-            work.rollback(BRANCH, &Target::Ref(format!("turn-{}", number - 3)))?;
-            work.undo(BRANCH)?;
+            verbs::rollback(work, BRANCH, &Target::Ref(format!("turn-{}", number - 3)))?;
+            verbs::undo(work, BRANCH)?;
             work.expire_now(BRANCH)?;
         }
     }

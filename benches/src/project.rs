@@ -1,5 +1,6 @@
 //! A workspace without a mount on a generated project of small files.
 
+use engine::verbs;
 use engine::{
     CheckpointRequest, Engine, EngineConfig, Error, NodeId, Result, Target, Wait, Workspace,
     WriteFlags,
@@ -91,14 +92,12 @@ impl Project {
             wait: true,
             ..Default::default()
         };
-        self.workspace
-            .checkpoint("main", request, &|_, _| ())
-            .map(|_| ())
+        verbs::checkpoint(&self.workspace, "main", request, &|_, _| ()).map(|_| ())
     }
 
     /// A rollback to the last checkpoint.
     pub fn rollback(&self) -> Result<()> {
-        self.workspace.rollback("main", &Target::Head).map(|_| ())
+        verbs::rollback(&self.workspace, "main", &Target::Head).map(|_| ())
     }
 }
 
@@ -110,10 +109,10 @@ mod tests {
     fn a_project_is_changed_and_rolled_back() {
         let mut project = Project::new(250).unwrap();
         project.dirty(10).unwrap();
-        let plan = project.workspace.rollback_plan("main", &Target::Head);
+        let plan = verbs::rollback_plan(&project.workspace, "main", &Target::Head);
         assert_eq!(plan.unwrap().len(), 10);
         project.rollback().unwrap();
-        let plan = project.workspace.rollback_plan("main", &Target::Head);
+        let plan = verbs::rollback_plan(&project.workspace, "main", &Target::Head);
         assert_eq!(plan.unwrap().len(), 0);
     }
 }

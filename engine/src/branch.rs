@@ -14,7 +14,7 @@ pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod frames;
 pub(crate) mod inspect;
-mod known;
+pub(crate) mod known;
 pub(crate) mod left;
 pub(crate) mod load;
 pub(crate) mod open;
@@ -24,6 +24,7 @@ pub(crate) mod seal;
 pub(crate) mod shared;
 pub(crate) mod sizes;
 pub(crate) mod state_file;
+pub(crate) mod states;
 pub(crate) mod tree_file;
 pub(crate) mod wake;
 pub(crate) mod whose;
@@ -321,7 +322,7 @@ impl Branch {
                 }
                 Err(Error::NeedsDir(nid)) => {
                     drop(inner);
-                    self.load_dir(nid)?;
+                    load::load_dir(self, nid)?;
                 }
                 Err(Error::NeedsScan | Error::WouldBlock) if wait == Wait::Allowed => {
                     if self.closing.load(Ordering::Relaxed) {

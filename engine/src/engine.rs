@@ -9,13 +9,14 @@ use crate::branch::auto::Expiring;
 use crate::branch::shared::SharedParts;
 use crate::clock;
 use crate::engine::exchange::no_base;
+use crate::engine::gc::tombs;
 use crate::error::{Error, Result};
 use crate::journal::this_boot;
 use crate::limits::RESERVED_NAME;
 use crate::names::check_workspace_name;
 use crate::settings::{self, Settings, SharedSettings};
+use crate::types::Progress;
 use crate::types::Time;
-use crate::verbs::Progress;
 use crate::workspace::WorkspaceConfig;
 use crate::workspace::branch_refs;
 use crate::workspace::{CloseMode, Closed, Workspace};
@@ -262,7 +263,7 @@ impl Engine {
         check_workspace_name(name)?;
         self.check_is_new(name)?;
         self.check_base(base)?;
-        self.clear_deleted(name)?;
+        tombs::clear_deleted(self, name)?;
         let c = WorkspaceConfig {
             name: name.to_owned(),
             base: base.to_owned(),
@@ -498,7 +499,7 @@ impl Engine {
         if self.opened(name).is_some() {
             return Err(Error::WorkspaceBusy(name.to_owned()));
         }
-        self.remember_deleted(name)?;
+        tombs::remember_deleted(self, name)?;
         self.refs.delete(&ref_name(&c.name))?;
         branch_refs::forget_refs(&self.refs, name)?;
         self.refs.delete(&crate::verbs::apply::ref_name(name))?;

@@ -28,7 +28,7 @@ mod stored;
 mod timeline;
 pub mod tree;
 pub mod types;
-mod verbs;
+pub mod verbs;
 mod workspace;
 
 pub use crate::engine::exchange::IMPORTED;
@@ -40,6 +40,7 @@ pub use base::{Stamp, open_dead_bases_with};
 pub use branch::acting::{acting_as, acting_for};
 pub use branch::descent;
 pub use branch::state_file::check_state_bytes;
+pub use branch::states::Target;
 pub use branch::tree_file::check_tree_bytes;
 pub use cancel::Cancel;
 pub use engine::{BaseFound, Engine, EngineConfig};
@@ -60,8 +61,8 @@ pub use verbs::apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
 pub use verbs::patch;
 pub use verbs::{
     BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
-    DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, Node, Progress,
-    Resolution, RolledBack, Status, Stretch, Target, View, WriteFile,
+    DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, Node, Resolution,
+    RolledBack, Status, Stretch, View, WriteFile,
 };
 pub use workspace::branches::SeenBy;
 pub use workspace::views::names_last;

@@ -416,3 +416,6 @@ impl fmt::Display for NodeId {
         write!(f, "{}:{}", self.slot(), self.nid())
     }
 }
+
+/// How far something is: done, of how many.
+pub type Progress<'a> = &'a dyn Fn(u64, u64);

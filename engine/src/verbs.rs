@@ -2,48 +2,58 @@
 //!
 //! Callers hold the workspace's control lock, so one of these runs at a time on a workspace.
 
-mod announce;
+pub(crate) mod announce;
 pub(crate) mod apply;
-mod branches;
-mod checkpoint;
-mod diff;
-mod exchange;
-mod kv;
+pub(crate) mod branches;
+pub(crate) mod checkpoint;
+pub(crate) mod diff;
+pub(crate) mod exchange;
+pub(crate) mod kv;
 pub(crate) mod lineage;
-mod merging;
-mod names;
+pub(crate) mod merging;
+pub(crate) mod names;
 pub mod patch;
-mod report;
-mod resolve;
-mod restore;
-mod rollback;
-mod show_merged;
-mod switch;
-mod undo;
-mod undo_call;
-mod view;
-mod write;
+pub(crate) mod report;
+pub(crate) mod resolve;
+pub(crate) mod restore;
+pub(crate) mod rollback;
+pub(crate) mod show_merged;
+pub(crate) mod switch;
+pub(crate) mod undo;
+pub(crate) mod undo_call;
+pub(crate) mod view;
+pub(crate) mod write;
 
+pub use apply::{apply, apply_patch, apply_unless, apply_with, update, update_unless};
+pub use branches::deleting::delete_branch;
 pub use branches::{BranchInfo, Created, Deleted};
+pub use branches::{create_branch, list_branches, rename_branch};
+pub use checkpoint::checkpoint;
+pub use diff::diff;
 pub use exchange::Calls;
+pub use exchange::{commit_of, create_branch_from};
+pub use kv::{kv, kv_at, kv_delete, kv_get, kv_list, kv_of, kv_set, kv_set_all, kv_set_at};
+pub use merging::{conflicts, diff_branches, merge_branch, merge_branch_unless};
+pub use names::{make_dir, remove_path, rename_path};
+pub use report::{log, status};
+pub use resolve::resolve_conflict;
+pub use restore::{restore, restore_plan};
+pub use rollback::{rollback, rollback_keeping_kv, rollback_keys, rollback_plan};
+pub use undo::{redo, undo, undo_over_later};
 pub use undo_call::CallUndone;
+pub use undo_call::undo_call;
 pub(crate) use view::find;
+pub use view::view_of;
 pub use view::{Node, Stretch, View};
 pub use write::WriteFile;
+pub use write::write_file;
 
 pub use merging::{MergeReport, MergeRequest};
 pub use resolve::Resolution;
 
-use crate::branch::Branch;
 use crate::cancel::Cancel;
-use crate::error::{Error, Result};
-use crate::stored::load::load_tree;
-use crate::stored::store::Reference;
-use crate::tree::Tree;
-use crate::tree::dirmap::DirMap;
-use crate::tree::inode::{Content, Dir};
-use crate::types::{Nid, Time};
-use objstore::{Commit, CommitId};
+use crate::types::{Progress, Time};
+use objstore::CommitId;
 
 /// What to make a checkpoint with.
 #[derive(Clone, Debug, Default)]
@@ -77,24 +87,6 @@ pub struct Checkpointed {
     pub unresolved: usize,
     /// Paths whose content it does not have, as it cannot be read in the base.
     pub unreadable: Vec<Vec<u8>>,
-}
-
-/// What to roll back to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The head.
-    Head,
-    /// A label, commit id or prefix, `@`, `@~N`, or one of these after `BRANCH:`.
-    Ref(String),
-    /// The newest commit from before this moment.
-    Before(Time),
-    /// The newest commit with this metadata.
-    Meta {
-        /// Key.
-        key: String,
-        /// Value.
-        value: String,
-    },
 }
 
 /// What a rollback, undo or redo did.
@@ -214,71 +206,9 @@ pub struct Status {
     pub entries: u64,
 }
 
-/// How far something is: done, of how many.
-pub type Progress<'a> = &'a dyn Fn(u64, u64);
-
 /// What a piece of work tells whoever asked for it, and hears from them.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch<'a> {
     pub progress: Progress<'a>,
     pub cancel: &'a Cancel,
-}
-
-impl Branch {
-    /// The tree of a state: kept, or loaded from the store.
-    pub fn tree_of(&self, number: u64) -> Result<Tree> {
-        let _pin = self.places.store.pin();
-        let (id, reference) = {
-            let inner = self.lock();
-            let state = inner.book.history.state(number)?;
-            if let Some(tree) = state
-                .stored
-                .as_ref()
-                .map(|r| &r.tree)
-                .or(state.tree.as_ref())
-            {
-                return Ok(tree.clone());
-            }
-            (state.info.id, inner.reference.clone())
-        };
-        let gone = || Error::Damaged {
-            what: format!("state {number}"),
-            why: "it was not stored".into(),
-        };
-        let id = id.ok_or_else(gone)?;
-        let commit: Commit = self.places.store.get_object(&id)?;
-        let reference = reference.map_or_else(|| self.empty_reference(), Ok)?;
-        let now = Time {
-            sec: commit.time_sec,
-            nsec: commit.time_nsec,
-        };
-        let store = &self.places.store;
-        let loaded = load_tree(
-            store,
-            &reference,
-            commit.root,
-            &commit.root_meta,
-            &mut self.numbers(),
-            now,
-        )?;
-        let loaded = loaded.with_kv(store, commit.kv)?;
-        let tree = loaded.tree.clone();
-        if let Some(state) = self.lock().book.history.states.get_mut(&number) {
-            state.stored = Some(loaded);
-        }
-        Ok(tree)
-    }
-}
-
-impl Branch {
-    /// An empty tree to load a commit into, where nothing of this branch was stored yet.
-    pub(crate) fn empty_reference(&self) -> Result<Reference> {
-        let mut root = (**self.lock().live.inode(Nid::ROOT)?).clone();
-        root.content = Content::Dir(Box::new(Dir::new(DirMap::default(), 0)));
-        Ok(Reference {
-            tree: Tree::with_root(root),
-            root: None,
-            kv: None,
-        })
-    }
 }

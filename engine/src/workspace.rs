@@ -6,6 +6,8 @@ mod closing;
 pub(crate) mod keeper;
 pub(crate) mod views;
 
+use crate::branch::auto;
+use crate::branch::seal;
 pub use closing::{CloseMode, Closed};
 
 use crate::branch::Branch;
@@ -421,16 +423,16 @@ impl Workspace {
     /// Waits until the import is done and every commit has its id (for tests and `stop`).
     pub fn settle(&self) -> Result<()> {
         let all = self.views.branches();
-        all.iter().try_for_each(|b| b.store_pending())
+        all.iter().try_for_each(|b| seal::store_pending(b))
     }
 
     /// Lets go of automatic commits that have expired by now.
     pub fn expire_now(&self, branch: &str) -> Result<()> {
-        self.branch(branch)?.expire(crate::clock::now())
+        auto::expire(self.branch(branch)?.as_ref(), crate::clock::now())
     }
 
     /// Folds the journals into the store now.
     pub fn seal(&self) -> Result<()> {
-        self.views.branches().iter().try_for_each(|b| b.seal())
+        self.views.branches().iter().try_for_each(|b| seal::seal(b))
     }
 }

@@ -9,6 +9,7 @@ use applying::*;
 use common::rng::Rng;
 use common::world::{MAIN, World};
 use engine::merge::Outcome;
+use engine::verbs;
 use engine::{ApplyRequest, Cancel, Error, Fault, NodeId, SetAttr, UpdateRequest};
 use objstore::crash_storage::CrashStorage;
 use std::cell::Cell;
@@ -40,7 +41,7 @@ fn a_dry_run_lists_and_does_nothing() {
         dry_run: true,
         ..ApplyRequest::default()
     };
-    let report = world.w().apply(&request, &|_, _| ()).unwrap();
+    let report = verbs::apply(world.w(), &request, &|_, _| ()).unwrap();
     let has = |status: char, path: &[u8]| {
         let mut all = report.changes.iter();
         all.any(|c| c.status == status && c.path == path)
@@ -112,7 +113,7 @@ fn what_both_changed_before_it_was_imported_is_a_conflict() {
         branch: MAIN.into(),
         ..UpdateRequest::default()
     };
-    let report = world.w().update(&request, &|_, _| ()).unwrap();
+    let report = verbs::update(world.w(), &request, &|_, _| ()).unwrap();
     assert_eq!(report.outcome, Outcome::Conflicts);
     assert!(read(&world, "a").contains("two"));
 }
@@ -129,19 +130,19 @@ fn update_brings_what_the_base_got() {
         branch: MAIN.into(),
         ..UpdateRequest::default()
     };
-    let report = world.w().update(&request, &|_, _| ()).unwrap();
+    let report = verbs::update(world.w(), &request, &|_, _| ()).unwrap();
     assert_eq!(report.outcome, Outcome::Merged);
     assert_eq!(read(&world, "a"), "1\ntwo\n3\n4\n5\n6\n7\neight\n9\n");
     assert_eq!(read(&world, "users"), "mine\n");
     assert!(world.w().lookup(NodeId::ROOT, b"b", W).is_err());
-    let again = world.w().update(&request, &|_, _| ()).unwrap();
+    let again = verbs::update(world.w(), &request, &|_, _| ()).unwrap();
     assert_eq!(again.outcome, Outcome::UpToDate);
     // Only the branch's own change is left to be applied.
     let applied = apply(&world).unwrap();
     assert_eq!(applied.changes.len(), 1, "{:?}", applied.changes);
-    let refused = world.w().undo(MAIN).unwrap_err();
+    let refused = verbs::undo(world.w(), MAIN).unwrap_err();
     assert!(matches!(refused, Error::LaterAsked(_)), "{refused}");
-    world.w().undo_over_later(MAIN).unwrap();
+    verbs::undo_over_later(world.w(), MAIN).unwrap();
     assert_eq!(read(&world, "a"), "1\ntwo\n3\n4\n5\n6\n7\n8\n9\n");
 }
 
@@ -290,7 +291,7 @@ fn privileges_are_not_given_unasked() {
         privileged: true,
         ..ApplyRequest::default()
     };
-    world.w().apply(&request, &|_, _| ()).unwrap();
+    verbs::apply(world.w(), &request, &|_, _| ()).unwrap();
     let mode = fs::metadata(dir.path().join("tool"))
         .unwrap()
         .permissions()
@@ -371,7 +372,7 @@ fn a_project_that_was_moved_away_is_neither_written_nor_read() {
         branch: MAIN.into(),
         ..UpdateRequest::default()
     };
-    names_both(world.w().update(&update, &|_, _| ()).unwrap_err());
+    names_both(verbs::update(world.w(), &update, &|_, _| ()).unwrap_err());
     for at in [&path, &old] {
         assert_eq!(fs::read_to_string(at.join("a")).unwrap(), "a\n");
     }
@@ -429,5 +430,5 @@ fn an_apply_that_waits_for_the_import_can_be_cancelled() {
     cancel.cancel();
     let result = apply_unless(&world, &|| Fault::Go, &cancel);
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
-    assert!(!world.w().status(MAIN).unwrap().branch.is_empty());
+    assert!(!verbs::status(world.w(), MAIN).unwrap().branch.is_empty());
 }

@@ -11,6 +11,7 @@ mod merging;
 mod world;
 
 use engine::merge::Outcome;
+use engine::verbs;
 use engine::{ApplyRequest, Caller, Error, NodeId, SetAttr, UpdateRequest, Wait, WriteFlags};
 use merging::rng::Rng;
 use merging::tree::{Leaf, Tree, What, file_meta};
@@ -301,7 +302,7 @@ fn one(seed: u64, texts: &[Vec<u8>], counts: &mut Counts) {
             branch: MAIN.into(),
             ..ApplyRequest::default()
         };
-        let report = world.w().apply(&request, &|_, _| ());
+        let report = verbs::apply(world.w(), &request, &|_, _| ());
         let report = report.unwrap_or_else(|e| panic!("{}: {e}", at("apply")));
         let Some(wanted) = wanted else {
             if report.outcome == Outcome::Conflicts {
@@ -326,7 +327,7 @@ fn one(seed: u64, texts: &[Vec<u8>], counts: &mut Counts) {
                 branch: MAIN.into(),
                 ..UpdateRequest::default()
             };
-            let report = world.w().update(&request, &|_, _| ());
+            let report = verbs::update(world.w(), &request, &|_, _| ());
             let report = report.unwrap_or_else(|e| panic!("{}: {e}", at("update")));
             assert_ne!(report.outcome, Outcome::Conflicts, "{}", at("update"));
             assert_same(&branch.list(), &wanted, &at("the branch after update"));

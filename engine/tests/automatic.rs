@@ -4,6 +4,7 @@
 mod common;
 
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, CloseMode, LogEntry, NodeId, Settings, Target, Time, Wait,
     WriteFlags, mode,
@@ -54,7 +55,7 @@ fn read(world: &World, name: &str) -> Option<Vec<u8>> {
 }
 
 fn automatic(world: &World) -> Vec<LogEntry> {
-    let log = world.w().log(MAIN, true).unwrap();
+    let log = verbs::log(world.w(), MAIN, true).unwrap();
     log.into_iter().filter(|e| e.kind == "auto").collect()
 }
 
@@ -97,16 +98,13 @@ fn what_was_there_comes_back_though_nobody_made_a_checkpoint() {
         world.w().unlink(NodeId::ROOT, name.as_bytes(), W).unwrap();
     }
     let gone = committed(&world, 2);
-    world
-        .w()
-        .rollback(MAIN, &Target::Before(after(kept.time)))
-        .unwrap();
+    verbs::rollback(world.w(), MAIN, &Target::Before(after(kept.time))).unwrap();
     assert_eq!(read(&world, "work").unwrap(), b"hours of it");
     assert_eq!(read(&world, "based").unwrap(), b"of the base");
-    let back = world.w().rollback(MAIN, &Target::Before(after(gone.time)));
+    let back = verbs::rollback(world.w(), MAIN, &Target::Before(after(gone.time)));
     back.unwrap();
     assert_eq!(read(&world, "work"), None, "any moment can be gone back to");
-    world.w().undo(MAIN).unwrap();
+    verbs::undo(world.w(), MAIN).unwrap();
     assert_eq!(read(&world, "work").unwrap(), b"hours of it");
 }
 
@@ -131,7 +129,7 @@ fn none_is_made_when_nothing_changed_and_the_log_hides_them() {
     world.w().setattr(&who, node, &set, W).unwrap();
     looked_at(&world);
     assert_eq!(automatic(&world).len(), 2, "the same again is no change");
-    let asked = world.w().log(MAIN, false).unwrap();
+    let asked = verbs::log(world.w(), MAIN, false).unwrap();
     assert_eq!(asked.len(), 1, "{asked:?}");
 }
 
@@ -148,10 +146,7 @@ fn they_survive_a_kill_and_what_a_kill_interrupted_is_kept_too() {
     world.engine.set_settings(often()).unwrap();
     let late = committed(&world, 2);
     write(&world, "a", b"oh no.");
-    world
-        .w()
-        .rollback(MAIN, &Target::Before(after(late.time)))
-        .unwrap();
+    verbs::rollback(world.w(), MAIN, &Target::Before(after(late.time))).unwrap();
     assert_eq!(read(&world, "a").unwrap(), b"late..");
 }
 
@@ -162,17 +157,17 @@ fn expired_ones_stay_expired_and_what_was_asked_for_stays() {
         write(&world, "a", label.as_bytes());
         committed(&world, i + 1);
     }
-    world.w().rollback(MAIN, &Target::Head).unwrap();
+    verbs::rollback(world.w(), MAIN, &Target::Head).unwrap();
     let chosen = automatic(&world)[1].clone();
     let to = Target::Ref(chosen.commit.unwrap().to_string());
-    world.w().rollback(MAIN, &to).unwrap();
+    verbs::rollback(world.w(), MAIN, &to).unwrap();
     let request = CheckpointRequest {
         label: Some("kept".into()),
         wait: true,
         ..Default::default()
     };
     write(&world, "a", b"four");
-    world.w().checkpoint(MAIN, request, &|_, _| ()).unwrap();
+    verbs::checkpoint(world.w(), MAIN, request, &|_, _| ()).unwrap();
     let none = Settings {
         keep_all: Duration::ZERO,
         keep_hourly: Duration::ZERO,
@@ -182,17 +177,17 @@ fn expired_ones_stay_expired_and_what_was_asked_for_stays() {
     world.engine.set_settings(none).unwrap();
     world.w().settle().unwrap();
     world.w().expire_now(MAIN).unwrap();
-    let left: Vec<_> = world.w().log(MAIN, true).unwrap();
+    let left: Vec<_> = verbs::log(world.w(), MAIN, true).unwrap();
     let ids = |log: &[LogEntry]| log.iter().map(|e| e.commit).collect::<Vec<_>>();
     assert!(left.iter().any(|e| e.commit == chosen.commit), "{left:?}");
     assert!(left.iter().any(|e| e.labels == ["kept"]));
     assert!(left.len() < 5, "{left:?}");
     world.kill().unwrap();
     world.w().settle().unwrap();
-    assert_eq!(ids(&world.w().log(MAIN, true).unwrap()), ids(&left));
+    assert_eq!(ids(&verbs::log(world.w(), MAIN, true).unwrap()), ids(&left));
     world.close(CloseMode::Checkpoint).unwrap();
     world.reopen().unwrap();
-    assert_eq!(ids(&world.w().log(MAIN, true).unwrap()), ids(&left));
+    assert_eq!(ids(&verbs::log(world.w(), MAIN, true).unwrap()), ids(&left));
     assert_eq!(read(&world, "a").unwrap(), b"four");
 }
 
@@ -202,7 +197,7 @@ fn a_checkpoint_that_fails_is_taken_back_from_under_an_automatic_commit() {
     let (world, _base) = world();
     write(&world, "a", b"one");
     committed(&world, 1);
-    let before = world.w().log(MAIN, false).unwrap();
+    let before = verbs::log(world.w(), MAIN, false).unwrap();
     write(&world, "a", &vec![7; 100_000]);
     let disk = world.disk.clone().unwrap();
     // The journal takes the freeze, the packs take nothing.
@@ -212,15 +207,15 @@ fn a_checkpoint_that_fails_is_taken_back_from_under_an_automatic_commit() {
         wait: true,
         ..Default::default()
     };
-    let made = world.w().checkpoint(MAIN, request, &|_, _| ());
+    let made = verbs::checkpoint(world.w(), MAIN, request, &|_, _| ());
     disk.clear_faults();
     world.w().settle().unwrap();
-    let now = world.w().log(MAIN, false).unwrap();
+    let now = verbs::log(world.w(), MAIN, false).unwrap();
     match made {
         Ok(_) => assert_eq!(now.len(), before.len() + 1),
         Err(_) => assert_eq!(now.len(), before.len()),
     }
-    for entry in world.w().log(MAIN, true).unwrap() {
+    for entry in verbs::log(world.w(), MAIN, true).unwrap() {
         assert_eq!(entry.parents.len(), usize::from(entry.kind != "start"));
     }
 }

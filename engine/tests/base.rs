@@ -8,6 +8,7 @@ use common::check::{adopt, compare, list};
 use common::model::ROOT;
 use common::rng::bytes;
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, Error, ImportState, Kind, NodeId, Result, SetAttr, SetTime, Target,
     Time, UpdateRequest, Wait, WriteFlags, errno,
@@ -48,7 +49,7 @@ fn changed_before_import(
         let world = open(dir.path());
         let nodes: Vec<NodeId> = names.iter().map(|n| node(&world, n).unwrap()).collect();
         change(dir.path(), &world, &nodes);
-        if world.w().status(MAIN).unwrap().import.files_done == 0 {
+        if verbs::status(world.w(), MAIN).unwrap().import.files_done == 0 {
             return (dir, world, nodes);
         }
     }
@@ -66,7 +67,7 @@ fn checkpoint(world: &World, label: &str) {
         wait: true,
         ..Default::default()
     };
-    world.w().checkpoint(MAIN, request, &|_, _| ()).unwrap();
+    verbs::checkpoint(world.w(), MAIN, request, &|_, _| ()).unwrap();
 }
 
 /// The tree is that of the base, before and after everything is stored, and after a restart.
@@ -77,7 +78,7 @@ fn shows_base(base: &Path) {
     world.w().seal().unwrap();
     compare(&mut tree, world.w(), true).unwrap();
     assert_eq!(
-        world.w().status(MAIN).unwrap().import.state,
+        verbs::status(world.w(), MAIN).unwrap().import.state,
         ImportState::Done
     );
     world.kill().unwrap();
@@ -131,7 +132,7 @@ fn deep_trees_long_and_odd_names() {
 
 /// Files and bytes that are to be imported, and that are.
 fn figures(world: &World) -> [(u64, u64); 2] {
-    let import = world.w().status(MAIN).unwrap().import;
+    let import = verbs::status(world.w(), MAIN).unwrap().import;
     [
         (import.files_done, import.files_total),
         (import.bytes_done, import.bytes_total),
@@ -158,10 +159,7 @@ fn figures_of_the_import_never_say_more_than_there_is() {
         label: Some(label.to_owned()),
         ..Default::default()
     };
-    world
-        .w()
-        .checkpoint(MAIN, label("all"), &|_, _| ())
-        .unwrap();
+    verbs::checkpoint(world.w(), MAIN, label("all"), &|_, _| ()).unwrap();
     for i in 1..35 {
         let name = format!("f{i}");
         world.w().unlink(NodeId::ROOT, name.as_bytes(), W).unwrap();
@@ -176,11 +174,11 @@ fn figures_of_the_import_never_say_more_than_there_is() {
         branch: MAIN.to_owned(),
         ..Default::default()
     };
-    world.w().update(&update, &|_, _| ()).unwrap();
+    verbs::update(world.w(), &update, &|_, _| ()).unwrap();
     all_imported(&world);
     world.close(engine::CloseMode::Checkpoint).unwrap();
     world.reopen().unwrap();
-    world.w().update(&update, &|_, _| ()).unwrap();
+    verbs::update(world.w(), &update, &|_, _| ()).unwrap();
     all_imported(&world);
 }
 
@@ -208,9 +206,9 @@ fn twenty_thousand_files() {
         .w()
         .unlink(node(&world, "d1").unwrap(), b"f1", W)
         .unwrap();
-    world.w().rollback(MAIN, &Target::Head).unwrap();
+    verbs::rollback(world.w(), MAIN, &Target::Head).unwrap();
     world.w().settle().unwrap();
-    assert_eq!(world.w().status(MAIN).unwrap().entries, 20_021);
+    assert_eq!(verbs::status(world.w(), MAIN).unwrap().entries, 20_021);
     assert!(
         first < since.elapsed() / 2,
         "the first file waited for the others: {first:?}"
@@ -252,7 +250,7 @@ fn a_changed_base_file_is_taken_anew_as_a_whole() {
     assert_eq!(have(3).unwrap_err().errno(), errno::EACCES);
     assert_eq!(have(4).unwrap(), bytes(1, 20_000));
     world.w().settle().unwrap();
-    let status = world.w().status(MAIN).unwrap();
+    let status = verbs::status(world.w(), MAIN).unwrap();
     let changed: Vec<&[u8]> = status.base_changed.iter().map(|p| &p[..]).collect();
     assert_eq!(changed, [&b"cut"[..], b"gone", b"replaced", b"written"]);
     checkpoint(&world, "one");

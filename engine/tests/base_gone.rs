@@ -5,6 +5,7 @@ mod common;
 
 use common::world::{MAIN, NAME, World};
 use engine::merge::Outcome;
+use engine::verbs;
 use engine::{
     ApplyRequest, BaseFound, CloseMode, Error, NodeId, Result, Settings, UpdateRequest, Wait,
     WriteFlags, errno,
@@ -55,7 +56,7 @@ fn apply(world: &World) -> Result<Outcome> {
         branch: MAIN.into(),
         ..ApplyRequest::default()
     };
-    let done = world.w().apply(&request, &|_, _| ())?;
+    let done = verbs::apply(world.w(), &request, &|_, _| ())?;
     Ok(done.outcome)
 }
 
@@ -64,7 +65,7 @@ fn update(world: &World) -> Result<Outcome> {
         branch: MAIN.into(),
         ..UpdateRequest::default()
     };
-    Ok(world.w().update(&request, &|_, _| ())?.outcome)
+    Ok(verbs::update(world.w(), &request, &|_, _| ())?.outcome)
 }
 
 fn found(world: &World) -> BaseFound {
@@ -84,7 +85,7 @@ fn what_was_imported_is_shown_though_the_project_is_gone() {
     assert_eq!(found(&world), BaseFound::Gone);
     assert_eq!(read(&world, "a").unwrap(), "agent\n");
     assert_eq!(read(&world, "d/b").unwrap(), "b\n");
-    let status = world.w().status(MAIN).unwrap();
+    let status = verbs::status(world.w(), MAIN).unwrap();
     assert_eq!(status.base_missing.as_deref(), Some("it is gone"));
     assert_eq!(status.not_imported, Vec::<Vec<u8>>::new());
     let missing = |error: Error| matches!(error, Error::BaseMissing { .. });
@@ -120,7 +121,7 @@ fn what_was_not_imported_is_named_and_comes_back_with_the_project() {
     let moved = dir.path().join("moved");
     fs::rename(&path, &moved).unwrap();
     world.reopen().unwrap();
-    let status = world.w().status(MAIN).unwrap();
+    let status = verbs::status(world.w(), MAIN).unwrap();
     assert_eq!(status.not_imported, [b"a".to_vec(), b"d/b".to_vec()]);
     assert_eq!(read(&world, "a").unwrap_err().errno(), errno::EIO);
     assert_eq!(read(&world, "empty").unwrap(), "");
@@ -132,7 +133,7 @@ fn what_was_not_imported_is_named_and_comes_back_with_the_project() {
     assert_eq!(found(&world), BaseFound::There);
     assert_eq!(read(&world, "a").unwrap(), "a\n");
     world.w().settle().unwrap();
-    assert_eq!(world.w().status(MAIN).unwrap().base_missing, None);
+    assert_eq!(verbs::status(world.w(), MAIN).unwrap().base_missing, None);
     write(&world, "a", "agent\n");
     assert_eq!(apply(&world).unwrap(), Outcome::Merged);
     assert_eq!(fs::read_to_string(moved.join("a")).unwrap(), "agent\n");

@@ -11,6 +11,7 @@ mod calls;
 mod rng;
 
 use calls::*;
+use engine::verbs;
 use engine::{CallStart, DiffSide, Engine, Error, Owner, Process, Workspace, acting_as};
 use objstore::crash_storage::CrashStorage;
 use rng::Rng;
@@ -142,7 +143,7 @@ impl History<'_> {
         match self.rng.below(6) {
             0 if there => {
                 acting_as(&lineage, || {
-                    w.remove_path(MAIN, path.as_bytes(), false).unwrap()
+                    verbs::remove_path(&w, MAIN, path.as_bytes(), false).unwrap()
                 });
                 self.live.remove(&path);
             }
@@ -257,7 +258,7 @@ impl History<'_> {
         let before = before.or(item.before.unwrap().commit);
         let side = |commit: Option<engine::CommitId>| DiffSide::Ref(commit.unwrap().to_string());
         let (from, to) = (side(before), side(item.after.unwrap().commit));
-        let changes = self.w.diff(MAIN, &from, &to, &[]).unwrap();
+        let changes = verbs::diff(&self.w, MAIN, &from, &to, &[]).unwrap();
         let paths = changes.into_iter().flat_map(|c| [Some(c.path), c.old_path]);
         let text = |path: Vec<u8>| String::from_utf8(path).unwrap();
         Some(paths.flatten().map(text).collect())
@@ -273,7 +274,7 @@ impl History<'_> {
             return;
         }
         let (id, own, before) = (last.id, self.own(last), last.before.clone());
-        let undone = self.w.undo_call(MAIN, id, false);
+        let undone = verbs::undo_call(&self.w, MAIN, id, false);
         let Some(own) = own else {
             assert!(
                 matches!(undone, Err(Error::CallUnknown { .. })),

@@ -5,6 +5,7 @@
 mod calls;
 
 use calls::*;
+use engine::verbs;
 use engine::{BlameQuery, CheckpointRequest, Workspace};
 
 /// A text that is known again after a small change.
@@ -48,7 +49,7 @@ fn checkpoint(w: &Workspace, label: &str) {
         wait: true,
         ..CheckpointRequest::default()
     };
-    w.checkpoint(MAIN, request, &|_, _| ()).unwrap();
+    verbs::checkpoint(w, MAIN, request, &|_, _| ()).unwrap();
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn files_and_directories_are_followed_through_a_renamed_directory() {
     ];
     assert_eq!(followed(&w, "core/deep"), all);
     in_call(&w, MAIN, "remove", || {
-        w.remove_path(MAIN, b"core/deep/a", false).unwrap();
+        verbs::remove_path(&w, MAIN, b"core/deep/a", false).unwrap();
     });
     assert_eq!(followed(&w, "core/deep/a")[0], "remove deleted");
     end(&engine);
@@ -117,7 +118,7 @@ fn a_merged_branch_that_is_gone_still_tells_its_calls() {
     let dir = base();
     let (disk, engine, w) = start(dir.path());
     write_in(&w, MAIN, "make", "a", &text("a"));
-    w.create_branch("side", MAIN, None).unwrap();
+    verbs::create_branch(&w, "side", MAIN, None).unwrap();
     write_in(&w, "side", "edit", "a", &(text("a") + "side\n"));
     in_call(&w, "side", "move", || rename_on(&w, "side", "a", "b"));
     write_in(&w, MAIN, "meanwhile", "m", "1");
@@ -145,7 +146,7 @@ fn branches_merged_into_one_another_and_shown_as_they_are_tell_all() {
     let dir = base();
     let (_disk, engine, w) = start(dir.path());
     for name in ["one", "two"] {
-        w.create_branch(name, MAIN, None).unwrap();
+        verbs::create_branch(&w, name, MAIN, None).unwrap();
         write_in(&w, name, name, name, &text(name));
     }
     merge(&w, "two", "one");
@@ -164,10 +165,10 @@ fn a_merge_of_a_merge_leads_on_where_a_branch_had_no_call_before_it() {
     let dir = base();
     let (_disk, engine, w) = start(dir.path());
     write_in(&w, MAIN, "make", "a", &text("a"));
-    w.create_branch("two", MAIN, None).unwrap();
+    verbs::create_branch(&w, "two", MAIN, None).unwrap();
     write_in(&w, "two", "two", "two", &text("two"));
     checkpoint(&w, "all-is-named");
-    w.create_branch("one", MAIN, None).unwrap();
+    verbs::create_branch(&w, "one", MAIN, None).unwrap();
     // What the merge makes holds an entry that main has, too.
     write_on(&w, "one", "by-hand", "1");
     merge(&w, "two", "one");
@@ -187,7 +188,7 @@ fn a_checkpoint_before_a_merge_does_not_lead_past_it() {
     let dir = base();
     let (_disk, engine, w) = start(dir.path());
     checkpoint(&w, "before");
-    w.create_branch("side", MAIN, None).unwrap();
+    verbs::create_branch(&w, "side", MAIN, None).unwrap();
     write_in(&w, "side", "edit", "lib/a", &text("a"));
     write(&w, "by-hand", "1");
     checkpoint(&w, "same");
@@ -204,17 +205,17 @@ fn a_checkpoint_before_a_merge_does_not_lead_past_it() {
 fn what_was_renamed_since_a_fast_forward_or_a_rollback_is_followed() {
     let dir = base();
     let (disk, engine, w) = start(dir.path());
-    w.create_branch("side", MAIN, None).unwrap();
+    verbs::create_branch(&w, "side", MAIN, None).unwrap();
     write_in(&w, "side", "edit", "lib/a", &text("a"));
     assert_eq!(merge(&w, "side", MAIN), engine::merge::Outcome::FastForward);
-    w.create_branch("two", MAIN, None).unwrap();
+    verbs::create_branch(&w, "two", MAIN, None).unwrap();
     rename_on(&w, "two", "lib", "core");
     rename_on(&w, MAIN, "lib", "new");
     checkpoint(&w, "new");
     in_call(&w, MAIN, "remove", || {
-        w.remove_path(MAIN, b"new/a", false).unwrap();
+        verbs::remove_path(&w, MAIN, b"new/a", false).unwrap();
     });
-    w.rollback(MAIN, &engine::Target::Head).unwrap();
+    verbs::rollback(&w, MAIN, &engine::Target::Head).unwrap();
     rename_on(&w, MAIN, "new", "newest");
     let told = |w: &Workspace| {
         let two = ["merge added @two", "edit added @side"];
@@ -254,7 +255,12 @@ fn a_file_that_no_call_changed_names_its_commits() {
     let dir = base();
     let (_disk, engine, w) = start(dir.path());
     write_in(&w, MAIN, "make", "a", "1");
-    let first = w.log(MAIN, false).unwrap().last().unwrap().commit.unwrap();
+    let first = verbs::log(&w, MAIN, false)
+        .unwrap()
+        .last()
+        .unwrap()
+        .commit
+        .unwrap();
     let of = |path: &str| w.blame(MAIN, path.as_bytes(), 9).unwrap();
     let found = of("README");
     assert_eq!((found.items.len(), found.calls), (0, 0));
@@ -263,7 +269,7 @@ fn a_file_that_no_call_changed_names_its_commits() {
     write(&w, "new", "by hand");
     assert_eq!(of("new").commits, [], "it is in no commit yet");
     checkpoint(&w, "by-hand");
-    let id = w.log(MAIN, false).unwrap()[0].commit.unwrap();
+    let id = verbs::log(&w, MAIN, false).unwrap()[0].commit.unwrap();
     assert_eq!(of("README").commits, [id]);
     assert_eq!(of("new").commits, [id]);
     let found = of("a");

@@ -12,6 +12,7 @@ mod rng;
 
 use calls::*;
 use engine::merge::Outcome;
+use engine::verbs;
 use engine::{CheckpointRequest, Engine, Target, Workspace};
 use rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -245,13 +246,13 @@ impl Model {
         let path = format!("{}/{}", d.name, f.name.take().unwrap());
         f.calls.push((call.into(), None));
         println!("  {branch}: remove {path}");
-        w.remove_path(branch, path.as_bytes(), false).unwrap();
+        verbs::remove_path(w, branch, path.as_bytes(), false).unwrap();
     }
 
     fn create(&mut self, w: &Workspace) {
         let (from, name) = (self.some_branch(), format!("b{}", self.number()));
         println!("{name} is made of {from}");
-        w.create_branch(&name, &from, None).unwrap();
+        verbs::create_branch(w, &name, &from, None).unwrap();
         let mut new = self.branches[&from].clone();
         (new.checkpoint, new.older) = (None, None);
         for dir in new.dirs.keys() {
@@ -279,7 +280,7 @@ impl Model {
             }
         };
         println!("{name} is made of {named}, named from {via}");
-        w.create_branch(&name, &via, Some(&named)).unwrap();
+        verbs::create_branch(w, &name, &via, Some(&named)).unwrap();
         let new = Branch {
             dirs,
             calls,
@@ -344,7 +345,7 @@ impl Model {
             ..CheckpointRequest::default()
         };
         println!("{branch}: checkpoint");
-        let made = w.checkpoint(&branch, request, &|_, _| ()).unwrap();
+        let made = verbs::checkpoint(w, &branch, request, &|_, _| ()).unwrap();
         let b = self.branches.get_mut(&branch).unwrap();
         // Only what is never merged elsewhere again may forget what it did.
         if branch == MAIN {
@@ -364,7 +365,7 @@ impl Model {
         };
         println!("{MAIN}: rollback");
         b.older = None;
-        w.rollback(MAIN, &Target::Head).unwrap();
+        verbs::rollback(w, MAIN, &Target::Head).unwrap();
         let now = std::mem::replace(&mut b.dirs, then);
         for (number, dir) in now {
             let Some(was) = b.dirs.get_mut(&number) else {

@@ -4,6 +4,7 @@
 mod common;
 
 use common::world::World;
+use engine::verbs;
 use engine::*;
 use objstore::crash_storage::CrashStorage;
 use std::path::Path;
@@ -76,7 +77,7 @@ fn checkpoint(w: &Workspace, branch: &str, label: &str) -> CommitId {
         wait: true,
         ..Default::default()
     };
-    w.checkpoint(branch, req, &|_, _| ())
+    verbs::checkpoint(w, branch, req, &|_, _| ())
         .unwrap()
         .commit
         .unwrap()
@@ -89,7 +90,7 @@ fn a_branch_shows_all_of_its_origin_and_neither_changes_the_other() {
     let w = world.w();
     write(w, MAIN, "src/1.txt", "changed");
     write(w, MAIN, "new", "not checkpointed");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     assert_eq!(read(w, "b", "src/0.txt").unwrap(), "base 0");
     assert_eq!(read(w, "b", "src/1.txt").unwrap(), "changed");
     assert_eq!(read(w, "b", "new").unwrap(), "not checkpointed");
@@ -97,7 +98,10 @@ fn a_branch_shows_all_of_its_origin_and_neither_changes_the_other() {
     write(w, MAIN, "src/2.txt", "of main");
     assert_eq!(read(w, MAIN, "new").unwrap(), "not checkpointed");
     assert_eq!(read(w, "b", "src/2.txt").unwrap(), "base 2");
-    let names: Vec<_> = w.list_branches().into_iter().map(|b| b.name).collect();
+    let names: Vec<_> = verbs::list_branches(w)
+        .into_iter()
+        .map(|b| b.name)
+        .collect();
     assert_eq!(names, [MAIN, "b"]);
 }
 
@@ -107,7 +111,7 @@ fn inode_numbers_and_times_are_those_of_the_origin() {
     let world = world(base.path());
     let w = world.w();
     write(w, MAIN, "new", "x");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     for path in ["src/3.txt", "src", "new"] {
         let at = |b| w.getattr(find(w, root(w, b), path).unwrap());
         let (m, b) = (at(MAIN).unwrap(), at("b").unwrap());
@@ -124,12 +128,12 @@ fn what_a_branch_shows_of_its_origin_outlives_the_origins_journal() {
     let w = world.w();
     w.settle().unwrap();
     write(w, MAIN, "big", &"data ".repeat(10_000));
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     write(w, MAIN, "big", "short now");
     for _ in 0..3 {
         // Only main is sealed: what b needs stays.
-        w.create_branch("other", MAIN, None).unwrap();
-        w.delete_branch("other", &|_, _| ()).unwrap();
+        verbs::create_branch(w, "other", MAIN, None).unwrap();
+        verbs::delete_branch(w, "other", &|_, _| ()).unwrap();
         checkpoint(w, MAIN, "c");
         assert_eq!(read(w, "b", "big").unwrap().len(), 50_000);
     }
@@ -153,9 +157,9 @@ fn branches_come_back_after_a_crash_whatever_was_sealed() {
         write(w, MAIN, "a", "of main");
         checkpoint(w, MAIN, "one");
         write(w, MAIN, "a", "after one");
-        w.create_branch("b", MAIN, None).unwrap();
+        verbs::create_branch(w, "b", MAIN, None).unwrap();
         write(w, "b", "a", "of b");
-        w.create_branch("c", "b", Some("one")).unwrap();
+        verbs::create_branch(w, "c", "b", Some("one")).unwrap();
         write(w, "c", "c", "of c");
         if sealed {
             w.seal().unwrap();
@@ -174,9 +178,14 @@ fn branches_come_back_after_a_crash_whatever_was_sealed() {
         world.reopen().unwrap();
         check(world.w());
         let w = world.w();
-        assert_eq!(w.rollback("b", &Target::Head).unwrap().files_changed, 1);
+        assert_eq!(
+            verbs::rollback(w, "b", &Target::Head)
+                .unwrap()
+                .files_changed,
+            1
+        );
         assert_eq!(read(w, "b", "a").unwrap(), "after one");
-        w.undo("b").unwrap();
+        verbs::undo(w, "b").unwrap();
         assert_eq!(read(w, "b", "a").unwrap(), "of b");
     }
 }
@@ -188,16 +197,16 @@ fn the_commit_of_a_new_branch_is_the_one_its_origin_gives() {
     let w = world.w();
     // The import may still run: ids are not known yet, and become the same on both sides.
     write(w, MAIN, "a", "1");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     w.settle().unwrap();
-    let heads: Vec<_> = w.log("b", true).unwrap();
-    let main: Vec<_> = w.log(MAIN, true).unwrap();
+    let heads: Vec<_> = verbs::log(w, "b", true).unwrap();
+    let main: Vec<_> = verbs::log(w, MAIN, true).unwrap();
     assert_eq!(heads[0].commit, main[0].commit);
     assert!(heads[0].commit.is_some() && heads[0].is_head);
     // The next commit of main has it as a further parent: the ancestor that both have.
     write(w, MAIN, "a", "2");
     checkpoint(w, MAIN, "next");
-    let log = w.log(MAIN, true).unwrap();
+    let log = verbs::log(w, MAIN, true).unwrap();
     assert!(log[0].parents.contains(&heads[0].commit.unwrap()));
     assert_eq!(log[0].parents.len(), 2);
 }
@@ -207,17 +216,17 @@ fn labels_of_another_branch_can_be_shown() {
     let base = base();
     let world = world(base.path());
     let w = world.w();
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     write(w, "b", "a", "of b");
     let id = checkpoint(w, "b", "good");
     assert!(matches!(
-        w.rollback(MAIN, &Target::Ref("good".into())),
+        verbs::rollback(w, MAIN, &Target::Ref("good".into())),
         Err(Error::NoSuchRef(_))
     ));
-    let back = w.rollback(MAIN, &Target::Ref("b:good".into())).unwrap();
+    let back = verbs::rollback(w, MAIN, &Target::Ref("b:good".into())).unwrap();
     assert_eq!(back.commit, Some(id));
     assert_eq!(read(w, MAIN, "a").unwrap(), "of b");
-    w.undo(MAIN).unwrap();
+    verbs::undo(w, MAIN).unwrap();
     assert!(read(w, MAIN, "a").is_err());
 }
 
@@ -226,20 +235,20 @@ fn a_deleted_branch_comes_back_by_the_id_of_its_last_commit() {
     let base = base();
     let mut world = world(base.path());
     let w = world.w();
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     write(w, "b", "a", "precious");
-    let gone = w.delete_branch("b", &|_, _| ()).unwrap();
+    let gone = verbs::delete_branch(w, "b", &|_, _| ()).unwrap();
     assert!(gone.only_here);
     assert!(matches!(
-        w.delete_branch("b", &|_, _| ()),
+        verbs::delete_branch(w, "b", &|_, _| ()),
         Err(Error::NoSuchBranch(_))
     ));
     assert!(find(w, NodeId::ROOT, ".agentvfs/branches/b").is_err());
     world.kill().unwrap();
     let w = world.w();
-    assert_eq!(w.list_branches().len(), 1);
+    assert_eq!(verbs::list_branches(w).len(), 1);
     let id = gone.last.to_string();
-    w.create_branch("again", MAIN, Some(&id)).unwrap();
+    verbs::create_branch(w, "again", MAIN, Some(&id)).unwrap();
     assert_eq!(read(w, "again", "a").unwrap(), "precious");
     assert!(read(w, MAIN, "a").is_err());
 }
@@ -249,34 +258,37 @@ fn names_are_checked_and_main_stays() {
     let base = base();
     let world = world(base.path());
     let w = world.w();
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     let bad = |r: Result<Created>| r.unwrap_err();
     assert!(matches!(
-        bad(w.create_branch("b", MAIN, None)),
+        bad(verbs::create_branch(w, "b", MAIN, None)),
         Error::BranchExists(_)
     ));
     assert!(matches!(
-        bad(w.create_branch("../x", MAIN, None)),
+        bad(verbs::create_branch(w, "../x", MAIN, None)),
         Error::BadName { .. }
     ));
     assert!(matches!(
-        bad(w.create_branch("c", "no", None)),
+        bad(verbs::create_branch(w, "c", "no", None)),
         Error::NoSuchBranch(_)
     ));
     assert!(matches!(
-        bad(w.create_branch("c", MAIN, Some("no"))),
+        bad(verbs::create_branch(w, "c", MAIN, Some("no"))),
         Error::NoSuchRef(_)
     ));
     assert!(matches!(
-        w.delete_branch(MAIN, &|_, _| ()),
+        verbs::delete_branch(w, MAIN, &|_, _| ()),
         Err(Error::MainBranch)
     ));
-    assert!(matches!(w.rename_branch(MAIN, "x"), Err(Error::MainBranch)));
     assert!(matches!(
-        w.rename_branch("b", MAIN),
+        verbs::rename_branch(w, MAIN, "x"),
+        Err(Error::MainBranch)
+    ));
+    assert!(matches!(
+        verbs::rename_branch(w, "b", MAIN),
         Err(Error::BranchExists(_))
     ));
-    w.rename_branch("b", "c").unwrap();
+    verbs::rename_branch(w, "b", "c").unwrap();
     assert!(find(w, NodeId::ROOT, ".agentvfs/branches/b").is_err());
     assert_eq!(read(w, "c", "src/0.txt").unwrap(), "base 0");
 }
@@ -286,7 +298,7 @@ fn nothing_moves_between_branches_or_into_what_is_not_a_tree() {
     let base = base();
     let world = world(base.path());
     let w = world.w();
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     let (m, b) = (root(w, MAIN), root(w, "b"));
     let moved = w.rename(m, b"src", b, b"src2", RenameFlags::default(), Wait::Allowed);
     assert!(matches!(moved, Err(Error::CrossDevice)));
@@ -331,7 +343,7 @@ fn a_hundred_branches_cost_next_to_nothing_on_disk() {
     w.seal().unwrap();
     for n in 0..100 {
         let name = format!("b{n}");
-        w.create_branch(&name, MAIN, None).unwrap();
+        verbs::create_branch(w, &name, MAIN, None).unwrap();
         write(w, &name, "mine", &name);
     }
     for n in 0..100 {

@@ -8,6 +8,7 @@ use common::by_path::{at, checkpoint, find, gc, mkdir, read, write};
 use common::rng::bytes;
 use common::watched::{self, Act};
 use common::world::World;
+use engine::verbs;
 use engine::*;
 use objstore::crash_storage::{CrashStorage, Policy};
 use std::io::ErrorKind;
@@ -51,8 +52,8 @@ fn directories_of_a_commit_have_their_attributes() {
     checkpoint(w, MAIN, "second");
     anew(&mut world);
     let w = world.w();
-    w.rollback(MAIN, &at("first")).unwrap();
-    w.create_branch("b", MAIN, Some(&id.to_string())).unwrap();
+    verbs::rollback(w, MAIN, &at("first")).unwrap();
+    verbs::create_branch(w, "b", MAIN, Some(&id.to_string())).unwrap();
     for (branch, dir) in [MAIN, "b"].into_iter().flat_map(|b| dirs.map(|d| (b, d))) {
         let node = find(w, branch, dir).unwrap();
         let value = w.getxattr(node, b"user.note");
@@ -68,10 +69,10 @@ fn gc_keeps_the_keys_of_every_commit() {
     let text = |n: u64, len: usize| format!("\"{}\"", hex(&bytes(n, len / 2)));
     let sets = [(1, 10), (2, 6000), (3, 60_000)];
     for (n, len) in sets {
-        world.w().kv_set(MAIN, "key", &text(n, len)).unwrap();
+        verbs::kv_set(world.w(), MAIN, "key", &text(n, len)).unwrap();
         checkpoint(world.w(), MAIN, &format!("c{n}"));
     }
-    world.w().kv_delete(MAIN, "key").unwrap();
+    verbs::kv_delete(world.w(), MAIN, "key").unwrap();
     checkpoint(world.w(), MAIN, "none");
     anew(&mut world);
     gc(&world);
@@ -79,8 +80,8 @@ fn gc_keeps_the_keys_of_every_commit() {
     gc(&world);
     anew(&mut world);
     for (n, len) in sets {
-        world.w().rollback(MAIN, &at(&format!("c{n}"))).unwrap();
-        let kv = world.w().kv(MAIN).unwrap();
+        verbs::rollback(world.w(), MAIN, &at(&format!("c{n}"))).unwrap();
+        let kv = verbs::kv(world.w(), MAIN).unwrap();
         let entry = kv.get("key").map(|e| e.value.clone());
         assert_eq!(entry, Some(text(n, len)), "c{n}");
     }
@@ -105,7 +106,7 @@ fn what_a_rollback_shows_is_stored_before_the_journal_says_so() {
     write(w, MAIN, "much", &content);
     checkpoint(w, MAIN, "stored");
     write(w, MAIN, "much", b"little");
-    w.rollback(MAIN, &at("stored")).unwrap();
+    verbs::rollback(w, MAIN, &at("stored")).unwrap();
     let disk = world.disk.clone().unwrap();
     let left = disk.image_at(disk.op_count(), Policy::Drop, 1);
     // Nothing is stored a second time.

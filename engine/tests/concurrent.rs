@@ -9,6 +9,7 @@ use common::check::list;
 use common::model::ROOT;
 use common::rng::{self, Rng, bytes};
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, Error, Kind, NodeId, RenameFlags, Result, Target, Wait, Workspace,
     WriteFlags, mode,
@@ -165,15 +166,15 @@ impl Arena {
                 4..=5 if !labels.is_empty() => {
                     let _alone = self.gate.write();
                     let label = rng.pick(&labels).clone();
-                    self.w.rollback(MAIN, &Target::Ref(label.clone())).unwrap();
+                    verbs::rollback(&self.w, MAIN, &Target::Ref(label.clone())).unwrap();
                     self.check_pairs(&label);
                 }
                 n => {
                     let _alone = self.gate.write();
                     self.turn(if n == 6 {
-                        self.w.undo_over_later(MAIN)
+                        verbs::undo_over_later(&self.w, MAIN)
                     } else {
-                        self.w.redo(MAIN)
+                        verbs::redo(&self.w, MAIN)
                     });
                 }
             }
@@ -188,7 +189,7 @@ impl Arena {
             wait,
             ..Default::default()
         };
-        self.w.checkpoint(MAIN, request, &|_, _| ()).unwrap();
+        verbs::checkpoint(&self.w, MAIN, request, &|_, _| ()).unwrap();
         label
     }
 
@@ -300,10 +301,7 @@ fn every_commit_is_one_moment_and_nothing_gets_stuck() {
     };
     let mut shown = BTreeMap::new();
     for label in labels.iter().rev().take(25) {
-        world
-            .w()
-            .rollback(MAIN, &Target::Ref(label.clone()))
-            .unwrap();
+        verbs::rollback(world.w(), MAIN, &Target::Ref(label.clone())).unwrap();
         arena.check_pairs(label);
         shown.insert(label, contents(walk(world.w())));
     }
@@ -312,10 +310,7 @@ fn every_commit_is_one_moment_and_nothing_gets_stuck() {
     world.kill().unwrap();
     assert!(walk(world.w()) == before, "the restart changed something");
     for (label, seen) in shown {
-        world
-            .w()
-            .rollback(MAIN, &Target::Ref(label.clone()))
-            .unwrap();
+        verbs::rollback(world.w(), MAIN, &Target::Ref(label.clone())).unwrap();
         let now = contents(walk(world.w()));
         let differ = |p: &&Vec<u8>| seen.get(*p) != now.get(*p);
         let paths: Vec<_> = seen.keys().chain(now.keys()).filter(differ).collect();

@@ -4,6 +4,7 @@
 mod common;
 
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, DiffSide, MergeRequest, NodeId, RenameFlags, SetAttr, Target, Wait,
     WriteFlags,
@@ -73,7 +74,7 @@ fn checkpoint(world: &World, label: &str) -> u64 {
         wait: true,
         ..CheckpointRequest::default()
     };
-    let done = world.w().checkpoint(MAIN, request, &|_, _| ()).unwrap();
+    let done = verbs::checkpoint(world.w(), MAIN, request, &|_, _| ()).unwrap();
     done.files_changed
 }
 
@@ -81,31 +82,31 @@ fn checkpoint(world: &World, label: &str) -> u64 {
 fn rows(world: &World, from: &str, to: &str) -> u64 {
     let side = |text: &str| DiffSide::Ref(text.to_owned());
     let w = world.w();
-    let changes = w.diff(MAIN, &side(from), &side(to), &[]).unwrap();
+    let changes = verbs::diff(w, MAIN, &side(from), &side(to), &[]).unwrap();
     changes.len() as u64
 }
 
 /// Rolls back to a label, and looks at what that and taking it back say.
 fn goes_back(world: &World, label: &str, files: u64) {
     let w = world.w();
-    let back = w.rollback(MAIN, &Target::Ref(label.to_owned())).unwrap();
+    let back = verbs::rollback(w, MAIN, &Target::Ref(label.to_owned())).unwrap();
     assert_eq!(back.files_changed, files, "rollback");
     w.settle().unwrap();
-    let log = w.log(MAIN, true).unwrap();
+    let log = verbs::log(w, MAIN, true).unwrap();
     let newest = |entry: &&engine::LogEntry| entry.automatic;
     // What equals a checkpoint is that one.
     let replaced = log.iter().find(newest).and_then(|entry| entry.commit);
     let replaced = replaced.map_or_else(|| "after".to_owned(), |id| id.to_string());
     assert_eq!(rows(world, &replaced, label), files, "rows");
-    assert_eq!(w.undo(MAIN).unwrap().files_changed, files, "undo");
-    assert_eq!(w.redo(MAIN).unwrap().files_changed, files, "redo");
+    assert_eq!(verbs::undo(w, MAIN).unwrap().files_changed, files, "undo");
+    assert_eq!(verbs::redo(w, MAIN).unwrap().files_changed, files, "redo");
 }
 
 #[test]
 fn files_that_come_back_with_their_directory_are_counted_each() {
     let (world, _dir) = open();
     checkpoint(&world, "all");
-    world.w().remove_path(MAIN, b"d", true).unwrap();
+    verbs::remove_path(world.w(), MAIN, b"d", true).unwrap();
     goes_back(&world, "all", FILES);
 }
 
@@ -122,12 +123,9 @@ fn a_rename_is_one_and_a_directory_none() {
         .w()
         .setattr(&me(), node(&world, "d"), &mode, W)
         .unwrap();
-    world.w().make_dir(MAIN, &me(), b"empty", false).unwrap();
+    verbs::make_dir(world.w(), MAIN, &me(), b"empty", false).unwrap();
     assert_eq!(checkpoint(&world, "after"), 1);
-    let back = world
-        .w()
-        .rollback(MAIN, &Target::Ref("all".into()))
-        .unwrap();
+    let back = verbs::rollback(world.w(), MAIN, &Target::Ref("all".into())).unwrap();
     assert_eq!(back.files_changed, 1);
 }
 
@@ -160,16 +158,16 @@ fn names_of_one_inode_count_each() {
 fn restore_and_merge_count_as_a_diff_does() {
     let (world, _dir) = open();
     checkpoint(&world, "all");
-    world.w().create_branch("b", MAIN, None).unwrap();
-    world.w().remove_path("b", b"d", true).unwrap();
+    verbs::create_branch(world.w(), "b", MAIN, None).unwrap();
+    verbs::remove_path(world.w(), "b", b"d", true).unwrap();
     let merge = MergeRequest {
         from: "b".into(),
         into: MAIN.into(),
         ..MergeRequest::default()
     };
-    let done = world.w().merge_branch(&merge, &|_, _| ()).unwrap();
+    let done = verbs::merge_branch(world.w(), &merge, &|_, _| ()).unwrap();
     assert_eq!(done.files_changed, FILES);
     let target = Target::Ref("all".into());
-    let back = world.w().restore(MAIN, &target, &[b"d".to_vec()]).unwrap();
+    let back = verbs::restore(world.w(), MAIN, &target, &[b"d".to_vec()]).unwrap();
     assert_eq!(back.files_changed, FILES);
 }

@@ -6,6 +6,7 @@ mod common;
 
 use common::rng::{Rng, bytes};
 use common::world::{MAIN, NAME, World};
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, Error, NodeId, Result, SetAttr, Target, Wait, WriteFlags, errno,
     mode,
@@ -56,7 +57,7 @@ fn checkpoint(world: &World, label: &str) -> Result<()> {
         wait: true,
         ..Default::default()
     };
-    world.w().checkpoint(MAIN, request, &|_, _| ()).map(|_| ())
+    verbs::checkpoint(world.w(), MAIN, request, &|_, _| ()).map(|_| ())
 }
 
 #[test]
@@ -77,12 +78,12 @@ fn after_a_failed_sync_writes_fail_reads_go_on_and_status_says_so() {
         assert_eq!(world.w().fsync(f).unwrap_err().errno(), errno::EIO);
     }
     assert!(checkpoint(&world, "no").is_err());
-    assert!(world.w().rollback(MAIN, &Target::Head).is_err());
+    assert!(verbs::rollback(world.w(), MAIN, &Target::Head).is_err());
     assert_eq!(read(&world, "f").unwrap(), b"lost");
     assert_eq!(read(&world, "based").unwrap(), b"of the base");
-    assert!(world.w().status(MAIN).unwrap().poisoned.is_some());
+    assert!(verbs::status(world.w(), MAIN).unwrap().poisoned.is_some());
     world.kill().unwrap();
-    assert!(world.w().status(MAIN).unwrap().poisoned.is_none());
+    assert!(verbs::status(world.w(), MAIN).unwrap().poisoned.is_none());
     let after = read(&world, "f").unwrap();
     assert!(after == b"kept" || after == b"lost", "{after:?}");
     let f = node(&world, "f").unwrap();
@@ -133,15 +134,12 @@ fn a_full_disk_refuses_data_and_loses_nothing() {
         .w()
         .setattr(&Caller::default(), big, &shorter, W)
         .unwrap();
-    world
-        .w()
-        .rollback(MAIN, &Target::Ref("before".into()))
-        .unwrap();
+    verbs::rollback(world.w(), MAIN, &Target::Ref("before".into())).unwrap();
     assert!(matches!(read(&world, "big"), Err(Error::NotFound)));
-    world.w().undo(MAIN).unwrap();
+    verbs::undo(world.w(), MAIN).unwrap();
     assert_eq!(read(&world, "big").unwrap(), &all[..1000]);
     world.w().unlink(NodeId::ROOT, b"f", W).unwrap();
-    world.w().undo(MAIN).unwrap_err();
+    verbs::undo(world.w(), MAIN).unwrap_err();
     // What is on the disk is all there for the next engine, too.
     let left = disk(&world).image_at(usize::MAX, Policy::Keep, 0);
     left.set_capacity(None);
@@ -149,10 +147,7 @@ fn a_full_disk_refuses_data_and_loses_nothing() {
     let mut world = World::try_open(left, _base.path()).unwrap();
     assert_eq!(read(&world, "big").unwrap(), &all[..1000]);
     assert!(matches!(read(&world, "f"), Err(Error::NotFound)));
-    world
-        .w()
-        .rollback(MAIN, &Target::Ref("before".into()))
-        .unwrap();
+    verbs::rollback(world.w(), MAIN, &Target::Ref("before".into())).unwrap();
     assert_eq!(read(&world, "f").unwrap(), b"small");
     write(&world, node(&world, "f").unwrap(), 0, b"again").unwrap();
     checkpoint(&world, "after").unwrap();
@@ -166,20 +161,20 @@ fn a_checkpoint_without_space_says_so_and_leaves_all_as_it_was() {
     write(&world, f, 0, b"one").unwrap();
     checkpoint(&world, "first").unwrap();
     write(&world, f, 0, &bytes(1, 3 << 20)).unwrap();
-    let log = world.w().log(MAIN, true).unwrap();
+    let log = verbs::log(world.w(), MAIN, true).unwrap();
     let used: u64 = 4 * MIB;
     disk(&world).set_capacity(Some(used));
     assert!(checkpoint(&world, "second").is_err());
-    let after = world.w().log(MAIN, true).unwrap();
+    let after = verbs::log(world.w(), MAIN, true).unwrap();
     assert_eq!(after, log);
     assert_eq!(read(&world, "f").unwrap(), bytes(1, 3 << 20));
     disk(&world).set_capacity(None);
     checkpoint(&world, "second").unwrap();
-    assert_eq!(world.w().log(MAIN, false).unwrap()[0].labels, ["second"]);
-    world
-        .w()
-        .rollback(MAIN, &Target::Ref("first".into()))
-        .unwrap();
+    assert_eq!(
+        verbs::log(world.w(), MAIN, false).unwrap()[0].labels,
+        ["second"]
+    );
+    verbs::rollback(world.w(), MAIN, &Target::Ref("first".into())).unwrap();
     assert_eq!(read(&world, "f").unwrap(), b"one");
 }
 
@@ -214,7 +209,7 @@ fn look(image: CrashStorage, base: &TempDir) {
             Err(e) => assert_eq!(e.errno(), errno::EIO, "{name}: {e}"),
         }
     }
-    if world.w().rollback(MAIN, &Target::Ref("one".into())).is_ok()
+    if verbs::rollback(world.w(), MAIN, &Target::Ref("one".into())).is_ok()
         && let Ok(have) = read(&world, "sealed")
     {
         assert!(have == right[0].1, "wrong bytes after a rollback");

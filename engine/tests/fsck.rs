@@ -7,6 +7,7 @@ mod common;
 use common::damaged::{check, copy, engine, put, read_all};
 use common::rng::{Rng, bytes};
 use common::world::{MAIN, NAME, World};
+use engine::verbs;
 use engine::{CheckpointRequest, CloseMode, Engine, EngineConfig, FsckReport, Settings};
 use objstore::crash_storage::CrashStorage;
 use objstore::io::Storage;
@@ -35,17 +36,17 @@ fn store() -> Store {
     world.engine.set_settings(Settings::quiet()).unwrap();
     put(&world, "own", &bytes(20, 9000));
     let value = |n| format!("\"{}\"", "v".repeat(n));
-    world.w().kv_set(MAIN, "kept", &value(3000)).unwrap();
+    verbs::kv_set(world.w(), MAIN, "kept", &value(3000)).unwrap();
     let request = CheckpointRequest {
         label: Some("kept".into()),
         wait: true,
         ..Default::default()
     };
-    world.w().checkpoint(MAIN, request, &|_, _| ()).unwrap();
-    world.w().kv_set(MAIN, "sealed", &value(4000)).unwrap();
+    verbs::checkpoint(world.w(), MAIN, request, &|_, _| ()).unwrap();
+    verbs::kv_set(world.w(), MAIN, "sealed", &value(4000)).unwrap();
     world.w().seal().unwrap();
     put(&world, "late", &bytes(21, 9000));
-    world.w().kv_set(MAIN, "late", &value(5)).unwrap();
+    verbs::kv_set(world.w(), MAIN, "late", &value(5)).unwrap();
     let files = read_all(&world).into_iter();
     let files = files.map(|(path, data)| (path, data.unwrap())).collect();
     world.close(CloseMode::NoCheckpoint).unwrap();
@@ -77,7 +78,7 @@ fn readable(
         );
         return false;
     };
-    let keys = world.w().kv_list(MAIN, "").unwrap();
+    let keys = verbs::kv_list(world.w(), MAIN, "").unwrap();
     for (key, entry) in &keys {
         let len = [("kept", 3002), ("late", 7), ("sealed", 4002)];
         assert!(len.contains(&(key, entry.value.len())), "{at}: wrong keys");
@@ -165,7 +166,7 @@ fn keys_that_cannot_be_read_are_those_of_an_older_commit_after_a_repair() {
     assert_eq!(engine.fsck(&|_, _| ()).unwrap().findings, []);
     drop(engine);
     let world = World::try_open(disk, store.base.path()).unwrap();
-    let keys = world.w().kv_list(MAIN, "").unwrap();
+    let keys = verbs::kv_list(world.w(), MAIN, "").unwrap();
     let keys: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["kept", "late"]);
     assert_eq!(read_all(&world).len(), store.files.len());

@@ -7,6 +7,7 @@ mod common;
 use common::damaged::{Files, call, check, checkpoint, copy, engine, files, put, put_in};
 use common::rng::{Rng, bytes, fresh_seed};
 use common::world::{MAIN, World, config};
+use engine::verbs;
 use engine::{CloseMode, DiffSide, Engine, FsckReport, Settings};
 use objstore::crash_storage::CrashStorage;
 use objstore::io::Storage;
@@ -64,11 +65,11 @@ fn store(count: u64, sealed: bool) -> Store {
     world.engine.set_settings(Settings::quiet()).unwrap();
     put(&world, "own", &bytes(20, 9000));
     call(&world, MAIN, "tool-1");
-    world.w().kv_set(MAIN, "kept", "1").unwrap();
+    verbs::kv_set(world.w(), MAIN, "kept", "1").unwrap();
     checkpoint(&world, MAIN, "first");
     world.w().seal().unwrap();
     put(&world, "unsealed", &bytes(23, 9000));
-    world.w().create_branch(SIDE, MAIN, None).unwrap();
+    verbs::create_branch(world.w(), SIDE, MAIN, None).unwrap();
     put_in(&world, SIDE, "of-side", b"of side");
     checkpoint(&world, SIDE, "side-kept");
     if sealed {
@@ -76,7 +77,7 @@ fn store(count: u64, sealed: bool) -> Store {
     }
     put_in(&world, SIDE, "late-side", b"of side, late");
     put(&world, "late", &bytes(22, 9000));
-    world.w().kv_set(MAIN, "late", "2").unwrap();
+    verbs::kv_set(world.w(), MAIN, "late", "2").unwrap();
     let live = [MAIN, SIDE].map(|branch| (branch.to_owned(), files(&world, branch)));
     world.close(CloseMode::NoCheckpoint).unwrap();
     world.engine.shut_down().unwrap();
@@ -118,7 +119,7 @@ fn damaged(store: &Store, path: &str, damage: Damage) -> CrashStorage {
 fn start(store: &Store, disk: &CrashStorage, at: &str) -> engine::Result<Shown> {
     let mut world = World::try_open(copy(disk), store.base.path())?;
     let mut shown = Shown::default();
-    for info in world.w().list_branches() {
+    for info in verbs::list_branches(world.w()) {
         shown_by(store, &world, &info.name, &mut shown, at);
     }
     put(&world, "afterwards", b"written");
@@ -126,17 +127,17 @@ fn start(store: &Store, disk: &CrashStorage, at: &str) -> engine::Result<Shown> 
         wait: shown.unreadable.is_empty(),
         ..Default::default()
     };
-    world.w().checkpoint(MAIN, checkpoint, &|_, _| ())?;
+    verbs::checkpoint(world.w(), MAIN, checkpoint, &|_, _| ())?;
     world.close(CloseMode::NoCheckpoint)?;
     world.reopen()?;
-    let view = world.w().view_of(MAIN, &DiffSide::Live)?;
+    let view = verbs::view_of(world.w(), MAIN, &DiffSide::Live)?;
     assert_eq!(view.read(b"afterwards", 0, 100)?.bytes, b"written", "{at}");
     Ok(shown)
 }
 
 /// Reads all that a branch shows. No file is another one than it was.
 fn shown_by(store: &Store, world: &World, branch: &str, shown: &mut Shown, at: &str) {
-    let view = world.w().view_of(branch, &DiffSide::Live).unwrap();
+    let view = verbs::view_of(world.w(), branch, &DiffSide::Live).unwrap();
     let files = shown.files.entry(branch.to_owned()).or_default();
     let mut dirs = vec![Vec::new()];
     while let Some(dir) = dirs.pop() {

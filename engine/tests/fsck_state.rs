@@ -9,6 +9,7 @@ use common::damaged::{
 };
 use common::rng::bytes;
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::{CloseMode, CommitId, DiffSide, FsckReport, GcRequest, RepairStep, Settings, Target};
 use objstore::crash_storage::{CrashStorage, Fault, FaultOp, Policy};
 use objstore::io::Storage;
@@ -50,10 +51,10 @@ fn store_of(count: u64, sealed: bool) -> Store {
     world.engine.set_settings(Settings::quiet()).unwrap();
     put(&world, "own", &bytes(20, 9000));
     call(&world, MAIN, "tool-1");
-    world.w().kv_set(MAIN, "kept", "1").unwrap();
+    verbs::kv_set(world.w(), MAIN, "kept", "1").unwrap();
     checkpoint(&world, MAIN, "first");
     world.w().seal().unwrap();
-    world.w().create_branch(SIDE, MAIN, None).unwrap();
+    verbs::create_branch(world.w(), SIDE, MAIN, None).unwrap();
     put_in(&world, SIDE, "of-side", b"of side");
     checkpoint(&world, SIDE, "side-kept");
     put_in(&world, SIDE, "late-side", b"of side, late");
@@ -64,8 +65,8 @@ fn store_of(count: u64, sealed: bool) -> Store {
         world.w().seal().unwrap();
     }
     put(&world, "late", &bytes(22, 9000));
-    world.w().kv_set(MAIN, "late", "2").unwrap();
-    let log = world.w().log(MAIN, true).unwrap();
+    verbs::kv_set(world.w(), MAIN, "late", "2").unwrap();
+    let log = verbs::log(world.w(), MAIN, true).unwrap();
     let ids = log.into_iter().filter_map(|e| e.commit).collect();
     let (live, live_side) = (files(&world, MAIN), files(&world, SIDE));
     world.close(CloseMode::NoCheckpoint).unwrap();
@@ -167,11 +168,11 @@ fn whole_again(store: &Store, disk: CrashStorage, plan: Plan, at: &str) {
     world.reopen().unwrap();
     world.engine.gc(all_that_is_unneeded(), &|_, _| ()).unwrap();
     let target = Target::Ref(store.second.to_string());
-    world.w().rollback(MAIN, &target).unwrap();
+    verbs::rollback(world.w(), MAIN, &target).unwrap();
     let shown = files(&world, MAIN);
     assert!(!shown.contains_key(b"late".as_slice()), "{at}");
     assert_eq!(shown.len(), store.live.len() - 1, "{at}");
-    world.w().undo(MAIN).unwrap();
+    verbs::undo(world.w(), MAIN).unwrap();
     assert_eq!(files(&world, MAIN)[b"afterwards".as_slice()], b"written");
     call(&world, MAIN, "tool-3");
     timeline_is(&world, plan, at);
@@ -184,17 +185,17 @@ fn main_is_whole(store: &Store, world: &World, plan: Plan, at: &str) {
         assert_same(&shown, &store.live, at);
     } else {
         let (from, to) = (DiffSide::Ref(store.second.to_string()), DiffSide::Live);
-        let changes = world.w().diff(MAIN, &from, &to, &[]).unwrap();
+        let changes = verbs::diff(world.w(), MAIN, &from, &to, &[]).unwrap();
         assert_eq!(changes, [], "{at}");
         let mut committed = store.live.clone();
         committed.remove(b"late".as_slice());
         assert_same(&shown, &committed, at);
     }
-    let keys = world.w().kv_list(MAIN, "").unwrap();
+    let keys = verbs::kv_list(world.w(), MAIN, "").unwrap();
     let keys: Vec<&str> = keys.iter().map(|(k, _)| k.as_str()).collect();
     let wanted: &[&str] = if exact { &["kept", "late"] } else { &["kept"] };
     assert_eq!(keys, wanted, "{at}");
-    let log = world.w().log(MAIN, true).unwrap();
+    let log = verbs::log(world.w(), MAIN, true).unwrap();
     for id in &store.ids {
         assert!(log.iter().any(|e| e.commit == Some(*id)), "{at}: {id}");
     }
@@ -326,13 +327,16 @@ fn a_branch_whose_journal_has_all_loses_nothing() {
     let disk = CrashStorage::without_log();
     let mut world = World::on_disk(disk.clone(), base.path());
     world.engine.set_settings(Settings::quiet()).unwrap();
-    world.w().create_branch(SIDE, MAIN, None).unwrap();
+    verbs::create_branch(world.w(), SIDE, MAIN, None).unwrap();
     put(&world, "own", b"first");
     call(&world, MAIN, "tool");
     let first = checkpoint(&world, MAIN, "first");
     put(&world, "late", b"in no commit");
-    world.w().kv_set(MAIN, "key", "1").unwrap();
-    let (live, log) = (files(&world, MAIN), world.w().log(MAIN, true).unwrap());
+    verbs::kv_set(world.w(), MAIN, "key", "1").unwrap();
+    let (live, log) = (
+        files(&world, MAIN),
+        verbs::log(world.w(), MAIN, true).unwrap(),
+    );
     world.close(CloseMode::NoCheckpoint).unwrap();
     world.engine.shut_down().unwrap();
     let path = state_of(&disk, MAIN_DIR);
@@ -348,12 +352,16 @@ fn a_branch_whose_journal_has_all_loses_nothing() {
         repair(&damaged, &report, &at);
         let world = World::try_open(damaged, base.path()).unwrap();
         assert_same(&files(&world, MAIN), &live, &at);
-        assert_eq!(world.w().log(MAIN, true).unwrap(), log, "{at}");
-        assert_eq!(world.w().kv_list(MAIN, "").unwrap().len(), 1, "{at}");
+        assert_eq!(verbs::log(world.w(), MAIN, true).unwrap(), log, "{at}");
+        assert_eq!(
+            verbs::kv_list(world.w(), MAIN, "").unwrap().len(),
+            1,
+            "{at}"
+        );
         let verified = world.w().timeline_verify(MAIN).unwrap();
         assert_eq!(verified.faults, [], "{at}");
         let target = Target::Ref(first.to_string());
-        world.w().rollback(MAIN, &target).unwrap();
+        verbs::rollback(world.w(), MAIN, &target).unwrap();
         assert!(!files(&world, MAIN).contains_key(b"late".as_slice()));
     }
     let damaged = copy(&disk);
@@ -399,12 +407,12 @@ fn a_damaged_tree_file_loses_no_commit_of_the_branches_that_share_it() {
             let mut committed = store.live_side.clone();
             committed.remove(b"late-side".as_slice());
             assert_same(&files(&world, SIDE), &committed, &at);
-            let labels = world.w().log(SIDE, false).unwrap();
+            let labels = verbs::log(world.w(), SIDE, false).unwrap();
             let kept = |l: &str| labels.iter().any(|e| e.labels.contains(&l.to_owned()));
             assert!(kept("side-kept") && kept("first"), "{at}: {labels:?}");
         }
         main_is_whole(&store, &world, plan, &at);
-        let undone = world.w().log(MAIN, false).unwrap();
+        let undone = verbs::log(world.w(), MAIN, false).unwrap();
         let labels: Vec<&String> = undone.iter().flat_map(|e| &e.labels).collect();
         assert_eq!(labels, ["second", "first"], "{at}");
     }
@@ -439,7 +447,7 @@ fn of_two_branches_each_shows_its_own_commit_again() {
                 put_in(&world, branch, "afterwards", b"written");
                 checkpoint(&world, branch, "third");
             }
-            let log = world.w().log(MAIN, true).unwrap();
+            let log = verbs::log(world.w(), MAIN, true).unwrap();
             for id in &store.ids {
                 assert!(log.iter().any(|e| e.commit == Some(*id)), "{at}: {id}");
             }

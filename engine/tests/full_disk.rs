@@ -5,6 +5,7 @@ mod common;
 
 use common::rng::bytes;
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, GcRequest, NodeId, Result, SetAttr, Target, Wait, WriteFlags, errno,
     mode,
@@ -42,7 +43,7 @@ fn checkpoint(world: &World, label: &str) -> Result<()> {
         wait: true,
         ..Default::default()
     };
-    world.w().checkpoint(MAIN, request, &|_, _| ()).map(|_| ())
+    verbs::checkpoint(world.w(), MAIN, request, &|_, _| ()).map(|_| ())
 }
 
 fn content(i: u32) -> Vec<u8> {
@@ -99,15 +100,15 @@ fn reading_deleting_and_going_back_go_on_and_the_reserve_is_for_them_alone() {
     }
     no_space(write(&world, later, b"x"));
     assert_eq!(RESERVE - disk.reserve_bytes(), given);
-    world.w().rollback(MAIN, &Target::Head).unwrap();
+    verbs::rollback(world.w(), MAIN, &Target::Head).unwrap();
     assert_eq!(read(&world, "f0").unwrap(), content(0));
-    world.w().undo(MAIN).unwrap();
+    verbs::undo(world.w(), MAIN).unwrap();
     assert!(read(&world, "f0").is_err());
-    world.w().redo(MAIN).unwrap();
+    verbs::redo(world.w(), MAIN).unwrap();
     let target = Target::Ref("kept".into());
     let paths = [b"f1".to_vec()];
     world.w().unlink(NodeId::ROOT, b"f1", W).unwrap();
-    world.w().restore(MAIN, &target, &paths).unwrap();
+    verbs::restore(world.w(), MAIN, &target, &paths).unwrap();
     assert_eq!(read(&world, "f1").unwrap(), content(1));
     assert!(checkpoint(&world, "no").is_err());
     let left = disk.image_at(usize::MAX, Policy::Keep, 0);
@@ -129,7 +130,7 @@ fn gc_makes_room_and_the_reserve_is_whole_again() {
         world.w().unlink(NodeId::ROOT, name.as_bytes(), W).unwrap();
     }
     // All that was needed by the checkpoint alone is garbage once its branch's history is.
-    let branch = world.w().list_branches();
+    let branch = verbs::list_branches(world.w());
     assert_eq!(branch.len(), 1);
     let all = GcRequest {
         grace: Some(Duration::ZERO),

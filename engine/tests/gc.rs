@@ -10,6 +10,7 @@ mod common;
 
 use common::rng::{self, Rng, bytes};
 use common::world::{MAIN, NAME, World};
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, GcRequest, MergeRequest, NodeId, Settings, Target, Wait, WriteFlags,
     mode,
@@ -153,7 +154,7 @@ fn branch_off(world: &World, rng: &mut Rng, seeds: &AtomicU64) {
     let w = world.w();
     let name = if rng.one_in(2) { "b" } else { "c" };
     match rng.below(6) {
-        0..=1 => drop(w.create_branch(name, MAIN, None)),
+        0..=1 => drop(verbs::create_branch(w, name, MAIN, None)),
         2 => {
             let request = MergeRequest {
                 from: name.into(),
@@ -163,9 +164,9 @@ fn branch_off(world: &World, rng: &mut Rng, seeds: &AtomicU64) {
                 label: None,
                 message: String::new(),
             };
-            drop(w.merge_branch(&request, &|_, _| ()));
+            drop(verbs::merge_branch(w, &request, &|_, _| ()));
         }
-        3 if rng.one_in(3) => drop(w.delete_branch(name, &|_, _| ())),
+        3 if rng.one_in(3) => drop(verbs::delete_branch(w, name, &|_, _| ())),
         _ => {
             let Some(root) = root(world, name) else {
                 return;
@@ -194,18 +195,18 @@ fn control(world: &World, rng: &mut Rng) {
                 wait: rng.one_in(2),
                 ..Default::default()
             };
-            drop(w.checkpoint(MAIN, request, &|_, _| ()));
+            drop(verbs::checkpoint(w, MAIN, request, &|_, _| ()));
         }
-        3 => drop(w.rollback(MAIN, &Target::Head)),
+        3 => drop(verbs::rollback(w, MAIN, &Target::Head)),
         4 => {
-            let log = w.log(MAIN, true).unwrap();
+            let log = verbs::log(w, MAIN, true).unwrap();
             let any = &log[rng.below(log.len() as u64) as usize];
             if let Some(id) = any.commit {
-                drop(w.rollback(MAIN, &Target::Ref(id.to_string())));
+                drop(verbs::rollback(w, MAIN, &Target::Ref(id.to_string())));
             }
         }
-        5 => drop(w.undo(MAIN)),
-        6 => drop(w.redo(MAIN)),
+        5 => drop(verbs::undo(w, MAIN)),
+        6 => drop(verbs::redo(w, MAIN)),
         7 => drop(w.seal()),
         8 => drop(w.settle()),
         _ => drop(w.expire_now(MAIN)),
@@ -302,14 +303,14 @@ fn check_world(world: &World, rng: &mut Rng) -> Result<u64, String> {
     let mut blocks = read_all(world, NodeId::ROOT)?;
     world.w().settle().map_err(|e| format!("settling: {e}"))?;
     blocks += read_all(world, NodeId::ROOT)?;
-    for branch in world.w().list_branches() {
+    for branch in verbs::list_branches(world.w()) {
         if let Some(root) = root(world, &branch.name) {
             blocks += read_all(world, root).map_err(|e| format!("{}: {e}", branch.name))?;
         }
     }
-    let log = world.w().log(MAIN, true).unwrap();
+    let log = verbs::log(world.w(), MAIN, true).unwrap();
     for _ in 0..3 {
-        match world.w().undo_over_later(MAIN) {
+        match verbs::undo_over_later(world.w(), MAIN) {
             Ok(_) | Err(engine::Error::NothingTo(_)) => {}
             Err(e) => return Err(format!("undo: {e}")),
         }
@@ -317,12 +318,12 @@ fn check_world(world: &World, rng: &mut Rng) -> Result<u64, String> {
     }
     for entry in log {
         let id = entry.commit.ok_or("a commit has no id")?;
-        let now = world.w().log(MAIN, true).unwrap();
+        let now = verbs::log(world.w(), MAIN, true).unwrap();
         if entry.automatic && !now.iter().any(|e| e.commit == Some(id)) {
             // It expired just now: steps of undo that need it are gone.
             continue;
         }
-        let back = world.w().rollback(MAIN, &Target::Ref(id.to_string()));
+        let back = verbs::rollback(world.w(), MAIN, &Target::Ref(id.to_string()));
         back.map_err(|e| format!("{} {id}: {e}", entry.kind))?;
         let read = read_all(world, NodeId::ROOT);
         blocks += read.map_err(|e| format!("{} {id}: {e}", entry.kind))?;

@@ -5,6 +5,7 @@ mod common;
 
 use common::rng::bytes;
 use common::world::World;
+use engine::verbs;
 use engine::*;
 use objstore::crash_storage::CrashStorage;
 use std::time::Duration;
@@ -87,7 +88,7 @@ fn checkpoint(w: &Workspace, branch: &str, label: &str) -> CommitId {
         wait: true,
         ..Default::default()
     };
-    let done = w.checkpoint(branch, req, &|_, _| ()).unwrap();
+    let done = verbs::checkpoint(w, branch, req, &|_, _| ()).unwrap();
     done.commit.unwrap()
 }
 
@@ -98,7 +99,7 @@ fn merge(w: &Workspace, from: &str) -> MergeReport {
         keep_conflicts: true,
         ..MergeRequest::default()
     };
-    w.merge_branch(&req, &|_, _| ()).unwrap()
+    verbs::merge_branch(w, &req, &|_, _| ()).unwrap()
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn every_branch_stays_readable_open_closed_and_after_a_kill() {
     write(world.w(), MAIN, "both", &bytes(2, 9000));
     world.w().settle().unwrap();
     world.w().seal().unwrap();
-    world.w().create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(world.w(), "b", MAIN, None).unwrap();
     let check = |world: &World| {
         let w = world.w();
         assert_eq!(read(w, MAIN, "base"), bytes(1, 9000));
@@ -143,18 +144,18 @@ fn a_deleted_branch_can_be_gone_back_to_until_its_grace_is_over() {
     let base = base();
     let world = world(base.path());
     let w = world.w();
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     write(w, "b", "own", &bytes(5, 9000));
-    let last = w.delete_branch("b", &|_, _| ()).unwrap().last;
+    let last = verbs::delete_branch(w, "b", &|_, _| ()).unwrap().last;
     gc(&world, Duration::from_secs(3600));
     let target = Target::Ref(last.to_string());
-    w.rollback(MAIN, &target).unwrap();
+    verbs::rollback(w, MAIN, &target).unwrap();
     assert_eq!(read(w, MAIN, "own"), bytes(5, 9000));
-    w.create_branch("c", MAIN, None).unwrap();
+    verbs::create_branch(w, "c", MAIN, None).unwrap();
     write(w, "c", "own", &bytes(6, 9000));
-    let last = w.delete_branch("c", &|_, _| ()).unwrap().last;
+    let last = verbs::delete_branch(w, "c", &|_, _| ()).unwrap().last;
     assert!(gc(&world, Duration::ZERO).objects > 0);
-    let gone = w.rollback(MAIN, &Target::Ref(last.to_string()));
+    let gone = verbs::rollback(w, MAIN, &Target::Ref(last.to_string()));
     assert!(matches!(gone, Err(Error::NoSuchRef(_))));
     assert_eq!(read(w, MAIN, "own"), bytes(5, 9000));
 }
@@ -169,17 +170,17 @@ fn conflicts_can_be_settled_though_the_branch_that_was_merged_is_gone() {
         let base = base();
         let mut world = world(base.path());
         checkpoint(world.w(), MAIN, "start");
-        world.w().create_branch("b", MAIN, None).unwrap();
+        verbs::create_branch(world.w(), "b", MAIN, None).unwrap();
         write(world.w(), MAIN, "text", b"one\nOURS\nthree\n");
         write(world.w(), "b", "text", b"one\nTHEIRS\nthree\n");
         let report = merge(world.w(), "b");
         assert_eq!(report.conflicts.len(), 1);
-        world.w().delete_branch("b", &|_, _| ()).unwrap();
+        verbs::delete_branch(world.w(), "b", &|_, _| ()).unwrap();
         gc(&world, Duration::ZERO);
         world.close(CloseMode::NoCheckpoint).unwrap();
         gc(&world, Duration::ZERO);
         world.reopen().unwrap();
-        world.w().resolve_conflict(MAIN, b"text", how).unwrap();
+        verbs::resolve_conflict(world.w(), MAIN, b"text", how).unwrap();
         gc(&world, Duration::ZERO);
         assert_eq!(read(world.w(), MAIN, "text"), wanted.as_bytes());
     }
@@ -190,7 +191,7 @@ fn a_snapshot_that_somebody_looks_at_stays_readable() {
     let base = base();
     let world = world(base.path());
     let w = world.w();
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     write(w, "b", "own", &bytes(7, 9000));
     let id = checkpoint(w, "b", "shown");
     let file = format!("{}/.agentvfs/snapshots/{id}/own", place("b"));
@@ -206,19 +207,18 @@ fn what_a_branch_was_made_of_does_not_expire() {
     let world = world(base.path());
     let w = world.w();
     write(w, MAIN, "own", &bytes(9, 9000));
-    let made = w.create_branch("b", MAIN, None).unwrap().commit;
+    let made = verbs::create_branch(w, "b", MAIN, None).unwrap().commit;
     w.settle().unwrap();
-    let made = made.or_else(|| w.log("b", true).unwrap()[0].commit);
+    let made = made.or_else(|| verbs::log(w, "b", true).unwrap()[0].commit);
     for n in 0..3 {
         write(w, MAIN, "own", &bytes(20 + n, 9000));
-        w.rollback(MAIN, &Target::Head).unwrap();
+        verbs::rollback(w, MAIN, &Target::Head).unwrap();
     }
     w.settle().unwrap();
     w.expire_now(MAIN).unwrap();
     gc(&world, Duration::ZERO);
-    let log = w.log(MAIN, true).unwrap();
+    let log = verbs::log(w, MAIN, true).unwrap();
     assert!(log.iter().any(|e| e.commit == made));
-    w.rollback(MAIN, &Target::Ref(made.unwrap().to_string()))
-        .unwrap();
+    verbs::rollback(w, MAIN, &Target::Ref(made.unwrap().to_string())).unwrap();
     assert_eq!(read(w, MAIN, "own"), bytes(9, 9000));
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use engine::types::{RenameFlags, SetAttr};
+use engine::verbs;
 use engine::{
     Attr, Caller, CheckpointRequest, CloseMode, DiffSide, Engine, EngineConfig, Error, KernelCache,
     NodeId, Target, Wait, Workspace, WriteFlags,
@@ -126,20 +127,20 @@ impl World {
             label: Some(label.into()),
             ..CheckpointRequest::default()
         };
-        self.w.checkpoint(MAIN, req, &|_, _| {}).unwrap();
+        verbs::checkpoint(&self.w, MAIN, req, &|_, _| {}).unwrap();
     }
 
     fn rollback(&self, label: &str) {
-        self.w.rollback(MAIN, &Target::Ref(label.into())).unwrap();
+        verbs::rollback(&self.w, MAIN, &Target::Ref(label.into())).unwrap();
     }
 
     /// A file of the state that was shown before the last switch.
     fn undone(&self, path: &str) -> String {
-        self.w.undo(MAIN).unwrap();
-        let view = self.w.view_of(MAIN, &DiffSide::Live).unwrap();
+        verbs::undo(&self.w, MAIN).unwrap();
+        let view = verbs::view_of(&self.w, MAIN, &DiffSide::Live).unwrap();
         let bytes = view.read(path.as_bytes(), 0, 1 << 20).unwrap().bytes;
         drop(view);
-        self.w.redo(MAIN).unwrap();
+        verbs::redo(&self.w, MAIN).unwrap();
         String::from_utf8(bytes).unwrap()
     }
 }
@@ -217,12 +218,13 @@ fn a_directory_that_the_kernel_removed_comes_back_as_another_node_with_the_same_
         remove();
         match way {
             0 => world.rollback("whole"),
-            1 => drop(world.w.restore(
+            1 => drop(verbs::restore(
+                &world.w,
                 MAIN,
                 &Target::Ref("whole".into()),
                 &[b"d".to_vec(), b"over".to_vec()],
             )),
-            _ => drop(world.w.rollback(MAIN, &Target::Head)),
+            _ => drop(verbs::rollback(&world.w, MAIN, &Target::Head)),
         }
         let now = [world.look(ROOT, "d"), world.look(ROOT, "over")];
         let now_inner = world.look(now[0].node, "inner");
@@ -258,7 +260,7 @@ fn a_directory_that_the_kernel_did_not_remove_or_has_forgotten_comes_back_as_the
     let world = World::new();
     let dir = world.mkdir(ROOT, "d").node;
     world.checkpoint("with");
-    world.w.remove_path(MAIN, b"d", true).unwrap();
+    verbs::remove_path(&world.w, MAIN, b"d", true).unwrap();
     world.rollback("with");
     assert_eq!(world.look(ROOT, "d").node, dir, "removed by path");
     world.rmdir(ROOT, "d");
@@ -273,7 +275,7 @@ fn a_directory_that_the_kernel_did_not_remove_or_has_forgotten_comes_back_as_the
     for _ in 0..2 {
         world.rollback("without");
         assert!(world.w.lookup(ROOT, b"d", Wait::Allowed).is_err());
-        world.w.undo(MAIN).unwrap();
+        verbs::undo(&world.w, MAIN).unwrap();
         assert_eq!(world.look(ROOT, "d").node, fresh, "removed by a rollback");
     }
     world.end();
@@ -445,7 +447,7 @@ fn what_the_kernel_held_before_a_switch_is_in_what_was_replaced() {
     let dirty = || *kernel.dirty.lock() = Some(later(&world, file, 0, b"stored ", PAGE));
     let restore = || {
         let (of, path) = (Target::Ref("c".into()), b"file".to_vec());
-        world.w.restore(MAIN, &of, &[path]).unwrap();
+        verbs::restore(&world.w, MAIN, &of, &[path]).unwrap();
     };
     let switches: [&dyn Fn(); 2] = [&|| world.rollback("c"), &restore];
     for switch in switches {

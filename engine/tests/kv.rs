@@ -7,6 +7,7 @@ mod common;
 use common::world::World;
 use engine::kv::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use engine::merge::{ConflictKind, Outcome};
+use engine::verbs;
 use engine::*;
 use objstore::crash_storage::{CrashStorage, Policy};
 use std::time::{Duration, Instant};
@@ -21,18 +22,18 @@ fn world() -> (World, TempDir) {
 }
 
 fn set(w: &Workspace, branch: &str, key: &str, json: &str) {
-    w.kv_set(branch, key, json).unwrap();
+    verbs::kv_set(w, branch, key, json).unwrap();
 }
 
 /// The value of a key, or nothing.
 fn get(w: &Workspace, branch: &str, key: &str) -> Option<String> {
-    let entry = w.kv_get(branch, key).unwrap();
+    let entry = verbs::kv_get(w, branch, key).unwrap();
     entry.map(|e| e.value.clone())
 }
 
 /// All keys with their values, as `key=value` words.
 fn all(w: &Workspace, branch: &str) -> String {
-    let list = w.kv_list(branch, "").unwrap();
+    let list = verbs::kv_list(w, branch, "").unwrap();
     let words = list.iter().map(|(k, e)| format!("{k}={}", e.value));
     words.collect::<Vec<_>>().join(" ")
 }
@@ -43,7 +44,7 @@ fn checkpoint(w: &Workspace, branch: &str, label: &str) -> Checkpointed {
         wait: true,
         ..Default::default()
     };
-    w.checkpoint(branch, req, &|_, _| ()).unwrap()
+    verbs::checkpoint(w, branch, req, &|_, _| ()).unwrap()
 }
 
 fn merge(w: &Workspace, from: &str, into: &str, keep_conflicts: bool) -> MergeReport {
@@ -53,7 +54,7 @@ fn merge(w: &Workspace, from: &str, into: &str, keep_conflicts: bool) -> MergeRe
         keep_conflicts,
         ..MergeRequest::default()
     };
-    w.merge_branch(&req, &|_, _| ()).unwrap()
+    verbs::merge_branch(w, &req, &|_, _| ()).unwrap()
 }
 
 fn at(label: &str) -> Target {
@@ -69,15 +70,21 @@ fn a_checkpoint_after_only_a_key_changed_is_a_new_commit_that_differs_in_no_path
     let one = checkpoint(w, MAIN, "one");
     assert!(one.new_commit && one.files_changed == 0);
     assert!(!checkpoint(w, MAIN, "again").new_commit);
-    assert!(w.kv_delete(MAIN, "a").unwrap());
-    assert!(!w.kv_delete(MAIN, "a").unwrap());
+    assert!(verbs::kv_delete(w, MAIN, "a").unwrap());
+    assert!(!verbs::kv_delete(w, MAIN, "a").unwrap());
     assert!(checkpoint(w, MAIN, "two").new_commit);
     let side = |label: &str| DiffSide::Ref(label.into());
-    assert_eq!(w.diff(MAIN, &side("one"), &side("two"), &[]).unwrap(), []);
-    assert_eq!(w.kv_at(MAIN, &at("one")).unwrap().len(), 1);
-    assert!(w.kv_at(MAIN, &at("two")).unwrap().is_empty());
-    assert!(w.kv_at(MAIN, &at("none")).unwrap().is_empty());
-    assert!(matches!(w.kv_at(MAIN, &at("x")), Err(Error::NoSuchRef(_))));
+    assert_eq!(
+        verbs::diff(w, MAIN, &side("one"), &side("two"), &[]).unwrap(),
+        []
+    );
+    assert_eq!(verbs::kv_at(w, MAIN, &at("one")).unwrap().len(), 1);
+    assert!(verbs::kv_at(w, MAIN, &at("two")).unwrap().is_empty());
+    assert!(verbs::kv_at(w, MAIN, &at("none")).unwrap().is_empty());
+    assert!(matches!(
+        verbs::kv_at(w, MAIN, &at("x")),
+        Err(Error::NoSuchRef(_))
+    ));
 }
 
 #[test]
@@ -88,7 +95,7 @@ fn keys_and_values_have_limits() {
     let text = |n: usize| format!("\"{}\"", "v".repeat(n - 2));
     set(w, MAIN, &longest, &text(VALUE_BYTES_MAX));
     assert_eq!(get(w, MAIN, &longest).unwrap().len(), VALUE_BYTES_MAX);
-    let refused = |key: &str, json: &str| w.kv_set(MAIN, key, json).unwrap_err();
+    let refused = |key: &str, json: &str| verbs::kv_set(w, MAIN, key, json).unwrap_err();
     for key in ["", "a\nb", &"k".repeat(KEY_BYTES_MAX + 1)] {
         assert!(matches!(refused(key, "1"), Error::BadName { .. }));
     }
@@ -99,11 +106,11 @@ fn keys_and_values_have_limits() {
     for n in 0..126 {
         set(w, MAIN, &format!("{n}"), &text(VALUE_BYTES_MAX));
     }
-    let full = w.kv_set(MAIN, "126", &text(VALUE_BYTES_MAX));
+    let full = verbs::kv_set(w, MAIN, "126", &text(VALUE_BYTES_MAX));
     assert!(matches!(full, Err(Error::TooManyValues)));
     set(w, MAIN, "125", "1");
     set(w, MAIN, "126", &text(VALUE_BYTES_MAX));
-    assert_eq!(w.kv_list(MAIN, "").unwrap().len(), 128);
+    assert_eq!(verbs::kv_list(w, MAIN, "").unwrap().len(), 128);
 }
 
 #[test]
@@ -114,7 +121,7 @@ fn keys_outlast_a_kill_sealing_gc_and_a_clean_stop() {
     checkpoint(world.w(), MAIN, "kept");
     world.w().seal().unwrap();
     set(world.w(), MAIN, "late", "[1,2]");
-    world.w().kv_delete(MAIN, "gone").unwrap();
+    verbs::kv_delete(world.w(), MAIN, "gone").unwrap();
     let wanted = "late=[1,2] sealed=1";
     let gc = |world: &World| {
         let all = GcRequest {
@@ -140,7 +147,7 @@ fn keys_outlast_a_kill_sealing_gc_and_a_clean_stop() {
         world.close(CloseMode::NoCheckpoint).unwrap();
         world.reopen().unwrap();
     }
-    let kept = world.w().kv_at(MAIN, &at("kept")).unwrap();
+    let kept = verbs::kv_at(world.w(), MAIN, &at("kept")).unwrap();
     assert_eq!((kept.len(), kept.get("gone").is_some()), (2, true));
     let figures = world.engine.figures().unwrap();
     assert_eq!(figures.workspaces[0].branches[0].keys, 2);
@@ -160,7 +167,7 @@ fn an_automatic_commit_counts_a_key_as_a_change() {
     set(world.w(), MAIN, "a", "1");
     let since = Instant::now();
     let id = loop {
-        let log = world.w().log(MAIN, true).unwrap();
+        let log = verbs::log(world.w(), MAIN, true).unwrap();
         let found = log.into_iter().find(|e| e.kind == "auto");
         if let Some(id) = found.and_then(|e| e.commit) {
             break id;
@@ -168,7 +175,7 @@ fn an_automatic_commit_counts_a_key_as_a_change() {
         assert!(since.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(5));
     };
-    let kept = world.w().kv_at(MAIN, &at(&id.to_string())).unwrap();
+    let kept = verbs::kv_at(world.w(), MAIN, &at(&id.to_string())).unwrap();
     assert_eq!(kept.get("a").unwrap().value, "1");
 }
 
@@ -180,20 +187,20 @@ fn rollback_takes_keys_along_or_leaves_them_and_undo_brings_them_back() {
     checkpoint(w, MAIN, "one");
     set(w, MAIN, "a", "2");
     set(w, MAIN, "b", "3");
-    w.rollback(MAIN, &at("one")).unwrap();
+    verbs::rollback(w, MAIN, &at("one")).unwrap();
     assert_eq!(all(w, MAIN), "a=1");
-    w.undo(MAIN).unwrap();
+    verbs::undo(w, MAIN).unwrap();
     assert_eq!(all(w, MAIN), "a=2 b=3");
-    w.redo(MAIN).unwrap();
+    verbs::redo(w, MAIN).unwrap();
     assert_eq!(all(w, MAIN), "a=1");
-    w.undo(MAIN).unwrap();
-    w.rollback_keeping_kv(MAIN, &at("one")).unwrap();
+    verbs::undo(w, MAIN).unwrap();
+    verbs::rollback_keeping_kv(w, MAIN, &at("one")).unwrap();
     assert_eq!(all(w, MAIN), "a=2 b=3");
     assert!(checkpoint(w, MAIN, "two").new_commit);
     // Paths alone never touch keys.
-    w.restore(MAIN, &at("one"), &[b"file".to_vec()]).unwrap();
+    verbs::restore(w, MAIN, &at("one"), &[b"file".to_vec()]).unwrap();
     assert_eq!(all(w, MAIN), "a=2 b=3");
-    let plan = w.rollback_plan(MAIN, &at("one")).unwrap();
+    let plan = verbs::rollback_plan(w, MAIN, &at("one")).unwrap();
     assert_eq!(plan, []);
 }
 
@@ -203,11 +210,11 @@ fn a_branch_begins_with_the_keys_of_its_origin_and_goes_its_own_way() {
     set(world.w(), MAIN, "sealed", "1");
     world.w().seal().unwrap();
     set(world.w(), MAIN, "late", "2");
-    world.w().create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(world.w(), "b", MAIN, None).unwrap();
     set(world.w(), "b", "own", "3");
-    world.w().kv_delete("b", "sealed").unwrap();
+    verbs::kv_delete(world.w(), "b", "sealed").unwrap();
     set(world.w(), MAIN, "late", "4");
-    world.w().create_branch("c", "b", None).unwrap();
+    verbs::create_branch(world.w(), "c", "b", None).unwrap();
     let check = |w: &Workspace| {
         assert_eq!(all(w, MAIN), "late=4 sealed=1");
         assert_eq!(all(w, "b"), "late=2 own=3");
@@ -238,13 +245,13 @@ fn a_branch_made_before_anything_was_synced_outlasts_a_power_cut() {
             &format!("\"{}\"", "x".repeat(100_000)),
         );
         world.w().settle().unwrap();
-        world.w().create_branch("b", MAIN, None).unwrap();
+        verbs::create_branch(world.w(), "b", MAIN, None).unwrap();
         let left = disk.image_at(disk.op_count(), policy, 5);
         world.end();
         let again = World::try_open(left, base.path()).unwrap();
         for branch in [MAIN, "b"] {
             assert_eq!(
-                again.w().kv(branch).unwrap().len(),
+                verbs::kv(again.w(), branch).unwrap().len(),
                 2,
                 "{branch} {policy:?}"
             );
@@ -260,32 +267,32 @@ fn branches_are_merged_key_by_key() {
         set(w, MAIN, key, "0");
     }
     checkpoint(w, MAIN, "start");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     set(w, MAIN, "ours", "1");
     set(w, MAIN, "same", "7");
     set(w, "b", "same", "7");
     set(w, "b", "changed", "2");
     set(w, "b", "theirs", "3");
-    w.kv_delete("b", "gone").unwrap();
+    verbs::kv_delete(w, "b", "gone").unwrap();
     checkpoint(w, "b", "theirs");
     let report = merge(w, "b", MAIN, false);
     assert_eq!((report.outcome, report.files_changed), (Outcome::Merged, 0));
     let merged = "both=0 changed=2 ours=1 same=7 stays=0 theirs=3";
     assert_eq!(all(w, MAIN), merged);
     let commit = report.commit.unwrap().to_string();
-    assert_eq!(w.kv_at(MAIN, &at(&commit)).unwrap().len(), 6);
+    assert_eq!(verbs::kv_at(w, MAIN, &at(&commit)).unwrap().len(), 6);
     // The merge is the head, and can be undone.
     assert!(!checkpoint(w, MAIN, "merged").new_commit);
-    w.undo_over_later(MAIN).unwrap();
+    verbs::undo_over_later(w, MAIN).unwrap();
     assert_eq!(get(w, MAIN, "theirs"), None);
-    w.redo(MAIN).unwrap();
+    verbs::redo(w, MAIN).unwrap();
     assert_eq!(all(w, MAIN), merged);
     // What was merged is the ground of the next merge; one that changed nothing is fast-forwarded.
     let report = merge(w, MAIN, "b", false);
     assert_eq!(report.outcome, Outcome::FastForward);
     assert_eq!(all(w, "b"), merged);
     assert_eq!(merge(w, "b", MAIN, false).outcome, Outcome::UpToDate);
-    w.kv_delete("b", "ours").unwrap();
+    verbs::kv_delete(w, "b", "ours").unwrap();
     checkpoint(w, "b", "less");
     assert_eq!(merge(w, "b", MAIN, false).outcome, Outcome::FastForward);
     assert_eq!(get(w, MAIN, "ours"), None);
@@ -298,12 +305,12 @@ fn a_key_that_both_changed_is_a_conflict_that_can_be_settled() {
         set(world.w(), MAIN, key, "0");
     }
     checkpoint(world.w(), MAIN, "start");
-    world.w().create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(world.w(), "b", MAIN, None).unwrap();
     for (key, ours, theirs) in [("a/..//b", "1", "2"), ("c", "3", "4"), ("d", "5", "6")] {
         set(world.w(), MAIN, key, ours);
         set(world.w(), "b", key, theirs);
     }
-    world.w().kv_delete(MAIN, "e").unwrap();
+    verbs::kv_delete(world.w(), MAIN, "e").unwrap();
     set(world.w(), "b", "e", "8");
     set(world.w(), "b", "new", "9");
     let refused = merge(world.w(), "b", MAIN, false);
@@ -319,7 +326,7 @@ fn a_key_that_both_changed_is_a_conflict_that_can_be_settled() {
     let kinds = |c: &engine::merge::Conflict| c.kind == ConflictKind::Content;
     assert!(report.conflicts.iter().all(kinds));
     assert_eq!(all(world.w(), MAIN), "a/..//b=1 c=3 d=5 new=9");
-    world.w().delete_branch("b", &|_, _| ()).unwrap();
+    verbs::delete_branch(world.w(), "b", &|_, _| ()).unwrap();
     world.close(CloseMode::Checkpoint).unwrap();
     let all_of_it = GcRequest {
         grace: Some(Duration::ZERO),
@@ -330,16 +337,20 @@ fn a_key_that_both_changed_is_a_conflict_that_can_be_settled() {
     assert_eq!(world.engine.fsck(&|_, _| ()).unwrap().findings, []);
     world.reopen().unwrap();
     let w = world.w();
-    assert_eq!(w.conflicts(MAIN).unwrap().len(), 4);
-    let settle = |key: usize, how| w.resolve_conflict(MAIN, &paths[key], how).unwrap().0;
+    assert_eq!(verbs::conflicts(w, MAIN).unwrap().len(), 4);
+    let settle = |key: usize, how| {
+        verbs::resolve_conflict(w, MAIN, &paths[key], how)
+            .unwrap()
+            .0
+    };
     assert_eq!(settle(0, Resolution::Theirs), 3);
     assert_eq!(settle(1, Resolution::Base), 2);
     assert_eq!(settle(2, Resolution::Ours), 1);
     assert_eq!(settle(3, Resolution::Theirs), 0);
     assert_eq!(all(w, MAIN), "a/..//b=2 c=0 d=5 e=8 new=9");
-    let none = w.resolve_conflict(MAIN, &paths[0], Resolution::Ours);
+    let none = verbs::resolve_conflict(w, MAIN, &paths[0], Resolution::Ours);
     assert!(matches!(none, Err(Error::NoConflict(_))));
-    w.undo(MAIN).unwrap();
+    verbs::undo(w, MAIN).unwrap();
     assert_eq!(get(w, MAIN, "e"), None);
 }
 
@@ -350,18 +361,18 @@ fn a_criss_cross_of_merges_resurrects_nothing_and_takes_no_side() {
     set(w, MAIN, "k", "0");
     set(w, MAIN, "gone", "0");
     checkpoint(w, MAIN, "start");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     set(w, MAIN, "k", "1");
-    w.kv_delete(MAIN, "gone").unwrap();
+    verbs::kv_delete(w, MAIN, "gone").unwrap();
     set(w, "b", "k", "2");
-    w.create_branch("main2", MAIN, None).unwrap();
-    w.create_branch("b2", "b", None).unwrap();
+    verbs::create_branch(w, "main2", MAIN, None).unwrap();
+    verbs::create_branch(w, "b2", "b", None).unwrap();
     // Each takes the other in, and both decide otherwise.
     merge(w, "b2", MAIN, true);
     let path = b".agentvfs/kv/k";
-    w.resolve_conflict(MAIN, path, Resolution::Ours).unwrap();
+    verbs::resolve_conflict(w, MAIN, path, Resolution::Ours).unwrap();
     merge(w, "main2", "b", true);
-    w.resolve_conflict("b", path, Resolution::Ours).unwrap();
+    verbs::resolve_conflict(w, "b", path, Resolution::Ours).unwrap();
     assert_eq!(
         (get(w, MAIN, "k"), get(w, "b", "k")),
         (Some("1".into()), Some("2".into()))
@@ -377,7 +388,7 @@ fn apply_and_update_leave_keys_alone() {
     let (world, base) = world();
     let w = world.w();
     set(w, MAIN, "a", "1");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     set(w, "b", "of b", "2");
     let dir = w.lookup(NodeId::ROOT, b"file", Wait::Allowed).unwrap();
     let flags = WriteFlags::default();
@@ -387,7 +398,7 @@ fn apply_and_update_leave_keys_alone() {
         branch: MAIN.into(),
         ..ApplyRequest::default()
     };
-    let done = w.apply(&apply, &|_, _| ()).unwrap();
+    let done = verbs::apply(w, &apply, &|_, _| ()).unwrap();
     assert_eq!(done.changes.len(), 1);
     std::fs::write(base.path().join("new"), "new").unwrap();
     for branch in [MAIN, "b"] {
@@ -395,7 +406,7 @@ fn apply_and_update_leave_keys_alone() {
             branch: branch.into(),
             ..UpdateRequest::default()
         };
-        let report = w.update(&update, &|_, _| ()).unwrap();
+        let report = verbs::update(w, &update, &|_, _| ()).unwrap();
         assert!(report.commit.is_some(), "{report:?}");
     }
     assert_eq!(
@@ -405,11 +416,11 @@ fn apply_and_update_leave_keys_alone() {
     // The head has them too, whatever stands for it.
     for branch in [MAIN, "b"] {
         let keys = all(w, branch);
-        w.rollback(branch, &Target::Head).unwrap();
+        verbs::rollback(w, branch, &Target::Head).unwrap();
         assert_eq!(all(w, branch), keys);
     }
     // Nothing of it passed through the base: main's deletion and b's own key meet as if there were none.
-    w.kv_delete(MAIN, "a").unwrap();
+    verbs::kv_delete(w, MAIN, "a").unwrap();
     assert_eq!(merge(w, "b", MAIN, false).conflicts, []);
     assert_eq!(all(w, MAIN), "of b=2");
 }
@@ -421,7 +432,7 @@ fn a_view_shows_the_keys_of_its_state_and_no_directory_shows_any() {
     set(w, MAIN, "a", "1");
     checkpoint(w, MAIN, "one");
     set(w, MAIN, "a", "2");
-    let view = |side: &DiffSide| w.view_of(MAIN, side).unwrap();
+    let view = |side: &DiffSide| verbs::view_of(w, MAIN, side).unwrap();
     let (old, live) = (view(&DiffSide::Ref("one".into())), view(&DiffSide::Live));
     assert_eq!(old.kv().unwrap().get("a").unwrap().value, "1");
     assert_eq!(live.kv().unwrap().get("a").unwrap().value, "2");
@@ -443,7 +454,7 @@ fn keys_that_are_set_beside_merges_and_rollbacks_are_all_there() {
     let (mut world, _base) = world();
     set(world.w(), MAIN, "start", "0");
     checkpoint(world.w(), MAIN, "start");
-    world.w().create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(world.w(), "b", MAIN, None).unwrap();
     std::thread::scope(|scope| {
         let w = world.w();
         let writers: Vec<_> = (0..4)
@@ -462,18 +473,18 @@ fn keys_that_are_set_beside_merges_and_rollbacks_are_all_there() {
                 into: MAIN.into(),
                 ..MergeRequest::default()
             };
-            match w.merge_branch(&req, &|_, _| ()) {
+            match verbs::merge_branch(w, &req, &|_, _| ()) {
                 Ok(report) => assert_eq!(report.conflicts, []),
                 Err(Error::KeepsChanging(_)) => {}
                 Err(e) => panic!("{e}"),
             }
             checkpoint(w, MAIN, "now");
-            w.rollback_keeping_kv(MAIN, &at("start")).unwrap();
+            verbs::rollback_keeping_kv(w, MAIN, &at("start")).unwrap();
         }
     });
     merge(world.w(), "b", MAIN, false);
-    assert_eq!(world.w().kv(MAIN).unwrap().len(), 4 * EACH + 1);
+    assert_eq!(verbs::kv(world.w(), MAIN).unwrap().len(), 4 * EACH + 1);
     world.kill().unwrap();
-    assert_eq!(world.w().kv(MAIN).unwrap().len(), 4 * EACH + 1);
-    assert_eq!(world.w().kv("b").unwrap().len(), 2 * EACH + 1);
+    assert_eq!(verbs::kv(world.w(), MAIN).unwrap().len(), 4 * EACH + 1);
+    assert_eq!(verbs::kv(world.w(), "b").unwrap().len(), 2 * EACH + 1);
 }

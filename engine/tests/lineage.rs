@@ -7,6 +7,7 @@ mod common;
 use common::damaged::{checkpoint, files, put_in};
 use common::world::{MAIN, World};
 use engine::merge::Outcome;
+use engine::verbs;
 use engine::*;
 use objstore::crash_storage::CrashStorage;
 
@@ -23,16 +24,16 @@ fn merge(world: &World, from: &str) -> MergeReport {
         into: MAIN.into(),
         ..MergeRequest::default()
     };
-    world.w().merge_branch(&request, &|_, _| ()).unwrap()
+    verbs::merge_branch(world.w(), &request, &|_, _| ()).unwrap()
 }
 
 fn delete(world: &World, branch: &str) {
-    world.w().delete_branch(branch, &|_, _| ()).unwrap();
+    verbs::delete_branch(world.w(), branch, &|_, _| ()).unwrap();
 }
 
 /// The entry of a commit in the log of what was asked for.
 fn row(world: &World, id: CommitId) -> LogEntry {
-    let log = world.w().log(MAIN, false).unwrap();
+    let log = verbs::log(world.w(), MAIN, false).unwrap();
     let found = log.into_iter().find(|e| e.commit == Some(id));
     found.unwrap_or_else(|| panic!("{id} is not in the log"))
 }
@@ -41,7 +42,7 @@ fn row(world: &World, id: CommitId) -> LogEntry {
 fn names_at(world: &World, refs: &[&str]) -> Vec<usize> {
     let at = |text: &&str| {
         let target = Target::Ref((*text).to_owned());
-        world.w().rollback(MAIN, &target).unwrap();
+        verbs::rollback(world.w(), MAIN, &target).unwrap();
         files(world, MAIN).len()
     };
     refs.iter().map(at).collect()
@@ -49,7 +50,7 @@ fn names_at(world: &World, refs: &[&str]) -> Vec<usize> {
 
 /// Branch `b` with two checkpoints, the first with two labels; what they are.
 fn branch_with_two(world: &World) -> (CommitId, CommitId) {
-    world.w().create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(world.w(), "b", MAIN, None).unwrap();
     put_in(world, "b", "b1", b"1");
     let first = checkpoint(world, "b", "first");
     let unchanged = CheckpointRequest {
@@ -57,7 +58,7 @@ fn branch_with_two(world: &World) -> (CommitId, CommitId) {
         wait: true,
         ..CheckpointRequest::default()
     };
-    world.w().checkpoint("b", unchanged, &|_, _| ()).unwrap();
+    verbs::checkpoint(world.w(), "b", unchanged, &|_, _| ()).unwrap();
     put_in(world, "b", "b2", b"2");
     (first, checkpoint(world, "b", "second"))
 }
@@ -89,8 +90,8 @@ fn the_head_is_in_the_log_after_a_fast_forward_and_later() {
 fn the_head_is_in_the_log_of_a_branch_that_begins_with_an_automatic_commit() {
     let (_base, world) = world();
     put_in(&world, MAIN, "uncommitted", b"1");
-    world.w().create_branch("b", MAIN, None).unwrap();
-    let log = world.w().log("b", false).unwrap();
+    verbs::create_branch(world.w(), "b", MAIN, None).unwrap();
+    let log = verbs::log(world.w(), "b", false).unwrap();
     assert_eq!(log.iter().filter(|e| e.is_head).count(), 1, "{log:?}");
 }
 
@@ -126,9 +127,9 @@ fn a_branch_that_was_only_looked_at_leaves_nothing_behind() {
     let (_base, world) = world();
     let (first, _) = branch_with_two(&world);
     let of_b = Target::Ref("b:second".into());
-    world.w().restore(MAIN, &of_b, &[b"b1".to_vec()]).unwrap();
+    verbs::restore(world.w(), MAIN, &of_b, &[b"b1".to_vec()]).unwrap();
     delete(&world, "b");
-    let log = world.w().log(MAIN, false).unwrap();
+    let log = verbs::log(world.w(), MAIN, false).unwrap();
     assert!(log.iter().all(|e| e.commit != Some(first)), "{log:?}");
 }
 
@@ -137,15 +138,12 @@ fn ancestors_come_with_a_commit_of_another_branch_that_is_shown() {
     let (_base, world) = world();
     let (first, second) = branch_with_two(&world);
     let of_b = Target::Ref("b:second".into());
-    world.w().rollback(MAIN, &of_b).unwrap();
-    world
-        .w()
-        .create_branch("c", MAIN, Some("b:second"))
-        .unwrap();
+    verbs::rollback(world.w(), MAIN, &of_b).unwrap();
+    verbs::create_branch(world.w(), "c", MAIN, Some("b:second")).unwrap();
     delete(&world, "b");
     assert_eq!(row(&world, second).parents, [first]);
     assert_eq!(names_at(&world, &["@~1", "also", "second"]), [2, 2, 3]);
-    let of_c = world.w().rollback("c", &Target::Ref("first".into()));
+    let of_c = verbs::rollback(world.w(), "c", &Target::Ref("first".into()));
     assert_eq!(of_c.unwrap().commit, Some(first));
 }
 
@@ -158,11 +156,11 @@ fn ancestors_that_a_branch_learned_of_after_the_commit_itself_come_with_it() {
             into: into.into(),
             ..MergeRequest::default()
         };
-        let report = world.w().merge_branch(&request, &|_, _| ()).unwrap();
+        let report = verbs::merge_branch(world.w(), &request, &|_, _| ()).unwrap();
         (report.outcome, report.commit.unwrap())
     };
     for name in ["x", "y"] {
-        world.w().create_branch(name, MAIN, None).unwrap();
+        verbs::create_branch(world.w(), name, MAIN, None).unwrap();
         put_in(&world, name, name, b"1");
     }
     let of_x = checkpoint(&world, "x", "of-x");
@@ -181,8 +179,8 @@ fn ancestors_that_a_branch_learned_of_after_the_commit_itself_come_with_it() {
             world.kill().unwrap();
         }
     }
-    world.w().create_branch("z", MAIN, None).unwrap();
-    let log = world.w().log("z", false).unwrap();
+    verbs::create_branch(world.w(), "z", MAIN, None).unwrap();
+    let log = verbs::log(world.w(), "z", false).unwrap();
     let has = |id: CommitId| log.iter().any(|e| e.commit == Some(id));
     assert!(has(last) && has(merged) && has(of_x), "{log:?}");
 }
@@ -196,7 +194,7 @@ fn what_another_branch_was_is_not_what_this_one_was() {
     merge(&world, "b");
     let time = row(&world, second).time;
     // Main was still as it was started.
-    let start = world.w().rollback(MAIN, &Target::Before(time)).unwrap();
+    let start = verbs::rollback(world.w(), MAIN, &Target::Before(time)).unwrap();
     assert_ne!(start.commit, Some(first));
     assert_eq!(files(&world, MAIN).len(), 1);
 }
@@ -211,7 +209,7 @@ fn labels_are_taken_over_when_the_branch_is_deleted_at_the_latest() {
         wait: true,
         ..CheckpointRequest::default()
     };
-    world.w().checkpoint("b", late, &|_, _| ()).unwrap();
+    verbs::checkpoint(world.w(), "b", late, &|_, _| ()).unwrap();
     delete(&world, "b");
     assert_eq!(row(&world, second).labels, ["second", "late"]);
 }

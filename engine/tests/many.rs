@@ -6,6 +6,7 @@ mod common;
 use common::damaged::copy;
 use common::watched::{Act, world as watched};
 use common::world::World;
+use engine::verbs;
 use engine::*;
 use objstore::crash_storage::CrashStorage;
 use std::collections::BTreeSet;
@@ -38,7 +39,7 @@ fn write_at(w: &Workspace, path: &str, offset: u64, data: Vec<u8>) -> Result<u64
         perm: 0o644,
         parents: true,
     };
-    w.write_file(MAIN, &Caller::default(), &part)
+    verbs::write_file(w, MAIN, &Caller::default(), &part)
 }
 
 #[test]
@@ -48,24 +49,24 @@ fn a_branch_for_each_task_is_never_one_too_many() {
     let w = world.w();
     write_at(w, "file", 0, b"text".to_vec()).unwrap();
     // One of the deleted ones stays in somebody's hand, by its root; of one the directory of agentvfs.
-    w.create_branch("held", MAIN, None).unwrap();
+    verbs::create_branch(w, "held", MAIN, None).unwrap();
     let held = find(w, ".agentvfs/branches/held").unwrap();
-    w.delete_branch("held", &|_, _| ()).unwrap();
-    w.create_branch("inside", MAIN, None).unwrap();
+    verbs::delete_branch(w, "held", &|_, _| ()).unwrap();
+    verbs::create_branch(w, "inside", MAIN, None).unwrap();
     let root = find(w, ".agentvfs/branches/inside").unwrap();
     let inside = w.lookup(root, b".agentvfs", W).unwrap().node;
-    w.delete_branch("inside", &|_, _| ()).unwrap();
+    verbs::delete_branch(w, "inside", &|_, _| ()).unwrap();
     w.forget(root, 1);
     let mut slots = BTreeSet::new();
     for n in 0..1_100 {
         let name = format!("task{n}");
-        w.create_branch(&name, MAIN, None).unwrap();
+        verbs::create_branch(w, &name, MAIN, None).unwrap();
         let root = find(w, &format!(".agentvfs/branches/{name}")).unwrap();
         let file = w.lookup(root, b"file", W).unwrap().node;
         assert_eq!(w.read(file, 0, 10, W).unwrap(), b"text");
         assert!(root.slot() != held.slot() && root.slot() != inside.slot());
         slots.insert(root.slot());
-        w.delete_branch(&name, &|_, _| ()).unwrap();
+        verbs::delete_branch(w, &name, &|_, _| ()).unwrap();
         w.forget(file, 1);
         w.forget(root, 1);
     }
@@ -80,7 +81,7 @@ fn a_branch_for_each_task_is_never_one_too_many() {
     let mut used = BTreeSet::new();
     for n in 0..5 {
         let name = format!("more{n}");
-        w.create_branch(&name, MAIN, None).unwrap();
+        verbs::create_branch(w, &name, MAIN, None).unwrap();
         used.insert(
             find(w, &format!(".agentvfs/branches/{name}"))
                 .unwrap()
@@ -101,13 +102,13 @@ fn a_snapshot_of_a_deleted_branch_keeps_its_numbers_while_it_is_known() {
             wait: true,
             ..Default::default()
         };
-        w.checkpoint(branch, req, &|_, _| ()).unwrap();
+        verbs::checkpoint(w, branch, req, &|_, _| ()).unwrap();
     };
-    w.create_branch("gone", MAIN, None).unwrap();
+    verbs::create_branch(w, "gone", MAIN, None).unwrap();
     label("gone", "a");
     label(MAIN, "b");
     let old = find(w, ".agentvfs/branches/gone/.agentvfs/snapshots/a").unwrap();
-    w.delete_branch("gone", &|_, _| ()).unwrap();
+    verbs::delete_branch(w, "gone", &|_, _| ()).unwrap();
     let other = find(w, ".agentvfs/snapshots/b").unwrap();
     assert_ne!(old.slot(), other.slot());
     w.forget(old, 1);
@@ -127,7 +128,7 @@ fn directories_in_one_another_are_compared_at_any_depth() {
             w.mknod(&who, at, b"file", mode::REG | 0o644, 0, W).unwrap();
         }
     }
-    let changes = |from: &DiffSide, to: &DiffSide| w.diff(MAIN, from, to, &[]).unwrap();
+    let changes = |from: &DiffSide, to: &DiffSide| verbs::diff(w, MAIN, from, to, &[]).unwrap();
     let made = changes(&DiffSide::Base, &DiffSide::Live);
     assert_eq!(made.iter().map(|c| c.status).collect::<String>(), "AAAA");
     assert_eq!(made[0].path.len(), DEPTH * 2 - 1);
@@ -162,7 +163,7 @@ fn pieces(w: &Workspace, name: &str, len: u64) -> NodeId {
         wait: true,
         ..Default::default()
     };
-    w.checkpoint(MAIN, req, &|_, _| ()).unwrap();
+    verbs::checkpoint(w, MAIN, req, &|_, _| ()).unwrap();
     for n in 0..400 {
         write_at(w, name, n * (len / 400), noise(100)).unwrap();
     }
@@ -212,7 +213,7 @@ fn checkpoints_that_a_crash_left_unstored_share_their_syncs() {
             message: format!("checkpoint {n}"),
             ..Default::default()
         };
-        before.w().checkpoint(MAIN, req, &|_, _| ()).unwrap();
+        verbs::checkpoint(before.w(), MAIN, req, &|_, _| ()).unwrap();
     }
     let left = copy(&disk);
     drop(before);
@@ -234,7 +235,7 @@ fn checkpointed(w: &Workspace) {
         wait: true,
         ..Default::default()
     };
-    w.checkpoint(MAIN, req, &|_, _| ()).unwrap();
+    verbs::checkpoint(w, MAIN, req, &|_, _| ()).unwrap();
 }
 
 #[test]

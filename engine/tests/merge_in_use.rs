@@ -6,6 +6,7 @@ mod common;
 
 use common::world::World;
 use engine::merge::Outcome;
+use engine::verbs;
 use engine::*;
 use objstore::crash_storage::CrashStorage;
 use std::path::Path;
@@ -64,7 +65,7 @@ fn write(w: &Workspace, branch: &str, path: &str, text: &str) {
         perm: 0o644,
         parents: true,
     };
-    w.write_file(branch, &Caller::default(), &part).unwrap();
+    verbs::write_file(w, branch, &Caller::default(), &part).unwrap();
 }
 
 fn checkpoint(w: &Workspace, branch: &str) -> CommitId {
@@ -72,7 +73,7 @@ fn checkpoint(w: &Workspace, branch: &str) -> CommitId {
         wait: true,
         ..Default::default()
     };
-    let done = w.checkpoint(branch, req, &|_, _| ()).unwrap();
+    let done = verbs::checkpoint(w, branch, req, &|_, _| ()).unwrap();
     done.commit.unwrap()
 }
 
@@ -82,7 +83,7 @@ fn merge(w: &Workspace, from: &str) -> Result<MergeReport> {
         into: MAIN.into(),
         ..Default::default()
     };
-    w.merge_branch(&req, &|_, _| ())
+    verbs::merge_branch(w, &req, &|_, _| ())
 }
 
 #[test]
@@ -93,12 +94,11 @@ fn a_target_takes_merges_after_it_was_fast_forwarded() {
     for round in 0..3 {
         let w = world.w();
         let other = format!("b{round}");
-        w.create_branch(&other, MAIN, None).unwrap();
+        verbs::create_branch(w, &other, MAIN, None).unwrap();
         write(w, &other, &format!("new/{round}/file"), "of the branch");
         write(w, &other, "src/0.txt", &format!("changed {round}\n"));
         let (from, to) = (format!("src/{}.txt", round + 1), format!("moved{round}"));
-        w.rename_path(&other, from.as_bytes(), to.as_bytes())
-            .unwrap();
+        verbs::rename_path(w, &other, from.as_bytes(), to.as_bytes()).unwrap();
         checkpoint(w, &other);
         let done = merge(w, &other).unwrap();
         assert_eq!(done.outcome, Outcome::FastForward, "round {round}");
@@ -114,7 +114,7 @@ fn a_target_takes_merges_after_it_was_fast_forwarded() {
     }
     // And one that is no fast-forward.
     let w = world.w();
-    w.create_branch("last", MAIN, None).unwrap();
+    verbs::create_branch(w, "last", MAIN, None).unwrap();
     write(w, "last", "new/last", "of the branch");
     write(w, MAIN, "new/own", "of the target");
     assert_eq!(merge(w, "last").unwrap().outcome, Outcome::Merged);
@@ -136,7 +136,7 @@ fn a_merge_into_a_branch_that_is_written_all_the_time_ends() {
                 write(w, MAIN, &format!("src/own{n}"), "of the writer");
                 if n >= 50 {
                     let old = format!("src/own{}", n - 50);
-                    w.remove_path(MAIN, old.as_bytes(), false).unwrap();
+                    verbs::remove_path(w, MAIN, old.as_bytes(), false).unwrap();
                 }
                 write(w, MAIN, "src/0.txt", &format!("base 0\nline {n}\n"));
                 written.store(n + 1, Ordering::Relaxed);
@@ -145,10 +145,10 @@ fn a_merge_into_a_branch_that_is_written_all_the_time_ends() {
         let merged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for round in 0..6 {
                 let other = format!("b{round}");
-                w.create_branch(&other, MAIN, None).unwrap();
+                verbs::create_branch(w, &other, MAIN, None).unwrap();
                 write(w, &other, &format!("src/merged{round}"), "of the branch");
                 merge(w, &other).unwrap();
-                w.delete_branch(&other, &|_, _| ()).unwrap();
+                verbs::delete_branch(w, &other, &|_, _| ()).unwrap();
                 // The writer goes on, too.
                 let before = written.load(Ordering::Relaxed);
                 while written.load(Ordering::Relaxed) == before {
@@ -250,7 +250,7 @@ fn an_append_that_comes_in_parts_is_whole_in_what_a_merge_shows_and_in_what_was_
         w.setattr(&Caller::default(), node, &set, W).unwrap();
     };
     write(w, MAIN, "log", "one\n");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     set_perm(find(w, root(w, "b"), "log").unwrap(), 0o600);
     let log = find(w, NodeId::ROOT, "log").unwrap();
     append(w, log, 4, "and one ");
@@ -261,7 +261,7 @@ fn an_append_that_comes_in_parts_is_whole_in_what_a_merge_shows_and_in_what_was_
     merge(w, "b").unwrap();
     assert_eq!(w.getattr(log).unwrap().perm, 0o600);
     assert_eq!(read(w, MAIN, "log"), "one\nand one half\n");
-    w.undo(MAIN).unwrap();
+    verbs::undo(w, MAIN).unwrap();
     assert_eq!(w.getattr(log).unwrap().perm, 0o644);
     assert_eq!(read(w, MAIN, "log"), "one\nand one half\n");
     w.unmounted();
@@ -312,7 +312,7 @@ fn interrupted(step: usize, is_merge: bool, run: &Cancellable) -> Option<bool> {
     let world = world(base.path());
     let w = world.w();
     write(w, MAIN, "src/own", "of the target");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     match is_merge {
         true => write(w, "b", "src/0.txt", "changed\n"),
         false => std::fs::write(base.path().join("src/0.txt"), "changed\n").unwrap(),
@@ -336,7 +336,7 @@ fn interrupted(step: usize, is_merge: bool, run: &Cancellable) -> Option<bool> {
             );
             assert_eq!(read(w, MAIN, "src/0.txt"), "base 0\n", "{step}");
             assert!(
-                matches!(w.undo(MAIN), Err(Error::NothingTo("undo"))),
+                matches!(verbs::undo(w, MAIN), Err(Error::NothingTo("undo"))),
                 "{step}"
             );
             let again = run(w, &Cancel::new()).unwrap();
@@ -363,14 +363,14 @@ fn a_merge_is_cancelled_until_it_is_shown_and_done_afterwards() {
             into: MAIN.into(),
             ..Default::default()
         };
-        w.merge_branch_unless(&req, &|_, _| (), cancel)
+        verbs::merge_branch_unless(w, &req, &|_, _| (), cancel)
     };
     let updated = |w: &Workspace, cancel: &Cancel| {
         let req = UpdateRequest {
             branch: MAIN.into(),
             ..Default::default()
         };
-        w.update_unless(&req, &|_, _| (), cancel)
+        verbs::update_unless(w, &req, &|_, _| (), cancel)
     };
     let kinds: [(bool, &Cancellable); 2] = [(true, &merged), (false, &updated)];
     for (is_merge, run) in kinds {
@@ -403,10 +403,10 @@ fn merge_beside_a_mapping(world: &World, line: usize, stored: usize) -> Result<M
     let text = String::from_utf8(lines()).unwrap();
     write(w, MAIN, "file", &text);
     checkpoint(w, MAIN);
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     let theirs = with_line(lines(), line, THEIRS);
     write(w, "b", "file", &String::from_utf8(theirs).unwrap());
-    w.rename_path("b", b"file", b"moved").unwrap();
+    verbs::rename_path(w, "b", b"file", b"moved").unwrap();
     checkpoint(w, "b");
     let node = find(w, NodeId::ROOT, "file").unwrap();
     let ours = with_line(lines(), stored, OURS);
@@ -445,7 +445,7 @@ fn a_page_that_the_kernel_brings_during_a_merge_is_merged_too() {
         assert!(find(w, NodeId::ROOT, "file").is_err());
         // It was there before the merge, too.
         while read_or_none(w, "moved").is_some() {
-            w.undo(MAIN).unwrap();
+            verbs::undo(w, MAIN).unwrap();
         }
         let wanted = with_line(lines(), stored, OURS);
         assert_eq!(

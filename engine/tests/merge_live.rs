@@ -6,6 +6,7 @@ mod common;
 use common::by_path::{at, checkpoint, gc, merge as merged, read, text, write};
 use common::watched::{self, Act};
 use common::world::World;
+use engine::verbs;
 use engine::*;
 use objstore::crash_storage::CrashStorage;
 use std::path::Path;
@@ -57,7 +58,7 @@ fn what_is_written_between_freezing_and_showing_is_merged_too() {
     let world = watched::world(CrashStorage::new(), before, base.path());
     let w = world.w();
     checkpoint(w, MAIN, "start");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     write(w, "b", "text", b"ONE\ntwo\nthree\nfour\nfive\n");
     write(w, MAIN, "own", b"main is no ancestor of b");
     *late.w.lock().unwrap() = Arc::downgrade(&world.shared());
@@ -75,11 +76,11 @@ fn what_is_written_between_freezing_and_showing_is_merged_too() {
 fn in_conflict(world: &World) {
     let w = world.w();
     checkpoint(w, MAIN, "start");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     write(w, MAIN, "text", b"one\nOURS\nthree\nfour\nfive\n");
     write(w, "b", "text", b"one\nTHEIRS\nthree\nfour\nfive\n");
-    w.kv_set(MAIN, "key", "\"ours\"").unwrap();
-    w.kv_set("b", "key", "\"theirs\"").unwrap();
+    verbs::kv_set(w, MAIN, "key", "\"ours\"").unwrap();
+    verbs::kv_set(w, "b", "key", "\"theirs\"").unwrap();
     assert_eq!(merged(w, "b", MAIN).conflicts.len(), 2);
 }
 
@@ -89,20 +90,28 @@ fn conflicts_of_a_merge_outlast_kills_and_can_be_settled_then() {
         let base = base();
         let mut world = world(base.path());
         in_conflict(&world);
-        let before = world.w().conflicts(MAIN).unwrap();
+        let before = verbs::conflicts(world.w(), MAIN).unwrap();
         if sealed {
             world.w().seal().unwrap();
         }
         for _ in 0..2 {
             world.kill().unwrap();
-            assert_eq!(world.w().conflicts(MAIN).unwrap(), before, "{sealed}");
+            assert_eq!(
+                verbs::conflicts(world.w(), MAIN).unwrap(),
+                before,
+                "{sealed}"
+            );
         }
-        let settle = |w: &Workspace| w.resolve_conflict(MAIN, b"text", Resolution::Theirs);
+        let settle = |w: &Workspace| verbs::resolve_conflict(w, MAIN, b"text", Resolution::Theirs);
         assert_eq!(settle(world.w()).unwrap().0, 1);
         let lines = "one\nTHEIRS\nthree\nfour\nfive\n";
         assert_eq!(text(world.w(), MAIN, "text"), lines);
         world.kill().unwrap();
-        assert_eq!(world.w().conflicts(MAIN).unwrap().len(), 1, "{sealed}");
+        assert_eq!(
+            verbs::conflicts(world.w(), MAIN).unwrap().len(),
+            1,
+            "{sealed}"
+        );
         assert_eq!(text(world.w(), MAIN, "text"), lines);
     }
 }
@@ -111,11 +120,11 @@ fn conflicts_of_a_merge_outlast_kills_and_can_be_settled_then() {
 fn criss_cross(world: &World) -> Vec<merge::Conflict> {
     let w = world.w();
     checkpoint(w, MAIN, "start");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(w, "b", MAIN, None).unwrap();
     let with = |second: &str| format!("one\n{second}\nthree\nfour\nfive\n").into_bytes();
     write(w, MAIN, "text", &with("A"));
     checkpoint(w, MAIN, "a");
-    w.create_branch("a", MAIN, None).unwrap();
+    verbs::create_branch(w, "a", MAIN, None).unwrap();
     write(w, "b", "text", &with("B"));
     checkpoint(w, "b", "b");
     assert_eq!(merged(w, "b", MAIN).conflicts.len(), 1);
@@ -143,13 +152,13 @@ fn gc_keeps_what_only_the_virtual_ancestor_of_a_conflict_holds() {
     gc(&world);
     world.reopen().unwrap();
     let w = world.w();
-    w.resolve_conflict(MAIN, b"text", Resolution::Base).unwrap();
+    verbs::resolve_conflict(w, MAIN, b"text", Resolution::Base).unwrap();
     let base = text(w, MAIN, "text");
     let parts = base.contains("A\n") && base.contains("two\n") && base.contains("B\n");
     assert!(parts && base.contains("<<<<"), "{base}");
     // It is in no commit, so nothing but the conflict kept it.
     for label in ["a", "b:b", "ours", "b:theirs"] {
-        w.rollback(MAIN, &at(label)).unwrap();
+        verbs::rollback(w, MAIN, &at(label)).unwrap();
         assert_ne!(read(w, MAIN, "text").unwrap(), base.as_bytes(), "{label}");
     }
 }

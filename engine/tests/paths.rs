@@ -2,6 +2,7 @@
 //! goodbye, what is refused, and what the kernel is told to forget.
 #![allow(clippy::unwrap_used)]
 
+use engine::verbs;
 use engine::{
     Caller, CloseMode, DiffSide, Engine, EngineConfig, Error, KernelCache, NodeId, Workspace,
     WriteFile,
@@ -47,20 +48,20 @@ fn end(engine: &Engine) {
 }
 
 fn mkdir(w: &Workspace, path: &str, parents: bool) -> engine::Result<()> {
-    w.make_dir(MAIN, &Caller::default(), path.as_bytes(), parents)
+    verbs::make_dir(w, MAIN, &Caller::default(), path.as_bytes(), parents)
 }
 
 fn rename(w: &Workspace, from: &str, to: &str) -> engine::Result<()> {
-    w.rename_path(MAIN, from.as_bytes(), to.as_bytes())
+    verbs::rename_path(w, MAIN, from.as_bytes(), to.as_bytes())
 }
 
 fn remove(w: &Workspace, path: &str, recursive: bool) -> engine::Result<()> {
-    w.remove_path(MAIN, path.as_bytes(), recursive)
+    verbs::remove_path(w, MAIN, path.as_bytes(), recursive)
 }
 
 /// All paths of the live tree.
 fn paths(w: &Workspace) -> Vec<String> {
-    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::view_of(w, MAIN, &DiffSide::Live).unwrap();
     let mut out = Vec::new();
     let mut work = vec![String::new()];
     while let Some(dir) = work.pop() {
@@ -94,7 +95,7 @@ fn names_stay_as_they_were_left_over_an_end_without_a_goodbye() {
             parents: true,
             ..WriteFile::default()
         };
-        w.write_file(MAIN, &Caller::default(), &part).unwrap();
+        verbs::write_file(&w, MAIN, &Caller::default(), &part).unwrap();
     }
     remove(&w, "many", true).unwrap();
     remove(&w, "src/main", false).unwrap();
@@ -110,7 +111,7 @@ fn names_stay_as_they_were_left_over_an_end_without_a_goodbye() {
         "src/up",
     ];
     assert_eq!(paths(&w), wanted);
-    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::view_of(&w, MAIN, &DiffSide::Live).unwrap();
     assert_eq!(view.stat(b"deep/second", false).unwrap().nlink, 1);
     w.fsync(NodeId::ROOT).unwrap();
     drop(view);
@@ -136,7 +137,7 @@ fn links_in_a_loop_are_told_from_links_that_lead_out() {
     link("README", "link1");
     (2..=41).for_each(|n| link(&format!("link{}", n - 1), &format!("link{n}")));
     let (engine, w) = open(&CrashStorage::without_log(), dir.path());
-    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::view_of(&w, MAIN, &DiffSide::Live).unwrap();
     let kind = |path: &str, follow| Ok(view.stat(path.as_bytes(), follow)?.kind);
     assert_eq!(kind("link40", true).unwrap(), engine::Kind::File);
     for path in ["loop", "loop/x", "there", "back/y", "link41"] {

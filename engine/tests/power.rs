@@ -15,6 +15,7 @@ use common::op::Op;
 use common::rng::{self, Rng};
 use common::runner::{Runner, sequence};
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::{CheckpointRequest, NodeId, Target};
 use objstore::crash_storage::{CrashStorage, Policy};
 use std::time::{Duration, Instant};
@@ -165,7 +166,7 @@ impl Workload {
     /// Every commit that was acknowledged is there, with its id.
     fn history(&self, world: &World, first: usize) -> Result<(), String> {
         world.w().settle().map_err(|e| format!("settling: {e}"))?;
-        let log = world.w().log(MAIN, true).map_err(|e| format!("log: {e}"))?;
+        let log = verbs::log(world.w(), MAIN, true).map_err(|e| format!("log: {e}"))?;
         let want = &self.moments[first].history;
         let all_known = &self.moments.last().unwrap().history;
         for (i, c) in want.commits.iter().enumerate() {
@@ -204,7 +205,7 @@ impl Workload {
         rng: &mut Rng,
     ) -> Result<(), String> {
         let w = world.w();
-        let log = w.log(MAIN, true).map_err(|e| format!("log: {e}"))?;
+        let log = verbs::log(w, MAIN, true).map_err(|e| format!("log: {e}"))?;
         let commits = &self.moments[first].history.commits;
         let mut now = shown;
         for _ in 0..2 {
@@ -215,7 +216,7 @@ impl Workload {
                 .nth(i)
                 .and_then(|e| e.commit)
                 .ok_or("no id")?;
-            let done = w.rollback(MAIN, &Target::Ref(id.to_string()));
+            let done = verbs::rollback(w, MAIN, &Target::Ref(id.to_string()));
             done.map_err(|e| format!("rollback to commit {i}: {e}"))?;
             now = adopt(&commits[i].tree, w).map_err(|e| format!("commit {i}: {e}"))?;
             now.nodes
@@ -228,7 +229,7 @@ impl Workload {
             wait: true,
             ..Default::default()
         };
-        let done = w.checkpoint(MAIN, request, &|_, _| ());
+        let done = verbs::checkpoint(w, MAIN, request, &|_, _| ());
         done.map_err(|e| format!("a checkpoint after the cut: {e}"))?;
         w.fsync(NodeId::ROOT)
             .map_err(|e| format!("fsync after the cut: {e}"))?;

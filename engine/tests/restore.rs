@@ -2,6 +2,7 @@
 //! while readers look into pinned states and the journal is folded into the store beneath them.
 #![allow(clippy::unwrap_used)]
 
+use engine::verbs;
 use engine::{
     Caller, CloseMode, DiffSide, Engine, EngineConfig, Error, Kind, Target, Time, View, Workspace,
     WriteFile,
@@ -49,7 +50,7 @@ fn write(w: &Workspace, path: &str, data: &[u8]) {
         perm: 0o644,
         parents: true,
     };
-    w.write_file(MAIN, &Caller::default(), &part).unwrap();
+    verbs::write_file(w, MAIN, &Caller::default(), &part).unwrap();
 }
 
 fn picture(view: &View) -> Picture {
@@ -80,12 +81,12 @@ fn picture(view: &View) -> Picture {
 }
 
 fn live(w: &Workspace) -> Picture {
-    picture(&w.view_of(MAIN, &DiffSide::Live).unwrap())
+    picture(&verbs::view_of(w, MAIN, &DiffSide::Live).unwrap())
 }
 
 fn restore(w: &Workspace, paths: &[&str]) -> engine::RolledBack {
     let paths: Vec<Vec<u8>> = paths.iter().map(|p| p.as_bytes().to_vec()).collect();
-    w.restore(MAIN, &Target::Head, &paths).unwrap()
+    verbs::restore(w, MAIN, &Target::Head, &paths).unwrap()
 }
 
 fn end(engine: &Engine) {
@@ -101,7 +102,7 @@ fn power_cut_leaves_the_state_before_or_after_and_undo_works_on() {
     let (engine, w) = open(&disk, dir.path());
     w.settle().unwrap();
     write(&w, "src/new", b"new\n");
-    w.checkpoint(MAIN, Default::default(), &|_, _| {}).unwrap();
+    verbs::checkpoint(&w, MAIN, Default::default(), &|_, _| {}).unwrap();
     let good = live(&w);
     write(&w, "src/main", b"short");
     write(&w, "src/deep/lib", &[1; 9_000]);
@@ -131,9 +132,9 @@ fn power_cut_leaves_the_state_before_or_after_and_undo_works_on() {
             assert!(is_after || shown == before, "cut {cut} {policy:?}");
             assert!(is_after || cut < ended, "what was answered is lost");
             if is_after {
-                w.undo(MAIN).unwrap();
+                verbs::undo(&w, MAIN).unwrap();
                 assert_eq!(live(&w), before);
-                w.redo(MAIN).unwrap();
+                verbs::redo(&w, MAIN).unwrap();
                 assert_eq!(live(&w), after);
             }
             end(&engine);
@@ -146,14 +147,14 @@ fn paths_that_nobody_has_change_nothing() {
     let dir = base();
     let (engine, w) = open(&CrashStorage::without_log(), dir.path());
     let before = live(&w);
-    let states = w.log(MAIN, true).unwrap().len();
+    let states = verbs::log(&w, MAIN, true).unwrap().len();
     let none = [b"src/main".to_vec(), b"none".to_vec()];
-    let failed = w.restore(MAIN, &Target::Head, &none).unwrap_err();
+    let failed = verbs::restore(&w, MAIN, &Target::Head, &none).unwrap_err();
     assert!(matches!(failed, Error::NoSuchPath(p) if p == b"none"));
     assert_eq!(live(&w), before);
     assert_eq!(restore(&w, &["src/main"]).files_changed, 0);
-    assert_eq!(w.log(MAIN, true).unwrap().len(), states);
-    assert!(matches!(w.undo(MAIN), Err(Error::NothingTo(_))));
+    assert_eq!(verbs::log(&w, MAIN, true).unwrap().len(), states);
+    assert!(matches!(verbs::undo(&w, MAIN), Err(Error::NothingTo(_))));
     end(&engine);
 }
 
@@ -163,17 +164,17 @@ fn a_view_stays_as_it_was_while_all_around_it_changes() {
     let (engine, w) = open(&CrashStorage::without_log(), dir.path());
     write(&w, "src/big", &[3; 300_000]);
     write(&w, "src/main", b"changed");
-    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::view_of(&w, MAIN, &DiffSide::Live).unwrap();
     let wanted = picture(&view);
     write(&w, "src/big", &[4; 10]);
     restore(&w, &["src/main"]);
-    w.checkpoint(MAIN, Default::default(), &|_, _| {}).unwrap();
+    verbs::checkpoint(&w, MAIN, Default::default(), &|_, _| {}).unwrap();
     write(&w, "src/big", &[5; 200_000]);
     // The journal's segments that held what the view shows are dropped.
     w.seal().unwrap();
     w.seal().unwrap();
     assert_eq!(picture(&view), wanted);
-    let head = w.view_of(MAIN, &DiffSide::Ref("@".into())).unwrap();
+    let head = verbs::view_of(&w, MAIN, &DiffSide::Ref("@".into())).unwrap();
     let changes = head.changes(&view, &[]).unwrap();
     let mut patch = Vec::new();
     let mut take = |bytes: &[u8]| {
@@ -191,31 +192,31 @@ fn paths_come_from_other_branches_and_go_into_the_branch_that_is_meant() {
     let dir = base();
     let disk = CrashStorage::without_log();
     let (engine, w) = open(&disk, dir.path());
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(&w, "b", MAIN, None).unwrap();
     write(&w, "src/main", b"of main\n");
-    w.checkpoint(MAIN, Default::default(), &|_, _| {}).unwrap();
+    verbs::checkpoint(&w, MAIN, Default::default(), &|_, _| {}).unwrap();
     let of = |w: &Workspace, branch: &str| {
-        let view = w.view_of(branch, &DiffSide::Live).unwrap();
+        let view = verbs::view_of(w, branch, &DiffSide::Live).unwrap();
         picture(&view)
     };
     let (main, before) = (of(&w, MAIN), of(&w, "b"));
     let from = Target::Ref("main:@".into());
     // While the import runs the head's id is not known yet, and would seem to change once it is.
     w.settle().unwrap();
-    let head = w.status("b").unwrap().head;
-    w.restore("b", &from, &[b"src/main".to_vec()]).unwrap();
+    let head = verbs::status(&w, "b").unwrap().head;
+    verbs::restore(&w, "b", &from, &[b"src/main".to_vec()]).unwrap();
     let mut wanted = before.clone();
     wanted.insert("src/main".into(), main["src/main"].clone());
     assert_eq!(of(&w, "b")["src/main"], wanted["src/main"]);
     assert_eq!(of(&w, "b")["README"], wanted["README"]);
-    assert_eq!(w.status("b").unwrap().head, head, "the head stays");
+    assert_eq!(verbs::status(&w, "b").unwrap().head, head, "the head stays");
     assert_eq!(of(&w, MAIN), main);
-    let other = w.view_of("b", &DiffSide::Ref("main:@".into())).unwrap();
+    let other = verbs::view_of(&w, "b", &DiffSide::Ref("main:@".into())).unwrap();
     assert_eq!(picture(&other), main);
     drop(other);
-    w.undo("b").unwrap();
+    verbs::undo(&w, "b").unwrap();
     assert_eq!(of(&w, "b"), before);
-    w.redo("b").unwrap();
+    verbs::redo(&w, "b").unwrap();
     let after = of(&w, "b");
     end(&engine);
     drop((w, engine));

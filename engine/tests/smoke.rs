@@ -1,6 +1,7 @@
 //! The main job without a mount: start on a base, change, checkpoint, roll back, undo, close, reopen.
 #![allow(clippy::unwrap_used)]
 
+use engine::verbs;
 use engine::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ fn checkpoint(w: &Workspace, label: &str) -> Checkpointed {
         wait: true,
         ..Default::default()
     };
-    w.checkpoint("main", req, &|_, _| ()).unwrap()
+    verbs::checkpoint(w, "main", req, &|_, _| ()).unwrap()
 }
 
 #[test]
@@ -70,14 +71,14 @@ fn the_main_job() {
     assert_eq!(checkpoint(&w, "again").commit, first.commit);
     write(&w, "new", b"two");
     write(&w, "other", b"x");
-    let back = w.rollback("main", &Target::Head).unwrap();
+    let back = verbs::rollback(&w, "main", &Target::Head).unwrap();
     assert_eq!(back.commit, first.commit);
     assert_eq!(read(&w, "new").unwrap(), b"one");
     assert!(matches!(read(&w, "other"), Err(Error::NotFound)));
-    w.undo("main").unwrap();
+    verbs::undo(&w, "main").unwrap();
     assert_eq!(read(&w, "new").unwrap(), b"two");
     assert_eq!(read(&w, "other").unwrap(), b"x");
-    w.redo("main").unwrap();
+    verbs::redo(&w, "main").unwrap();
     assert_eq!(read(&w, "new").unwrap(), b"one");
     write(&w, "late", b"kept");
     let closed = e
@@ -88,10 +89,10 @@ fn the_main_job() {
     let w = e.open_workspace("w").unwrap();
     assert_eq!(read(&w, "late").unwrap(), b"kept");
     assert_eq!(read(&w, "src/a.rs").unwrap(), b"fn a() {}");
-    w.rollback("main", &Target::Ref("first".into())).unwrap();
+    verbs::rollback(&w, "main", &Target::Ref("first".into())).unwrap();
     assert!(matches!(read(&w, "late"), Err(Error::NotFound)));
     assert_eq!(read(&w, "new").unwrap(), b"one");
     let linked = w.lookup(NodeId::ROOT, b"linked", Wait::Allowed).unwrap();
     assert_eq!(linked.nlink, 2);
-    assert!(w.log("main", true).unwrap().len() >= 4);
+    assert!(verbs::log(&w, "main", true).unwrap().len() >= 4);
 }

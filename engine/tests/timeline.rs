@@ -5,6 +5,7 @@
 mod calls;
 
 use calls::*;
+use engine::verbs;
 use engine::{
     CallOutcome, CallRecord, CallStatus, DiffSide, Error, ImportedCall, SwitchWord, Target, Time,
     TimelineQuery,
@@ -107,11 +108,11 @@ fn switches_add_entries_and_remove_none() {
     edit(&w, "a", "1");
     edit(&w, "src/main", "2");
     let before = all(&w);
-    w.rollback(MAIN, &Target::Head).unwrap();
-    w.undo(MAIN).unwrap();
-    w.redo(MAIN).unwrap();
-    w.undo(MAIN).unwrap();
-    w.restore(MAIN, &Target::Head, &[b"src".to_vec()]).unwrap();
+    verbs::rollback(&w, MAIN, &Target::Head).unwrap();
+    verbs::undo(&w, MAIN).unwrap();
+    verbs::redo(&w, MAIN).unwrap();
+    verbs::undo(&w, MAIN).unwrap();
+    verbs::restore(&w, MAIN, &Target::Head, &[b"src".to_vec()]).unwrap();
     w.settle().unwrap();
     let after = all(&w);
     let words: Vec<_> = after.iter().rev().filter_map(|i| i.switch).collect();
@@ -128,10 +129,10 @@ fn switches_add_entries_and_remove_none() {
         ["restore", "undo", "redo", "undo", "rollback", "call 2"]
     );
     let running = begin(&w, "long");
-    w.rollback(MAIN, &Target::Head).unwrap();
+    verbs::rollback(&w, MAIN, &Target::Head).unwrap();
     finish(&w, running);
     assert_eq!(w.call(MAIN, running).unwrap().switches.len(), 1);
-    let refused = w.undo_call(MAIN, running, false);
+    let refused = verbs::undo_call(&w, MAIN, running, false);
     assert!(matches!(refused, Err(Error::CallUnknown { .. })));
     verified(&w);
     end(&engine);
@@ -170,7 +171,7 @@ fn calls_that_ran_at_the_same_time_name_each_other() {
         [vec![two], vec![one], vec![]]
     );
     for id in [a, b, one, two] {
-        let refused = w.undo_call(MAIN, id, false);
+        let refused = verbs::undo_call(&w, MAIN, id, false);
         assert!(matches!(refused, Err(Error::CallUnknown { .. })));
     }
     end(&engine);
@@ -190,15 +191,15 @@ fn one_call_is_taken_back_and_nothing_else() {
     finish(&w, id);
     edit(&w, "src/main", &text("first", "last"));
     edit(&w, "other", "o");
-    let plan = w.undo_call(MAIN, id, true).unwrap();
+    let plan = verbs::undo_call(&w, MAIN, id, true).unwrap();
     assert_eq!(plan.changes.len(), 2);
     assert_eq!(read(&w, "src/main"), text("first", "last"));
-    let done = w.undo_call(MAIN, id, false).unwrap();
+    let done = verbs::undo_call(&w, MAIN, id, false).unwrap();
     assert!(done.conflicts.is_empty() && done.back.commit.is_some());
     assert_eq!(read(&w, "src/main"), text("line 0", "last"));
     assert_eq!(read(&w, "other"), "o");
     assert!(
-        w.view_of(MAIN, &DiffSide::Live)
+        verbs::view_of(&w, MAIN, &DiffSide::Live)
             .unwrap()
             .stat(b"new", false)
             .is_err()
@@ -209,12 +210,12 @@ fn one_call_is_taken_back_and_nothing_else() {
         (Some(SwitchWord::ToolUndo), Some(id))
     );
     assert_eq!(item.after.unwrap().commit, done.back.commit);
-    w.undo(MAIN).unwrap();
+    verbs::undo(&w, MAIN).unwrap();
     assert_eq!(read(&w, "src/main"), text("first", "last"));
-    w.redo(MAIN).unwrap();
+    verbs::redo(&w, MAIN).unwrap();
     assert_eq!(read(&w, "src/main"), text("line 0", "last"));
     // Once more: nothing of it is left.
-    let again = w.undo_call(MAIN, id, false).unwrap();
+    let again = verbs::undo_call(&w, MAIN, id, false).unwrap();
     assert_eq!((again.back.replaced, again.conflicts.len()), (None, 0));
     verified(&w);
     end(&engine);
@@ -224,24 +225,28 @@ fn one_call_is_taken_back_and_nothing_else() {
 fn keys_that_a_call_set_are_taken_back_with_its_files() {
     let dir = base();
     let (_, engine, w) = start(dir.path());
-    w.kv_set(MAIN, "kept", "1").unwrap();
+    verbs::kv_set(&w, MAIN, "kept", "1").unwrap();
     let id = begin(&w, "set");
-    w.kv_set(MAIN, "turn", "2").unwrap();
+    verbs::kv_set(&w, MAIN, "turn", "2").unwrap();
     write(&w, "new", "new\n");
     finish(&w, id);
-    w.kv_set(MAIN, "later", "3").unwrap();
-    let plan = w.undo_call(MAIN, id, true).unwrap();
+    verbs::kv_set(&w, MAIN, "later", "3").unwrap();
+    let plan = verbs::undo_call(&w, MAIN, id, true).unwrap();
     assert_eq!(plan.changes.len(), 1);
-    w.undo_call(MAIN, id, false).unwrap();
-    let has = |key| w.kv_get(MAIN, key).unwrap().map(|e| e.value.clone());
+    verbs::undo_call(&w, MAIN, id, false).unwrap();
+    let has = |key| {
+        verbs::kv_get(&w, MAIN, key)
+            .unwrap()
+            .map(|e| e.value.clone())
+    };
     assert_eq!(
         (has("turn"), has("kept"), has("later")),
         (None, Some("1".into()), Some("3".into()))
     );
-    w.undo(MAIN).unwrap();
+    verbs::undo(&w, MAIN).unwrap();
     assert_eq!(has("turn"), Some("2".into()));
-    w.kv_set(MAIN, "turn", "4").unwrap();
-    let refused = w.undo_call(MAIN, id, false).unwrap();
+    verbs::kv_set(&w, MAIN, "turn", "4").unwrap();
+    let refused = verbs::undo_call(&w, MAIN, id, false).unwrap();
     assert_eq!(refused.conflicts[0].path, b".agentvfs/kv/turn");
     assert_eq!(has("turn"), Some("4".into()));
     verified(&w);
@@ -255,21 +260,21 @@ fn what_was_changed_since_is_a_conflict_and_nothing_changes() {
     let id = edit(&w, "README", "call\n");
     write(&w, "README", "since\n");
     let entries = verified(&w);
-    let refused = w.undo_call(MAIN, id, false).unwrap();
+    let refused = verbs::undo_call(&w, MAIN, id, false).unwrap();
     assert_eq!(refused.conflicts.len(), 1);
     assert_eq!(refused.conflicts[0].path, b"README");
     assert_eq!(read(&w, "README"), "since\n");
     assert!(verified(&w) <= entries + 1, "a name of a commit at most");
     // A kill right after a call was taken back keeps that.
     write(&w, "README", "call\n");
-    w.undo_call(MAIN, id, false).unwrap();
+    verbs::undo_call(&w, MAIN, id, false).unwrap();
     let killed = disk.image_at(disk.op_count(), Policy::Drop, 1);
     end(&engine);
     drop((w, engine));
     let (engine, w) = open(&killed, dir.path());
     assert_eq!(read(&w, "README"), "base\n");
     assert_eq!(all(&w)[0].switch, Some(SwitchWord::ToolUndo));
-    w.undo(MAIN).unwrap();
+    verbs::undo(&w, MAIN).unwrap();
     assert_eq!(read(&w, "README"), "call\n");
     w.settle().unwrap();
     verified(&w);
@@ -287,11 +292,11 @@ fn blame_tells_who_changed_a_path() {
         label: Some(l.into()),
         ..Default::default()
     };
-    w.checkpoint(MAIN, label("good"), &|_, _| {}).unwrap();
+    verbs::checkpoint(&w, MAIN, label("good"), &|_, _| {}).unwrap();
     record(&w, "look");
     edit(&w, "src/main", "4");
-    w.checkpoint(MAIN, label("better"), &|_, _| {}).unwrap();
-    w.rollback(MAIN, &Target::Ref("good".into())).unwrap();
+    verbs::checkpoint(&w, MAIN, label("better"), &|_, _| {}).unwrap();
+    verbs::rollback(&w, MAIN, &Target::Ref("good".into())).unwrap();
     let newest = ["rollback", "checkpoint better", "call 5"];
     let with = |rest: &[&str]| -> Vec<String> {
         newest.iter().chain(rest).map(|s| s.to_string()).collect()
@@ -350,7 +355,7 @@ fn calls_from_elsewhere_keep_their_ids_and_times() {
         Err(Error::CallIdTaken(9))
     ));
     assert!(matches!(
-        w.undo_call(MAIN, 5, false),
+        verbs::undo_call(&w, MAIN, 5, false),
         Err(Error::CallUnknown { .. })
     ));
     assert_eq!(edit(&w, "a", "1"), 10);

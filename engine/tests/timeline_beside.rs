@@ -5,6 +5,7 @@
 mod calls;
 
 use calls::*;
+use engine::verbs;
 use engine::{
     BlameItem, CallStart, CallUndone, Caller, DiffSide, Error, Owner, Process, Target, Workspace,
     acting_as,
@@ -41,13 +42,13 @@ fn by(pid: u32, work: impl FnOnce()) {
 }
 
 fn undo(w: &Workspace, id: u64) -> CallUndone {
-    let undone = w.undo_call(MAIN, id, false).unwrap();
+    let undone = verbs::undo_call(w, MAIN, id, false).unwrap();
     assert_eq!(undone.conflicts, []);
     undone
 }
 
 fn refused(w: &Workspace, id: u64) -> String {
-    match w.undo_call(MAIN, id, false) {
+    match verbs::undo_call(w, MAIN, id, false) {
         Err(Error::CallUnknown { why, .. }) => why,
         other => panic!("call {id}: {other:?}"),
     }
@@ -60,7 +61,13 @@ fn own(w: &Workspace, id: u64) -> Vec<String> {
     let before = w.call_own_before(MAIN, id).unwrap();
     let before = before.or(item.before.unwrap().commit);
     let side = |commit: Option<engine::CommitId>| DiffSide::Ref(commit.unwrap().to_string());
-    let changes = w.diff(MAIN, &side(before), &side(item.after.unwrap().commit), &[]);
+    let changes = verbs::diff(
+        w,
+        MAIN,
+        &side(before),
+        &side(item.after.unwrap().commit),
+        &[],
+    );
     let path = |c: &engine::Change| String::from_utf8_lossy(&c.path).into_owned();
     let changes = changes.unwrap();
     changes
@@ -79,7 +86,7 @@ fn who(w: &Workspace, path: &str) -> Vec<(u64, Vec<u64>)> {
 }
 
 fn remove(w: &Workspace, path: &str) {
-    w.remove_path(MAIN, path.as_bytes(), true).unwrap();
+    verbs::remove_path(w, MAIN, path.as_bytes(), true).unwrap();
 }
 
 #[test]
@@ -96,8 +103,8 @@ fn calls_that_change_different_files_are_told_apart() {
     by(1, || write(&w, "dir/a", "1\n"));
     by(2, || write(&w, "dir/b", "2\n"));
     by(2, || remove(&w, "src/main"));
-    by(1, || drop(w.kv_set(MAIN, "one", "1").unwrap()));
-    by(2, || drop(w.kv_set(MAIN, "other", "2").unwrap()));
+    by(1, || drop(verbs::kv_set(&w, MAIN, "one", "1").unwrap()));
+    by(2, || drop(verbs::kv_set(&w, MAIN, "other", "2").unwrap()));
     by(1, || write(&w, "README", "1\n"));
     finish(&w, one);
     by(2, || write(&w, "b", "over\n"));
@@ -130,7 +137,7 @@ fn calls_that_change_different_files_are_told_apart() {
     // A directory that one made and in which the other had something stays.
     assert_eq!(names(&w), ["README", "dir", "shared", "src"]);
     assert_eq!(read(&w, "README"), "base\n");
-    assert!(w.kv_of(MAIN, &DiffSide::Live).unwrap().is_empty());
+    assert!(verbs::kv_of(&w, MAIN, &DiffSide::Live).unwrap().is_empty());
     end(&engine);
 }
 
@@ -155,8 +162,8 @@ fn what_both_changed_is_refused_and_named() {
     };
     both(&|| write(&w, "x", "1\n"), &|| write(&w, "x", "2\n"), "x");
     both(
-        &|| drop(w.kv_set(MAIN, "k", "1").unwrap()),
-        &|| drop(w.kv_set(MAIN, "k", "2").unwrap()),
+        &|| drop(verbs::kv_set(&w, MAIN, "k", "1").unwrap()),
+        &|| drop(verbs::kv_set(&w, MAIN, "k", "2").unwrap()),
         "key k",
     );
     write(&w, "d/f", "0\n");
@@ -306,7 +313,7 @@ fn rollbacks_crashes_and_calls_that_nobody_ends_leave_the_doubt() {
     let (disk, engine, w) = start(dir.path());
     let [one, other] = two(&w);
     by(1, || write(&w, "a", "1\n"));
-    w.rollback(MAIN, &Target::Head).unwrap();
+    verbs::rollback(&w, MAIN, &Target::Head).unwrap();
     by(2, || write(&w, "b", "2\n"));
     finish(&w, one);
     finish(&w, other);
@@ -372,8 +379,7 @@ fn more_changes_than_are_kept_leave_a_doubt() {
         let long = "n".repeat(200);
         for n in 0..6000 {
             let who = Caller::default();
-            w.make_dir(MAIN, &who, format!("{long}{n}").as_bytes(), false)
-                .unwrap();
+            verbs::make_dir(&w, MAIN, &who, format!("{long}{n}").as_bytes(), false).unwrap();
         }
     });
     finish(&w, one);

@@ -11,6 +11,7 @@ mod calls;
 mod rng;
 
 use calls::*;
+use engine::verbs;
 use engine::{
     CallOutcome, CallStart, CheckpointRequest, DiffSide, Engine, Error, Owner, Process, Target,
     Workspace,
@@ -74,7 +75,7 @@ struct History<'a> {
 }
 
 fn files(w: &Workspace) -> Files {
-    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::view_of(w, MAIN, &DiffSide::Live).unwrap();
     let text = |path: &str| {
         let read = view.read(path.as_bytes(), 0, 1 << 16).ok()?;
         Some((path.to_owned(), String::from_utf8(read.bytes).unwrap()))
@@ -229,7 +230,7 @@ impl History<'_> {
     fn write(&mut self) {
         let path = *self.rng.pick(&PATHS);
         if self.live.contains_key(path) && self.rng.one_in(4) {
-            self.w.remove_path(MAIN, path.as_bytes(), false).unwrap();
+            verbs::remove_path(&self.w, MAIN, path.as_bytes(), false).unwrap();
             self.live.remove(path);
         } else {
             // Nothing that was ever anywhere else.
@@ -245,12 +246,12 @@ impl History<'_> {
             wait: true,
             ..CheckpointRequest::default()
         };
-        self.w.checkpoint(MAIN, ask, &|_, _| {}).unwrap();
+        verbs::checkpoint(&self.w, MAIN, ask, &|_, _| {}).unwrap();
         self.head = self.live.clone();
     }
 
     fn rollback(&mut self) {
-        self.w.rollback(MAIN, &Target::Head).unwrap();
+        verbs::rollback(&self.w, MAIN, &Target::Head).unwrap();
         self.live = self.head.clone();
         self.switched();
     }
@@ -326,7 +327,7 @@ impl History<'_> {
         let n = self.rng.below(self.calls.len() as u64) as usize;
         let call = &self.calls[n];
         let expected = self.certain(call).then(|| self.without(call));
-        let done = self.w.undo_call(MAIN, call.id, false);
+        let done = verbs::undo_call(&self.w, MAIN, call.id, false);
         match (expected, done) {
             (None, Err(Error::CallUnknown { pending, .. })) => {
                 let runs = |id: &u64| self.calls.iter().any(|k| k.id == *id && k.ended.is_none());

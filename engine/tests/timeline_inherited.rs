@@ -4,6 +4,7 @@
 mod calls;
 
 use calls::*;
+use engine::verbs;
 use engine::{CallStatus, CheckpointRequest, Target, Workspace};
 
 /// Takes a checkpoint; gives its commit.
@@ -12,7 +13,7 @@ fn checkpoint(w: &Workspace, branch: &str) -> String {
         wait: true,
         ..CheckpointRequest::default()
     };
-    let made = w.checkpoint(branch, request, &|_, _| ()).unwrap();
+    let made = verbs::checkpoint(w, branch, request, &|_, _| ()).unwrap();
     made.commit.unwrap().to_string()
 }
 
@@ -58,9 +59,9 @@ fn a_branch_of_an_older_commit_has_the_calls_up_to_it() {
     write_in(&w, MAIN, "two", "a", "22");
     let second = checkpoint(&w, MAIN);
     write_in(&w, MAIN, "three", "a", "333");
-    w.create_branch("b", MAIN, Some(&first)).unwrap();
-    w.create_branch("c", MAIN, Some(&second)).unwrap();
-    w.create_branch("all", MAIN, None).unwrap();
+    verbs::create_branch(&w, "b", MAIN, Some(&first)).unwrap();
+    verbs::create_branch(&w, "c", MAIN, Some(&second)).unwrap();
+    verbs::create_branch(&w, "all", MAIN, None).unwrap();
     let check = |w: &Workspace| {
         let names = [("b", &["one"][..]), ("c", &["one", "two"])];
         for (branch, names) in names {
@@ -96,12 +97,9 @@ fn what_a_call_left_has_the_call_and_what_it_found_has_not() {
     let inner = w.call_with_commits(MAIN, id + 1).unwrap();
     let outer = w.call_with_commits(MAIN, id).unwrap();
     let at = |state: Option<engine::StateRef>| state.unwrap().commit.unwrap().to_string();
-    w.create_branch("before", MAIN, Some(&at(outer.before)))
-        .unwrap();
-    w.create_branch("within", MAIN, Some(&at(inner.after)))
-        .unwrap();
-    w.create_branch("after", MAIN, Some(&at(outer.after)))
-        .unwrap();
+    verbs::create_branch(&w, "before", MAIN, Some(&at(outer.before))).unwrap();
+    verbs::create_branch(&w, "within", MAIN, Some(&at(inner.after))).unwrap();
+    verbs::create_branch(&w, "after", MAIN, Some(&at(outer.after))).unwrap();
     assert_eq!(told(&w, "before"), ["one"]);
     assert_eq!(told(&w, "within"), ["one", "outer", "inner"]);
     assert_eq!(told(&w, "after"), ["one", "outer", "inner"]);
@@ -124,13 +122,12 @@ fn what_another_branch_made_is_told_by_that_branch() {
     let (_disk, engine, w) = start(dir.path());
     write_in(&w, MAIN, "one", "a", "1");
     checkpoint(&w, MAIN);
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(&w, "b", MAIN, None).unwrap();
     write_in(&w, "b", "two", "a", "22");
     let second = checkpoint(&w, "b");
     write_in(&w, "b", "not-of-it", "a", "333");
     write_in(&w, MAIN, "mine", "a", "4444");
-    w.create_branch("c", MAIN, Some(&format!("b:{second}")))
-        .unwrap();
+    verbs::create_branch(&w, "c", MAIN, Some(&format!("b:{second}"))).unwrap();
     assert_eq!(blamed(&w, "c", "a"), ["one", "two"]);
     whole(&w, "c");
     end(&engine);
@@ -142,24 +139,21 @@ fn a_commit_named_from_elsewhere_brings_the_calls_of_all_that_it_comes_from() {
     let (disk, engine, w) = start(dir.path());
     write_in(&w, MAIN, "one", "a", "1");
     checkpoint(&w, MAIN);
-    w.create_branch("a", MAIN, None).unwrap();
+    verbs::create_branch(&w, "a", MAIN, None).unwrap();
     write_in(&w, "a", "two", "a", "22");
     let two = checkpoint(&w, "a");
     write_in(&w, "a", "not-of-it", "a", "3");
     write_in(&w, MAIN, "mine", "a", "4");
     // Made of what a branch made which is not the one it is named from, and so on.
-    w.create_branch("b", MAIN, Some(&format!("a:{two}")))
-        .unwrap();
+    verbs::create_branch(&w, "b", MAIN, Some(&format!("a:{two}"))).unwrap();
     write_in(&w, "b", "three", "a", "333");
     let three = checkpoint(&w, "b");
     write_in(&w, "b", "not-of-it", "a", "4");
-    w.create_branch("c", MAIN, Some(&format!("b:{three}")))
-        .unwrap();
+    verbs::create_branch(&w, "c", MAIN, Some(&format!("b:{three}"))).unwrap();
     write_in(&w, "c", "four", "a", "4444");
     let four = checkpoint(&w, "c");
-    w.create_branch("d", "a", Some(&format!("c:{four}")))
-        .unwrap();
-    w.create_branch("e", "d", None).unwrap();
+    verbs::create_branch(&w, "d", "a", Some(&format!("c:{four}"))).unwrap();
+    verbs::create_branch(&w, "e", "d", None).unwrap();
     let check = |w: &Workspace| {
         let all = ["one", "two", "three", "four"];
         for (branch, count) in [("b", 3), ("c", 4), ("d", 4), ("e", 4)] {
@@ -207,7 +201,7 @@ fn a_log_that_is_in_the_store_is_cut_too() {
     (1..30).for_each(note);
     let commit = checkpoint(&w, MAIN);
     (30..60).for_each(note);
-    w.create_branch("b", MAIN, Some(&commit)).unwrap();
+    verbs::create_branch(&w, "b", MAIN, Some(&commit)).unwrap();
     let names: Vec<String> = (1..30).map(|n| format!("call-{n}")).collect();
     assert_eq!(told(&w, "b"), names);
     end(&engine);
@@ -216,8 +210,8 @@ fn a_log_that_is_in_the_store_is_cut_too() {
     gc(&engine);
     assert_eq!(told(&w, "b"), names);
     whole(&w, "b");
-    w.rollback(MAIN, &Target::Ref(commit)).unwrap();
-    w.create_branch("all", MAIN, None).unwrap();
+    verbs::rollback(&w, MAIN, &Target::Ref(commit)).unwrap();
+    verbs::create_branch(&w, "all", MAIN, None).unwrap();
     assert_eq!(told(&w, "all").len(), 60);
     end(&engine);
 }

@@ -4,6 +4,7 @@
 mod calls;
 
 use calls::*;
+use engine::verbs;
 use engine::{
     CallOutcome, CallRecord, CallStatus, CloseMode, Error, GcRequest, Target, TimelineItem,
     Workspace,
@@ -15,7 +16,7 @@ use std::time::Duration;
 fn a_power_cut_takes_nothing_that_was_answered() {
     let dir = base();
     let (disk, engine, w) = start(dir.path());
-    w.checkpoint(MAIN, Default::default(), &|_, _| {}).unwrap();
+    verbs::checkpoint(&w, MAIN, Default::default(), &|_, _| {}).unwrap();
     let began = disk.op_count();
     let mut answered = vec![(began, 0)];
     for n in 0..4 {
@@ -30,7 +31,7 @@ fn a_power_cut_takes_nothing_that_was_answered() {
         record(&w, "look");
         answered.push((disk.op_count(), all(&w).len()));
         if n % 2 == 1 {
-            w.rollback(MAIN, &Target::Head).unwrap();
+            verbs::rollback(&w, MAIN, &Target::Head).unwrap();
             answered.push((disk.op_count(), all(&w).len()));
         }
     }
@@ -90,7 +91,7 @@ fn a_branch_goes_on_with_the_timeline_it_was_made_of() {
     edit(&w, "a", "1");
     let runs = begin(&w, "long");
     write(&w, "b", "2");
-    w.create_branch("side", MAIN, None).unwrap();
+    verbs::create_branch(&w, "side", MAIN, None).unwrap();
     write_on(&w, "side", "c", "3");
     let over = w.call_finish("side", runs, CallOutcome::Success(None));
     assert!(

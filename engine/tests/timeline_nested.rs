@@ -4,6 +4,7 @@
 mod calls;
 
 use calls::*;
+use engine::verbs;
 use engine::{CallStart, Error, Owner, Process, Workspace};
 use objstore::crash_storage::Policy;
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ fn begin_in(w: &Workspace, lineage: &[Process]) -> u64 {
 }
 
 fn refused(w: &Workspace, id: u64) -> (String, Vec<u64>) {
-    match w.undo_call(MAIN, id, false) {
+    match verbs::undo_call(w, MAIN, id, false) {
         Err(Error::CallUnknown { why, pending, .. }) => (why, pending),
         other => panic!("call {id}: {other:?}"),
     }
@@ -55,10 +56,10 @@ fn a_call_inside_another_is_its_part() {
     assert_eq!(changed(&w, inner), ["A b", "A c"]);
     assert_eq!(changed(&w, outer), ["A a", "A b", "A c", "A d"]);
     // The innermost alone, then all that is left of the outer one.
-    let undone = w.undo_call(MAIN, innermost, false).unwrap();
+    let undone = verbs::undo_call(&w, MAIN, innermost, false).unwrap();
     assert_eq!(undone.conflicts, []);
     assert_eq!(names(&w), ["README", "a", "b", "d", "src"]);
-    let undone = w.undo_call(MAIN, outer, false).unwrap();
+    let undone = verbs::undo_call(&w, MAIN, outer, false).unwrap();
     assert_eq!(undone.conflicts, []);
     assert_eq!(names(&w), ["README", "src"]);
     verified(&w);
@@ -72,7 +73,7 @@ fn a_call_that_nobody_ended_takes_nothing_from_those_inside_it() {
     let dead = begin(&w, "dead");
     let later = edit(&w, "a", "1\n");
     assert_eq!(w.call_doubt(MAIN, later).unwrap(), None);
-    w.undo_call(MAIN, later, false).unwrap();
+    verbs::undo_call(&w, MAIN, later, false).unwrap();
     assert_eq!(names(&w), ["README", "src"]);
     let (why, pending) = refused(&w, dead);
     assert_eq!((why.as_str(), pending), ("it has not ended", vec![dead]));
@@ -122,9 +123,9 @@ fn calls_that_overlap_are_told_apart_where_nothing_changed_while_both_ran() {
     // Still running, and yet it is certain that nothing of this is its.
     assert_eq!(w.call_doubt(MAIN, one).unwrap(), None);
     finish(&w, other);
-    w.undo_call(MAIN, one, false).unwrap();
+    verbs::undo_call(&w, MAIN, one, false).unwrap();
     assert_eq!(names(&w), ["README", "b", "src"]);
-    w.undo_call(MAIN, other, false).unwrap();
+    verbs::undo_call(&w, MAIN, other, false).unwrap();
     assert_eq!(names(&w), ["README", "src"]);
     let third = begin(&w, "third");
     let fourth = begin(&w, "fourth");
@@ -190,7 +191,7 @@ fn calls_end_with_their_process_and_others_when_they_are_overdue() {
     let later = begin_in(&w, &[process(9), lives]);
     write(&w, "b", "2\n");
     finish(&w, later);
-    w.undo_call(MAIN, later, false).unwrap();
+    verbs::undo_call(&w, MAIN, later, false).unwrap();
     assert_eq!(w.end_calls_of(&|p| *p == dies).unwrap(), 0);
     let by_hand = begin(&w, "by hand");
     let mut settings = engine.settings();

@@ -5,6 +5,7 @@
 mod calls;
 
 use calls::*;
+use engine::verbs;
 use engine::{CallOutcome, CallRecord, CallStatus, GcRequest, Workspace};
 use objstore::crash_storage::Policy;
 
@@ -41,7 +42,7 @@ fn the_timeline_of_a_merged_branch_outlives_the_branch() {
     let dir = base();
     let (disk, engine, w) = start(dir.path());
     edit_on(&w, MAIN, "before", "a", "1");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(&w, "b", MAIN, None).unwrap();
     edit_on(&w, "b", "on-b", "b", "1");
     edit_on(&w, MAIN, "meanwhile", "m", "1");
     merge(&w, "b", MAIN);
@@ -72,9 +73,9 @@ fn timelines_of_branches_merged_into_one_another_are_told_once() {
     let dir = base();
     let (_disk, engine, w) = start(dir.path());
     edit_on(&w, MAIN, "one", "a", "1");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(&w, "b", MAIN, None).unwrap();
     edit_on(&w, "b", "two", "b", "1");
-    w.create_branch("c", "b", None).unwrap();
+    verbs::create_branch(&w, "c", "b", None).unwrap();
     edit_on(&w, "b", "three", "b", "2");
     edit_on(&w, "c", "four", "c", "1");
     merge(&w, "c", "b");
@@ -100,11 +101,11 @@ fn what_no_commit_leads_into_goes_with_its_grace_period() {
         refs.list("timelines").unwrap().len()
     };
     edit_on(&w, MAIN, "one", "a", "1");
-    w.create_branch("idle", MAIN, None).unwrap();
+    verbs::create_branch(&w, "idle", MAIN, None).unwrap();
     write_on(&w, "idle", "x", "1");
     delete(&w, "idle");
     assert_eq!(kept(), 0, "it has no entries of its own");
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(&w, "b", MAIN, None).unwrap();
     edit_on(&w, "b", "two", "b", "1");
     delete(&w, "b");
     assert_eq!(kept(), 1, "its last commit can still be named");
@@ -119,14 +120,14 @@ fn what_no_commit_leads_into_goes_with_its_grace_period() {
 fn a_call_that_ran_when_its_branch_was_deleted_has_ended() {
     let dir = base();
     let (_disk, engine, w) = start(dir.path());
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::create_branch(&w, "b", MAIN, None).unwrap();
     let call = engine::CallStart {
         name: "runs".into(),
         ..engine::CallStart::default()
     };
     w.call_start("b", call).unwrap();
     write_on(&w, "b", "b", "1");
-    w.checkpoint("b", Default::default(), &|_, _| {}).unwrap();
+    verbs::checkpoint(&w, "b", Default::default(), &|_, _| {}).unwrap();
     merge(&w, "b", MAIN);
     delete(&w, "b");
     let sources = w.timelines(MAIN).unwrap();
@@ -145,8 +146,8 @@ fn a_call_that_ran_when_its_branch_was_deleted_has_ended() {
 fn a_power_cut_while_a_branch_is_deleted_loses_neither_it_nor_its_timeline() {
     let dir = base();
     let (disk, engine, w) = start(dir.path());
-    w.checkpoint(MAIN, Default::default(), &|_, _| {}).unwrap();
-    w.create_branch("b", MAIN, None).unwrap();
+    verbs::checkpoint(&w, MAIN, Default::default(), &|_, _| {}).unwrap();
+    verbs::create_branch(&w, "b", MAIN, None).unwrap();
     edit_on(&w, "b", "on-b", "b", "1");
     edit_on(&w, MAIN, "meanwhile", "m", "1");
     merge(&w, "b", MAIN);

@@ -7,6 +7,7 @@ mod common;
 use common::damaged::{checkpoint, copy, put};
 use common::rng::bytes;
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::{Caller, Fallocate, NodeId, SetAttr, Wait, WriteFlags};
 use objstore::crash_storage::CrashStorage;
 
@@ -80,7 +81,7 @@ fn a_told_id_stays_where_the_process_dies_at_once() {
         let world = World::on_disk(left, base.path());
         // What was replayed is stored before it.
         checkpoint(&world, MAIN, "after");
-        let log = world.w().log(MAIN, false).unwrap();
+        let log = verbs::log(world.w(), MAIN, false).unwrap();
         assert_eq!(log[1].commit, Some(told), "changes {n}");
     }
 }

@@ -5,6 +5,7 @@ mod common;
 
 use common::damaged::{checkpoint, files, put_in};
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::*;
 use objstore::crash_storage::CrashStorage;
 
@@ -17,14 +18,20 @@ fn world() -> (tempfile::TempDir, World) {
 
 fn rollback(world: &World, to: &str) {
     let target = Target::Ref(to.into());
-    world.w().rollback(MAIN, &target).unwrap();
+    verbs::rollback(world.w(), MAIN, &target).unwrap();
 }
 
 /// What undo refuses to go back over.
 fn refusal(world: &World) -> Vec<String> {
-    let before = (files(world, MAIN), world.w().log(MAIN, true).unwrap().len());
-    let refused = world.w().undo(MAIN).unwrap_err();
-    let after = (files(world, MAIN), world.w().log(MAIN, true).unwrap().len());
+    let before = (
+        files(world, MAIN),
+        verbs::log(world.w(), MAIN, true).unwrap().len(),
+    );
+    let refused = verbs::undo(world.w(), MAIN).unwrap_err();
+    let after = (
+        files(world, MAIN),
+        verbs::log(world.w(), MAIN, true).unwrap().len(),
+    );
     assert!(before == after, "it changed something");
     match refused {
         Error::LaterAsked(later) => later,
@@ -50,10 +57,10 @@ fn a_checkpoint_after_a_rollback_is_not_undone_with_it() {
     assert_eq!(refusal(&world), ["checkpoint precious"]);
     restart(&mut world);
     assert_eq!(refusal(&world), ["checkpoint precious"]);
-    world.w().undo_over_later(MAIN).unwrap();
+    verbs::undo_over_later(world.w(), MAIN).unwrap();
     assert!(files(&world, MAIN).contains_key(&b"lost"[..]));
     // Nothing is lost, and the way forward is open.
-    world.w().redo(MAIN).unwrap();
+    verbs::redo(world.w(), MAIN).unwrap();
     assert!(files(&world, MAIN).contains_key(&b"work"[..]));
     rollback(&world, &named.to_string());
 }
@@ -67,7 +74,7 @@ fn plain_writes_and_automatic_commits_do_not_count() {
     put_in(&world, MAIN, "two", b"2");
     world.close(CloseMode::Checkpoint).unwrap();
     world.reopen().unwrap();
-    world.w().undo(MAIN).unwrap();
+    verbs::undo(world.w(), MAIN).unwrap();
     assert!(files(&world, MAIN).contains_key(&b"one"[..]));
 }
 
@@ -81,12 +88,12 @@ fn what_was_asked_for_before_is_not_in_the_way() {
     checkpoint(&world, MAIN, "two");
     put_in(&world, MAIN, "three", b"3");
     rollback(&world, "@");
-    world.w().undo(MAIN).unwrap();
+    verbs::undo(world.w(), MAIN).unwrap();
     assert!(files(&world, MAIN).contains_key(&b"three"[..]));
     assert_eq!(refusal(&world), ["checkpoint two"]);
-    world.w().undo_over_later(MAIN).unwrap();
+    verbs::undo_over_later(world.w(), MAIN).unwrap();
     assert!(files(&world, MAIN).contains_key(&b"one"[..]));
-    let none = world.w().undo(MAIN).unwrap_err();
+    let none = verbs::undo(world.w(), MAIN).unwrap_err();
     assert!(matches!(none, Error::NothingTo(_)), "{none}");
 }
 
@@ -100,7 +107,7 @@ fn a_label_for_what_was_rolled_back_to_counts() {
         wait: true,
         ..CheckpointRequest::default()
     };
-    let done = world.w().checkpoint(MAIN, label, &|_, _| ()).unwrap();
+    let done = verbs::checkpoint(world.w(), MAIN, label, &|_, _| ()).unwrap();
     assert!(!done.new_commit);
     assert_eq!(refusal(&world), ["checkpoint good"]);
 }
@@ -116,7 +123,7 @@ fn an_apply_after_a_rollback_is_not_undone_with_it() {
         branch: MAIN.into(),
         ..ApplyRequest::default()
     };
-    world.w().apply(&request, &|_, _| ()).unwrap();
+    verbs::apply(world.w(), &request, &|_, _| ()).unwrap();
     assert!(base.path().join("one").exists());
     for _ in 0..2 {
         let later = refusal(&world);
@@ -127,5 +134,5 @@ fn an_apply_after_a_rollback_is_not_undone_with_it() {
         world.kill().unwrap();
     }
     // Asked for what there is nothing to do, it did nothing that could be in the way.
-    world.w().undo_over_later(MAIN).unwrap();
+    verbs::undo_over_later(world.w(), MAIN).unwrap();
 }

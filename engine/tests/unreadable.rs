@@ -9,6 +9,7 @@ mod common;
 
 use common::rng::bytes;
 use common::world::{MAIN, World};
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, Checkpointed, CloseMode, GcRequest, ImportState, NodeId, Result,
     SetAttr, Target, UpdateRequest, Wait, WriteFlags, errno, mode,
@@ -95,12 +96,12 @@ fn checkpoint(world: &World, label: &str) -> Checkpointed {
         wait: true,
         ..Default::default()
     };
-    world.w().checkpoint(MAIN, request, &|_, _| ()).unwrap()
+    verbs::checkpoint(world.w(), MAIN, request, &|_, _| ()).unwrap()
 }
 
 fn rollback(world: &World, label: &str) {
     let target = Target::Ref(label.into());
-    world.w().rollback(MAIN, &target).unwrap();
+    verbs::rollback(world.w(), MAIN, &target).unwrap();
 }
 
 fn no_access<T: std::fmt::Debug>(result: Result<T>) {
@@ -114,7 +115,7 @@ fn commits_are_made_without_it_and_nothing_else_suffers() {
     let made = checkpoint(&world, "first");
     assert!(made.commit.is_some());
     assert_eq!(made.unreadable, both());
-    let status = world.w().status(MAIN).unwrap();
+    let status = verbs::status(world.w(), MAIN).unwrap();
     assert_eq!(status.import.state, ImportState::Done);
     assert_eq!((status.unreadable, status.base_changed), (both(), vec![]));
     let attr = world.w().lookup(NodeId::ROOT, b"secret", W).unwrap();
@@ -128,9 +129,9 @@ fn commits_are_made_without_it_and_nothing_else_suffers() {
     let closed = world.close(CloseMode::Checkpoint).unwrap();
     assert!(closed.commit.is_some());
     world.reopen().unwrap();
-    assert_eq!(world.w().status(MAIN).unwrap().unreadable, both());
+    assert_eq!(verbs::status(world.w(), MAIN).unwrap().unreadable, both());
     world.kill().unwrap();
-    assert_eq!(world.w().status(MAIN).unwrap().unreadable, both());
+    assert_eq!(verbs::status(world.w(), MAIN).unwrap().unreadable, both());
     no_access(read(&world, "sub/sparse"));
     let all = GcRequest {
         grace: Some(Duration::ZERO),
@@ -147,7 +148,7 @@ fn it_is_known_after_a_kill_before_anything_was_sealed() {
     let mut world = World::on_disk(CrashStorage::new(), base.path());
     checkpoint(&world, "first");
     world.kill().unwrap();
-    let status = world.w().status(MAIN).unwrap();
+    let status = verbs::status(world.w(), MAIN).unwrap();
     assert_eq!((status.unreadable, status.base_changed), (both(), vec![]));
 }
 
@@ -221,11 +222,15 @@ fn once_it_can_be_read_an_update_takes_it_in() {
         branch: MAIN.into(),
         ..UpdateRequest::default()
     };
-    world.w().update(&request, &|_, _| ()).unwrap();
+    verbs::update(world.w(), &request, &|_, _| ()).unwrap();
     assert_eq!(read(&world, "secret").unwrap(), bytes(1, SECRET_BYTES));
     assert_eq!(read(&world, "sub/sparse").unwrap().len(), 1 << 20);
     let since = Instant::now();
-    while !world.w().status(MAIN).unwrap().unreadable.is_empty() {
+    while !verbs::status(world.w(), MAIN)
+        .unwrap()
+        .unreadable
+        .is_empty()
+    {
         assert!(since.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::write::Writer;
+use engine::verbs;
 use engine::{LogEntry, Workspace};
 use objstore::{Commit, CommitId, ObjectStore};
 use rusqlite::params;
@@ -14,7 +15,7 @@ pub(crate) fn write_one(
     branch: &str,
     id: CommitId,
 ) -> Result<()> {
-    let log = workspace.log(branch, true)?;
+    let log = verbs::log(workspace, branch, true)?;
     let entry = log.into_iter().find(|entry| entry.commit == Some(id));
     let commit: Commit = store.get_object(&id)?;
     write(writer, id, &commit, entry.as_ref())

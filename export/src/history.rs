@@ -5,6 +5,7 @@ use crate::commits;
 use crate::error::Result;
 use crate::steps::{self, Order};
 use crate::write::Writer;
+use engine::verbs;
 use engine::{Cancel, LogEntry, Progress, Workspace};
 use objstore::{Commit, CommitId, Kind, ObjectStore};
 use rusqlite::params;
@@ -51,7 +52,7 @@ pub(crate) fn write(
     (progress, cancel): (Progress<'_>, &Cancel),
 ) -> Result<u64> {
     writer.script(TABLES)?;
-    let mut log = workspace.log(branch, true)?;
+    let mut log = verbs::log(workspace, branch, true)?;
     log.reverse();
     let mut done: HashSet<CommitId> = HashSet::new();
     let total = log.len() as u64;

@@ -13,6 +13,7 @@ use crate::target::Target;
 use crate::timelines;
 use crate::walk::{Batch, walk};
 use crate::write::Writer;
+use engine::verbs;
 use engine::{Cancel, Engine, Progress, Workspace};
 use objstore::{Commit, CommitId, TreeId};
 use std::path::Path;
@@ -89,7 +90,13 @@ fn write(
     let store = engine.objects();
     // What is exported may expire meanwhile.
     let _pin = store.pin();
-    let id = workspace.commit_of(request.branch, request.reference, progress, cancel)?;
+    let id = verbs::commit_of(
+        workspace,
+        request.branch,
+        request.reference,
+        progress,
+        cancel,
+    )?;
     let commit: Commit = store.get_object(&id)?;
     let survey = Survey::of(store, commit.root, cancel)?;
     check_room(&target, request.file, &survey)?;

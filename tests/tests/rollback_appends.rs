@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::gettid;
 use std::fs::{self, File};
 use std::io::Write;
@@ -177,10 +177,22 @@ struct Stopped<'a>(&'a Env);
 
 impl Stopped<'_> {
     fn new(env: &Env) -> Stopped<'_> {
-        let stop = |pid| kill_process(pid, Signal::STOP).unwrap();
-        env.daemons().into_iter().for_each(stop);
+        for pid in env.daemons() {
+            kill_process(pid, Signal::STOP).unwrap();
+            // Until one of its threads has seen the signal all of them go on.
+            wait::until("the daemon is stopped", || is_stopped(pid));
+        }
         Stopped(env)
     }
+}
+
+/// Whether all threads of a process are stopped (proc(5), `stat`: the state stands behind the name).
+fn is_stopped(pid: Pid) -> bool {
+    let stopped = |stat: String| stat.rsplit(") ").next().is_some_and(|s| s.starts_with('T'));
+    let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap();
+    threads
+        .flatten()
+        .all(|thread| fs::read_to_string(thread.path().join("stat")).is_ok_and(stopped))
 }
 
 impl Drop for Stopped<'_> {

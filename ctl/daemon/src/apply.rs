@@ -6,6 +6,7 @@ use super::request::{Watch, of_change, on};
 use agentvfs_client::protocol::{
     Apply, ApplyAnswer, BranchMergeAnswer, Bytes, Fault, PIECE_BYTES, Update,
 };
+use engine::verbs;
 use engine::{ApplyReport, ApplyRequest, Error, UpdateRequest};
 
 fn request(ask: &Apply) -> ApplyRequest {
@@ -19,7 +20,7 @@ fn request(ask: &Apply) -> ApplyRequest {
 /// Writes a branch's changes to the base.
 pub fn apply(mounts: &Mounts, ask: &Apply, watch: &Watch<'_>) -> Result<ApplyAnswer, Fault> {
     let report = on(mounts, &ask.workspace, |w| {
-        w.apply_unless(&request(ask), watch.progress, watch.cancel)
+        verbs::apply_unless(w, &request(ask), watch.progress, watch.cancel)
     })?;
     let left_alone = report.left_alone.clone();
     Ok(answer(report, left_alone))
@@ -32,7 +33,7 @@ pub fn patch(mounts: &Mounts, ask: &Apply, watch: &Watch<'_>) -> Result<ApplyAns
             true => Ok(()),
             false => Err(Error::Closing),
         };
-        w.apply_patch(&request(ask), watch.progress, watch.cancel, &mut send)
+        verbs::apply_patch(w, &request(ask), watch.progress, watch.cancel, &mut send)
     })?;
     Ok(answer(report, left_out))
 }
@@ -59,7 +60,7 @@ pub fn update(
         dry_run: ask.dry_run,
     };
     let report = on(mounts, &ask.workspace, |w| {
-        w.update_unless(&request, watch.progress, watch.cancel)
+        verbs::update_unless(w, &request, watch.progress, watch.cancel)
     })?;
     Ok(of_merge(report))
 }

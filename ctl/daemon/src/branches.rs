@@ -5,6 +5,7 @@ use super::mounts::{Mounts, Progress};
 use super::request::{Watch, bare, of_change, on};
 use super::{faults, holders};
 use agentvfs_client::protocol::*;
+use engine::verbs;
 use engine::{MAIN, MergeRequest, Resolution};
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ fn mountpoint(mounts: &Mounts, workspace: &str) -> Result<PathBuf, Fault> {
 /// Makes a branch.
 pub fn create(mounts: &Mounts, ask: &BranchCreate) -> Result<BranchRow, Fault> {
     let made = on(mounts, &ask.workspace, |w| {
-        w.create_branch(&ask.name, &ask.branch, ask.from.as_deref())
+        verbs::create_branch(w, &ask.name, &ask.branch, ask.from.as_deref())
     })?;
     let rows = list(
         mounts,
@@ -43,7 +44,7 @@ pub fn create(mounts: &Mounts, ask: &BranchCreate) -> Result<BranchRow, Fault> {
 
 /// The branches of a workspace.
 pub fn list(mounts: &Mounts, ask: &Named) -> Result<BranchListAnswer, Fault> {
-    let all = on(mounts, &ask.workspace, |w| Ok(w.list_branches()))?;
+    let all = on(mounts, &ask.workspace, |w| Ok(verbs::list_branches(w)))?;
     let mountpoint = mountpoint(mounts, &ask.workspace)?;
     let row = |b: engine::BranchInfo| BranchRow {
         path: Bytes::from(place(&mountpoint, &b.name).as_path()),
@@ -80,7 +81,7 @@ pub fn delete(
         }
     }
     let gone = on(mounts, &ask.workspace, |w| {
-        w.delete_branch(&ask.branch, progress)
+        verbs::delete_branch(w, &ask.branch, progress)
     })?;
     drop(closing);
     Ok(BranchDeleteAnswer {
@@ -95,7 +96,7 @@ pub fn rename(mounts: &Mounts, ask: &BranchRename) -> Result<BranchRow, Fault> {
     // Asked for before, as bringing a workspace back looks at the sessions.
     let workspace = mounts.workspace(&ask.workspace)?;
     let rename = || {
-        let done = workspace.rename_branch(names.0, names.1);
+        let done = verbs::rename_branch(&workspace, names.0, names.1);
         done.map_err(|e| faults::of_engine(&e, &ask.workspace))
     };
     mounts
@@ -127,7 +128,7 @@ pub fn merge(
         message: ask.message.clone(),
     };
     let report = on(mounts, &ask.workspace, |w| {
-        w.merge_branch_unless(&request, watch.progress, watch.cancel)
+        verbs::merge_branch_unless(w, &request, watch.progress, watch.cancel)
     })?;
     Ok(of_merge(report))
 }
@@ -153,7 +154,7 @@ pub fn of_conflict(c: &engine::merge::Conflict) -> ConflictRow {
 
 /// Conflicts that are not settled.
 pub fn conflicts(mounts: &Mounts, ask: &OnBranch) -> Result<ConflictsAnswer, Fault> {
-    let all = on(mounts, &ask.workspace, |w| w.conflicts(&ask.branch))?;
+    let all = on(mounts, &ask.workspace, |w| verbs::conflicts(w, &ask.branch))?;
     Ok(ConflictsAnswer {
         conflicts: all.iter().map(of_conflict).collect(),
     })
@@ -168,7 +169,7 @@ pub fn resolve(mounts: &Mounts, ask: &BranchResolve) -> Result<BranchResolveAnsw
         Version::Working => Resolution::Working,
     };
     let (left, back) = on(mounts, &ask.workspace, |w| {
-        w.resolve_conflict(&ask.branch, &ask.path.0, how)
+        verbs::resolve_conflict(w, &ask.branch, &ask.path.0, how)
     })?;
     Ok(BranchResolveAnswer {
         left: left as u64,
@@ -179,7 +180,7 @@ pub fn resolve(mounts: &Mounts, ask: &BranchResolve) -> Result<BranchResolveAnsw
 /// What differs between two branches.
 pub fn diff(mounts: &Mounts, ask: &BranchDiff) -> Result<DiffAnswer, Fault> {
     let changes = on(mounts, &ask.workspace, |w| {
-        w.diff_branches(&ask.from, &ask.to, &bare(&ask.paths))
+        verbs::diff_branches(w, &ask.from, &ask.to, &bare(&ask.paths))
     })?;
     Ok(DiffAnswer {
         changes: changes.into_iter().map(of_change).collect(),

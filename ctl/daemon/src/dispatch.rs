@@ -8,6 +8,7 @@ use super::request::{Watch, bare, looking_into, of_change, on, side};
 use super::sessions::requests as sessions;
 use super::{apply, branches, exchange, files, holders, kv, store, timeline};
 use agentvfs_client::protocol::*;
+use engine::verbs;
 use engine::{CheckpointRequest, DiffSide, Error};
 use serde::Serialize;
 use serde_json::Value;
@@ -33,11 +34,13 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::RollbackPlan(ask) => reply(&plan(mounts, ask)?),
         Call::Undo(ask) => on(mounts, &ask.workspace, |w| {
             reply_back(match ask.over_later_changes {
-                true => w.undo_over_later(&ask.branch)?,
-                false => w.undo(&ask.branch)?,
+                true => verbs::undo_over_later(w, &ask.branch)?,
+                false => verbs::undo(w, &ask.branch)?,
             })
         }),
-        Call::Redo(ask) => on(mounts, &ask.workspace, |w| reply_back(w.redo(&ask.branch)?)),
+        Call::Redo(ask) => on(mounts, &ask.workspace, |w| {
+            reply_back(verbs::redo(w, &ask.branch)?)
+        }),
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask)?),
         Call::BranchCreate(ask) => reply(&branches::create(mounts, ask)?),
@@ -139,7 +142,7 @@ fn checkpoint(
         wait: ask.wait,
     };
     let made = on(mounts, &ask.workspace, |w| {
-        w.checkpoint(&ask.branch, request, progress)
+        verbs::checkpoint(w, &ask.branch, request, progress)
     })?;
     Ok(CheckpointAnswer {
         commit: made.commit.map(|id| id.to_string()),
@@ -168,9 +171,9 @@ fn rollback(mounts: &Mounts, ask: &Rollback) -> Result<RollbackAnswer, Fault> {
     let to = target(&ask.target);
     let paths = bare(&ask.paths);
     let back = on(mounts, &ask.workspace, |w| match paths.as_slice() {
-        [] if ask.keep_kv => w.rollback_keeping_kv(&ask.branch, &to),
-        [] => w.rollback(&ask.branch, &to),
-        some => w.restore(&ask.branch, &to, some),
+        [] if ask.keep_kv => verbs::rollback_keeping_kv(w, &ask.branch, &to),
+        [] => verbs::rollback(w, &ask.branch, &to),
+        some => verbs::restore(w, &ask.branch, &to, some),
     })?;
     Ok(of_rollback(&back))
 }
@@ -179,8 +182,8 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     let to = target(&ask.target);
     let paths = bare(&ask.paths);
     let changes = on(mounts, &ask.workspace, |w| match paths.as_slice() {
-        [] => w.rollback_plan(&ask.branch, &to),
-        some => w.restore_plan(&ask.branch, &to, some),
+        [] => verbs::rollback_plan(w, &ask.branch, &to),
+        some => verbs::restore_plan(w, &ask.branch, &to, some),
     })?;
     let changes = changes.into_iter().map(of_change).collect::<Vec<_>>();
     let place = mounts.mounted_at(&ask.workspace);
@@ -190,7 +193,7 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
     let keys_changed = match ask.keep_kv || !ask.paths.is_empty() {
         true => 0,
         false => on(mounts, &ask.workspace, |w| {
-            w.rollback_keys(&ask.branch, &to)
+            verbs::rollback_keys(w, &ask.branch, &to)
         })?,
     };
     Ok(PlanAnswer {
@@ -201,7 +204,9 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
 }
 
 fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
-    let entries = looking_into(mounts, &ask.workspace, |w| w.log(&ask.branch, ask.all))?;
+    let entries = looking_into(mounts, &ask.workspace, |w| {
+        verbs::log(w, &ask.branch, ask.all)
+    })?;
     Ok(LogAnswer {
         commits: entries.into_iter().map(of_entry).collect(),
     })
@@ -227,7 +232,7 @@ fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
         return files::counted(mounts, ask);
     }
     let changes = looking_into(mounts, &ask.workspace, |w| {
-        w.diff(&ask.branch, &from, &to, &bare(&ask.paths))
+        verbs::diff(w, &ask.branch, &from, &to, &bare(&ask.paths))
     })?;
     Ok(DiffAnswer {
         changes: changes.into_iter().map(of_change).collect(),
@@ -238,7 +243,7 @@ fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
 fn has_ref(mounts: &Mounts, ask: &HasRef) -> Result<HasRefAnswer, Fault> {
     let itself = DiffSide::Ref(ask.name.clone());
     let workspace = mounts.to_read(&ask.workspace)?;
-    let compared = workspace.diff(&ask.branch, &itself, &itself, &[]);
+    let compared = verbs::diff(&workspace, &ask.branch, &itself, &itself, &[]);
     Ok(HasRefAnswer {
         exists: compared.is_ok(),
     })
@@ -256,7 +261,7 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
     };
     match answer.info.status {
         State::Started => {
-            let status = on(mounts, &ask.workspace, |w| w.status(&ask.branch))?;
+            let status = on(mounts, &ask.workspace, |w| verbs::status(w, &ask.branch))?;
             answer.healthy = status.poisoned.is_none() && status.not_imported.is_empty();
             let base = answer.info.base.path();
             answer.troubles.extend(base_trouble(base, &status));

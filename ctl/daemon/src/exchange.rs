@@ -8,6 +8,7 @@ use agentvfs_client::protocol::{
     Bytes, ExportAnswer, ExportFile, Fault, ImportAnswer, ImportFile, SkippedParts, code,
 };
 use agentvfs_client::quote::shown;
+use engine::verbs;
 use engine::{Calls, MAIN, Workspace};
 use objstore::{CommitId, CommitKind};
 use std::os::unix::ffi::OsStrExt;
@@ -79,14 +80,16 @@ pub fn import(mounts: &Mounts, ask: &ImportFile, watch: &Watch<'_>) -> Result<Im
         }
         Some(branch) => {
             let workspace = mounts.to_read(name)?;
-            let taken = workspace.list_branches().iter().any(|b| b.name == *branch);
+            let taken = verbs::list_branches(&workspace)
+                .iter()
+                .any(|b| b.name == *branch);
             if taken {
                 let taken = engine::Error::BranchExists(branch.clone());
                 return Err(faults::of_engine(&taken, name));
             }
             let known = |id| knows(&workspace, id);
             let make = |id, calls: Calls<'_>| {
-                let made = workspace.create_branch_from(branch, id, calls);
+                let made = verbs::create_branch_from(&workspace, branch, id, calls);
                 made.map(|_| ()).map_err(Error::Engine)
             };
             ::export::import(engine, &request, &known, heard, make)
@@ -120,8 +123,8 @@ fn answer(imported: &Imported, branch: &str) -> ImportAnswer {
 
 /// Whether a branch of the workspace has a commit.
 fn knows(workspace: &Workspace, id: CommitId) -> bool {
-    workspace.list_branches().iter().any(|branch| {
-        let log = workspace.log(&branch.name, true);
+    verbs::list_branches(workspace).iter().any(|branch| {
+        let log = verbs::log(workspace, &branch.name, true);
         log.is_ok_and(|log| log.iter().any(|entry| entry.commit == Some(id)))
     })
 }

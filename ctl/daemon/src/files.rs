@@ -9,6 +9,7 @@ use agentvfs_client::protocol::{
     RenamePath, WriteAnswer, WriteFile,
 };
 use agentvfs_client::quote::{base64, from_base64};
+use engine::verbs;
 use engine::{Caller, Error, Kind, Node};
 
 /// Entries in one answer.
@@ -19,8 +20,7 @@ const PERM_MAX: u32 = 0o7777;
 /// What is known of a path.
 pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
     let node = looking_into(mounts, &ask.workspace, |w| {
-        w.view_of(&ask.branch, &side(&ask.state))?
-            .stat(&ask.path.0, ask.follow)
+        verbs::view_of(w, &ask.branch, &side(&ask.state))?.stat(&ask.path.0, ask.follow)
     });
     node.map(of_node).map_err(|fault| at(fault, &ask.path))
 }
@@ -28,7 +28,7 @@ pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
 /// The entries of a directory, some thousand at a time.
 pub fn list(mounts: &Mounts, ask: &ListFiles) -> Result<ListFilesAnswer, Fault> {
     let mut all = looking_into(mounts, &ask.workspace, |w| {
-        w.view_of(&ask.branch, &side(&ask.state))?.list(&ask.path.0)
+        verbs::view_of(w, &ask.branch, &side(&ask.state))?.list(&ask.path.0)
     })
     .map_err(|fault| at(fault, &ask.path))?;
     let total = all.len() as u64;
@@ -56,7 +56,7 @@ fn bounded(asked: Option<u64>, most: usize) -> usize {
 /// A part of a file.
 pub fn read(mounts: &Mounts, ask: &ReadFile) -> Result<ReadAnswer, Fault> {
     let stretch = looking_into(mounts, &ask.workspace, |w| {
-        w.view_of(&ask.branch, &side(&ask.state))?.read(
+        verbs::view_of(w, &ask.branch, &side(&ask.state))?.read(
             &ask.path.0,
             ask.offset,
             bounded(ask.length, PIECE_BYTES),
@@ -94,7 +94,7 @@ pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
         parents: ask.parents,
     };
     let size = on(mounts, &ask.workspace, |w| {
-        w.write_file(&ask.branch, &owner(), &part)
+        verbs::write_file(w, &ask.branch, &owner(), &part)
     })
     .map_err(|fault| at(fault, &ask.path))?;
     Ok(WriteAnswer { size })
@@ -103,7 +103,7 @@ pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
 /// Makes a directory.
 pub fn mkdir(mounts: &Mounts, ask: &MakeDir) -> Result<(), Fault> {
     on(mounts, &ask.workspace, |w| {
-        w.make_dir(&ask.branch, &owner(), &ask.path.0, ask.parents)
+        verbs::make_dir(w, &ask.branch, &owner(), &ask.path.0, ask.parents)
     })
     .map_err(|fault| at(fault, &ask.path))
 }
@@ -111,7 +111,7 @@ pub fn mkdir(mounts: &Mounts, ask: &MakeDir) -> Result<(), Fault> {
 /// Removes a file or a directory.
 pub fn remove(mounts: &Mounts, ask: &RemovePath) -> Result<(), Fault> {
     on(mounts, &ask.workspace, |w| {
-        w.remove_path(&ask.branch, &ask.path.0, ask.recursive)
+        verbs::remove_path(w, &ask.branch, &ask.path.0, ask.recursive)
     })
     .map_err(|fault| match fault.kind.as_str() {
         "not-empty" if !ask.recursive => {
@@ -124,7 +124,7 @@ pub fn remove(mounts: &Mounts, ask: &RemovePath) -> Result<(), Fault> {
 /// Gives a file or directory another path.
 pub fn rename(mounts: &Mounts, ask: &RenamePath) -> Result<(), Fault> {
     on(mounts, &ask.workspace, |w| {
-        w.rename_path(&ask.branch, &ask.from.0, &ask.to.0)
+        verbs::rename_path(w, &ask.branch, &ask.from.0, &ask.to.0)
     })
     .map_err(|fault| {
         about(fault, || {
@@ -147,8 +147,8 @@ fn owner() -> Caller {
 pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer, Fault> {
     let mut waiting = Vec::new();
     let (changes, left_out) = looking_into(mounts, &ask.workspace, |w| {
-        let old = w.view_of(&ask.branch, &side(&ask.from))?;
-        let new = w.view_of(&ask.branch, &side(&ask.to))?;
+        let old = verbs::view_of(w, &ask.branch, &side(&ask.from))?;
+        let new = verbs::view_of(w, &ask.branch, &side(&ask.to))?;
         let changes = old.changes(&new, &bare(&ask.paths))?;
         let mut send = |bytes: &[u8]| {
             waiting.extend_from_slice(bytes);
@@ -176,8 +176,8 @@ pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer,
 /// What differs, with its lines counted.
 pub fn counted(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
     looking_into(mounts, &ask.workspace, |w| {
-        let old = w.view_of(&ask.branch, &side(&ask.from))?;
-        let new = w.view_of(&ask.branch, &side(&ask.to))?;
+        let old = verbs::view_of(w, &ask.branch, &side(&ask.from))?;
+        let new = verbs::view_of(w, &ask.branch, &side(&ask.to))?;
         let changes = old.changes(&new, &bare(&ask.paths))?;
         let lines = engine::patch::count(&old, &new, &changes)?;
         let changes = changes

@@ -8,13 +8,14 @@ use agentvfs_client::protocol::{
     code,
 };
 use engine::KvEntry;
+use engine::verbs;
 
 /// Sets a key, durably.
 pub fn set(mounts: &Mounts, ask: &KvSet) -> Result<KvRow, Fault> {
     let no_text = || Fault::protocol(code::INVALID_PARAMS, "value is not UTF-8");
     let value = ask.value.text().ok_or_else(no_text)?;
     let entry = on(mounts, &ask.workspace, |w| {
-        w.kv_set(&ask.branch, &ask.key, value)
+        verbs::kv_set(w, &ask.branch, &ask.key, value)
     })?;
     Ok(row(&ask.key, &entry))
 }
@@ -22,7 +23,7 @@ pub fn set(mounts: &Mounts, ask: &KvSet) -> Result<KvRow, Fault> {
 /// What a key has.
 pub fn get(mounts: &Mounts, ask: &KvGet) -> Result<KvRow, Fault> {
     let found = looking_into(mounts, &ask.workspace, |w| {
-        let map = w.kv_of(&ask.branch, &side(&ask.state))?;
+        let map = verbs::kv_of(w, &ask.branch, &side(&ask.state))?;
         Ok(map.get(&ask.key).cloned())
     })?;
     let entry = found.ok_or_else(|| no_key(&ask.key, &ask.workspace))?;
@@ -32,7 +33,7 @@ pub fn get(mounts: &Mounts, ask: &KvGet) -> Result<KvRow, Fault> {
 /// Keys with a prefix, as many at a time as one answer takes.
 pub fn list(mounts: &Mounts, ask: &KvList) -> Result<KvListAnswer, Fault> {
     let map = looking_into(mounts, &ask.workspace, |w| {
-        w.kv_of(&ask.branch, &side(&ask.state))
+        verbs::kv_of(w, &ask.branch, &side(&ask.state))
     })?;
     let after = ask
         .after
@@ -59,7 +60,7 @@ pub fn list(mounts: &Mounts, ask: &KvList) -> Result<KvListAnswer, Fault> {
 /// Removes a key, durably.
 pub fn delete(mounts: &Mounts, ask: &KvDelete) -> Result<KvDeleteAnswer, Fault> {
     let deleted = on(mounts, &ask.workspace, |w| {
-        w.kv_delete(&ask.branch, &ask.key)
+        verbs::kv_delete(w, &ask.branch, &ask.key)
     })?;
     Ok(KvDeleteAnswer { deleted })
 }

@@ -12,6 +12,7 @@ mod running;
 mod stopping;
 
 pub use based::base_trouble;
+use engine::verbs;
 pub use running::of_import;
 pub use stopping::Progress;
 
@@ -544,7 +545,7 @@ impl Mounts {
     /// Has `.agentvfs/view` lead each process to the branch that its cgroup is registered for.
     fn show_views(&self, workspace: &Workspace) {
         let (sessions, name) = (self.sessions.clone(), workspace.name().to_owned());
-        let branches = workspace.list_branches();
+        let branches = verbs::list_branches(workspace);
         sessions.settle(&name, |branch| branches.iter().any(|b| b.name == branch));
         workspace.set_seen_by(Box::new(move |pid, exists| {
             sessions.seen(&name, pid, exists)

@@ -6,6 +6,7 @@ use super::request::{looking_into, of_change, on};
 use super::{callers, faults};
 use agentvfs_client::protocol::*;
 use engine::descent::lineage;
+use engine::verbs;
 use engine::{
     BlameQuery, CallOutcome, CallRecord, CallStart, CallStatus, Owner, StateRef, TimelineItem,
     TimelineQuery,
@@ -108,7 +109,7 @@ pub fn show(mounts: &Mounts, ask: &OneCall) -> Result<TimelineRow, Fault> {
 /// Takes back what a call changed.
 pub fn undo(mounts: &Mounts, ask: &ToolUndo) -> Result<ToolUndoAnswer, Fault> {
     let done = on(mounts, &ask.workspace, |w| {
-        w.undo_call(&ask.branch, ask.id, ask.dry_run)
+        verbs::undo_call(w, &ask.branch, ask.id, ask.dry_run)
     })?;
     let conflict = |c: &engine::merge::Conflict| ConflictRow {
         path: Bytes(c.path.clone()),

@@ -11,6 +11,7 @@
 
 use super::Branch;
 use crate::book::retention::Expiry;
+use crate::branch::states;
 use crate::change::transition::differs;
 use crate::clock;
 use crate::error::Result;
@@ -110,117 +111,113 @@ impl Automatic {
     }
 }
 
-impl Branch {
-    /// Makes an automatic commit where one is due. The newest state's tree is loaded from the store only
-    /// with `may_load`, else that is left to the other thread.
-    pub fn auto_tick(&self, may_load: bool) {
-        let works = !self.read_only && !self.is_closing();
-        let Some(mut rest) = self.auto.rest.try_lock().filter(|_| works) else {
-            return;
-        };
-        let settings = *self.auto.settings.read();
-        let now = Instant::now();
-        let changes = self.auto.changes.load(Ordering::Relaxed);
-        if rest.is_due(changes, now, &settings) {
-            match self.commit_automatically(may_load) {
-                Ok(true) => rest.keep(changes),
-                Ok(false) => {}
-                Err(e) => {
-                    tracing::warn!("{}: no automatic commit: {e}", self.name());
-                    rest.put_off(now);
-                }
-            }
-        }
-        let since = rest.expiry.map(|t| now.saturating_duration_since(t));
-        if may_load && since.is_none_or(|age| age >= EXPIRY_EVERY) {
-            rest.expiry = Some(now);
-            drop(rest);
-            if let Err(e) = self.expire(clock::now()) {
-                tracing::debug!("{}: nothing expires now: {e}", self.name());
+/// Makes an automatic commit where one is due. The newest state's tree is loaded from the store only
+/// with `may_load`, else that is left to the other thread.
+pub(crate) fn auto_tick(branch: &Branch, may_load: bool) {
+    let works = !branch.read_only && !branch.is_closing();
+    let Some(mut rest) = branch.auto.rest.try_lock().filter(|_| works) else {
+        return;
+    };
+    let settings = *branch.auto.settings.read();
+    let now = Instant::now();
+    let changes = branch.auto.changes.load(Ordering::Relaxed);
+    if rest.is_due(changes, now, &settings) {
+        match commit_automatically(branch, may_load) {
+            Ok(true) => rest.keep(changes),
+            Ok(false) => {}
+            Err(e) => {
+                tracing::warn!("{}: no automatic commit: {e}", branch.name());
+                rest.put_off(now);
             }
         }
     }
+    let since = rest.expiry.map(|t| now.saturating_duration_since(t));
+    if may_load && since.is_none_or(|age| age >= EXPIRY_EVERY) {
+        rest.expiry = Some(now);
+        drop(rest);
+        if let Err(e) = expire(branch, clock::now()) {
+            tracing::debug!("{}: nothing expires now: {e}", branch.name());
+        }
+    }
+}
 
-    /// Freezes the live tree where it differs from the newest state; false where that cannot be done now.
-    fn commit_automatically(&self, may_load: bool) -> Result<bool> {
-        if self.places.journal.poisoned().is_some() {
-            return Ok(true);
-        }
-        let (newest, live, tree) = {
-            let inner = self.lock();
-            let history = &inner.book.history;
-            let pending = history.states.values().rev().filter(|s| !s.in_store);
-            let Some(newest) = history.states.keys().next_back().copied() else {
-                return Ok(false);
-            };
-            if inner.fence.is_some()
-                || pending.take(PENDING_STATES_MAX).count() == PENDING_STATES_MAX
-            {
-                return Ok(false);
-            }
-            (newest, inner.live.clone(), history.tree(newest).cloned())
+/// Freezes the live tree where it differs from the newest state; false where that cannot be done now.
+fn commit_automatically(branch: &Branch, may_load: bool) -> Result<bool> {
+    if branch.places.journal.poisoned().is_some() {
+        return Ok(true);
+    }
+    let (newest, live, tree) = {
+        let inner = branch.lock();
+        let history = &inner.book.history;
+        let pending = history.states.values().rev().filter(|s| !s.in_store);
+        let Some(newest) = history.states.keys().next_back().copied() else {
+            return Ok(false);
         };
-        let tree = match tree {
-            Some(tree) => tree,
-            None if self.is_sealed_as(newest)? => return Ok(true),
-            None if may_load => self.tree_of(newest)?,
-            None => return Ok(false),
-        };
-        if !differs(&tree, &live) {
-            return Ok(true);
-        }
-        drop((tree, live));
-        let mut inner = self.lock();
-        if inner.fence.is_some() {
+        if inner.fence.is_some() || pending.take(PENDING_STATES_MAX).count() == PENDING_STATES_MAX {
             return Ok(false);
         }
-        let author = &self.auto.author;
-        let info = self.new_state(&inner, OpKind::Auto, author, String::new(), BTreeMap::new());
-        self.freeze(&mut inner, info, false, None)?;
-        drop(inner);
-        self.signal();
-        Ok(true)
+        (newest, inner.live.clone(), history.tree(newest).cloned())
+    };
+    let tree = match tree {
+        Some(tree) => tree,
+        None if is_sealed_as(branch, newest)? => return Ok(true),
+        None if may_load => states::tree_of(branch, newest)?,
+        None => return Ok(false),
+    };
+    if !differs(&tree, &live) {
+        return Ok(true);
     }
+    drop((tree, live));
+    let mut inner = branch.lock();
+    if inner.fence.is_some() {
+        return Ok(false);
+    }
+    let author = &branch.auto.author;
+    let info = states::new_state(&inner, OpKind::Auto, author, String::new(), BTreeMap::new());
+    states::freeze(branch, &mut inner, info, false, None)?;
+    drop(inner);
+    branch.signal();
+    Ok(true)
+}
 
-    /// True where nothing changed since the live tree was sealed, and that is what the commit of a state
-    /// has: so a branch that nobody changed needs not be loaded to see that.
-    fn is_sealed_as(&self, state: u64) -> Result<bool> {
-        let (id, root, kv, meta) = {
-            let inner = self.lock();
-            let sealed = inner.reference.as_ref();
-            let sealed = sealed.filter(|r| r.tree.same(&inner.live));
-            let (Some(sealed), Some(id)) = (sealed, inner.book.history.id_of(state)) else {
-                return Ok(false);
-            };
-            let meta = meta_of(inner.live.inode(Nid::ROOT)?);
-            (id, sealed.root, sealed.kv, meta)
+/// True where nothing changed since the live tree was sealed, and that is what the commit of a state
+/// has: so a branch that nobody changed needs not be loaded to see that.
+fn is_sealed_as(branch: &Branch, state: u64) -> Result<bool> {
+    let (id, root, kv, meta) = {
+        let inner = branch.lock();
+        let sealed = inner.reference.as_ref();
+        let sealed = sealed.filter(|r| r.tree.same(&inner.live));
+        let (Some(sealed), Some(id)) = (sealed, inner.book.history.id_of(state)) else {
+            return Ok(false);
         };
-        let commit: Commit = self.places.store.get_object(&id)?;
-        Ok(commit.root == root && commit.kv == kv && commit.root_meta == meta)
-    }
+        let meta = meta_of(inner.live.inode(Nid::ROOT)?);
+        (id, sealed.root, sealed.kv, meta)
+    };
+    let commit: Commit = branch.places.store.get_object(&id)?;
+    Ok(commit.root == root && commit.kv == kv && commit.root_meta == meta)
+}
 
-    /// Lets go of automatic commits that have expired at `now`. Nothing goes while somebody works with
-    /// states of the branch, or while gc looks at what is needed.
-    pub fn expire(&self, now: Time) -> Result<()> {
-        let (Some(_free), Some(_may)) = (self.control.try_lock(), self.auto.expiry.try_read())
-        else {
-            return Ok(());
-        };
-        let settings = *self.auto.settings.read();
-        let mut inner = self.lock();
-        if inner.fence.is_some() {
-            return Ok(());
-        }
-        let gone = inner
-            .book
-            .history
-            .expired(now, &settings, &inner.book.timeline.used);
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let Expiry { states, undo, redo } = gone;
-        self.carry_out(&mut inner, Event::Expired { states, undo, redo }, &[])
+/// Lets go of automatic commits that have expired at `now`. Nothing goes while somebody works with
+/// states of the branch, or while gc looks at what is needed.
+pub(crate) fn expire(branch: &Branch, now: Time) -> Result<()> {
+    let (Some(_free), Some(_may)) = (branch.control.try_lock(), branch.auto.expiry.try_read())
+    else {
+        return Ok(());
+    };
+    let settings = *branch.auto.settings.read();
+    let mut inner = branch.lock();
+    if inner.fence.is_some() {
+        return Ok(());
     }
+    let gone = inner
+        .book
+        .history
+        .expired(now, &settings, &inner.book.timeline.used);
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let Expiry { states, undo, redo } = gone;
+    branch.carry_out(&mut inner, Event::Expired { states, undo, redo }, &[])
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //! The threads are the workspace's ([`crate::workspace::keeper`]); nothing runs for a branch that nobody uses.
 
 use super::{Branch, Paused};
+use crate::branch::auto;
+use crate::branch::load;
+use crate::branch::seal;
 use crate::error::{Error, Result};
 use crate::limits::{SEAL_BYTES, SEAL_IDLE_BYTES};
 use std::sync::atomic::Ordering;
@@ -22,7 +25,7 @@ impl Branch {
     /// Makes an automatic commit where one is due, and syncs the journal where its oldest record has
     /// waited long enough.
     pub fn sync_if_due(&self) {
-        self.auto_tick(false);
+        auto::auto_tick(self, false);
         let journal = &self.places.journal;
         let due = journal
             .unsynced_since()
@@ -40,8 +43,8 @@ impl Branch {
         if !self.scan_once() {
             return false;
         }
-        self.drop_stale();
-        self.auto_tick(true);
+        load::drop_stale(self);
+        auto::auto_tick(self, true);
         self.end_overdue_calls();
         let seq = self.places.journal.last_seq();
         let idle = {
@@ -62,7 +65,7 @@ impl Branch {
         if std::mem::replace(&mut self.rest.lock().scanned, true) {
             return true;
         }
-        if let Err(e) = self.scan()
+        if let Err(e) = load::scan(self)
             && !self.is_closing()
         {
             tracing::error!("the base could not be scanned: {e}");
@@ -73,7 +76,7 @@ impl Branch {
 
     /// One round of background storing.
     fn store_step(&self, seq: u64, idle: bool) -> Result<()> {
-        self.store_pending()?;
+        seal::store_pending(self)?;
         self.places.store.flush()?;
         self.importer.release();
         self.flush_timeline()?;
@@ -83,7 +86,7 @@ impl Branch {
         let worth =
             bytes >= SEAL_BYTES || (idle && bytes >= SEAL_IDLE_BYTES) || (idle && first_time);
         if worth && seq + 1 > sealed {
-            self.seal()?;
+            seal::seal(self)?;
         }
         Ok(())
     }

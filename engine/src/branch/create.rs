@@ -14,7 +14,9 @@ use super::{Branch, Inner};
 use crate::base::BaseDir;
 use crate::book::anchors::Anchors;
 use crate::book::history::{History, HistoryRecord, State};
+use crate::branch::seal;
 use crate::branch::shared::SharedParts;
+use crate::branch::states;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
@@ -30,7 +32,6 @@ use crate::tree::inode::{Content, Dir};
 use crate::tree::load::inode_of;
 use crate::types::{Nid, Time};
 use objstore::{Commit, CommitId};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a new branch begins with.
@@ -104,150 +105,130 @@ impl Origin {
     }
 }
 
-impl Branch {
-    /// What the live tree is now, for a new branch; frozen as a state where it differs from the head.
-    pub fn origin_live(&self, author: &str) -> Result<Origin> {
-        self.cache().flush_dirty();
-        let head = self.lock().book.history.head;
-        let before = self.tree_of(head)?;
-        let mut inner = self.lock();
-        let state = self.freeze_if_differs(&mut inner, &before, OpKind::BeforeBranch, author)?;
-        let tree = inner.live.clone();
-        let timeline = inner.book.timeline.clone();
-        Ok(origin(&inner, state, tree, &timeline))
-    }
+/// What the live tree is now, for a new branch; frozen as a state where it differs from the head.
+pub(crate) fn origin_live(branch: &Branch, author: &str) -> Result<Origin> {
+    branch.cache().flush_dirty();
+    let head = branch.lock().book.history.head;
+    let before = states::tree_of(branch, head)?;
+    let mut inner = branch.lock();
+    let state =
+        states::freeze_if_differs(branch, &mut inner, &before, OpKind::BeforeBranch, author)?;
+    let tree = inner.live.clone();
+    let timeline = inner.book.timeline.clone();
+    Ok(origin(&inner, state, tree, &timeline))
+}
 
-    /// What a state of this branch is, for a new branch. What the timeline needs is stored, and not synced yet.
-    pub fn origin_at(&self, state: u64) -> Result<Origin> {
-        let tree = self.tree_of(state)?;
-        let timeline = self.timeline_up_to(state)?;
-        let inner = self.lock();
-        Ok(origin(&inner, state, tree, &timeline))
-    }
+/// What a state of this branch is, for a new branch. What the timeline needs is stored, and not synced yet.
+pub(crate) fn origin_at(branch: &Branch, state: u64) -> Result<Origin> {
+    let tree = states::tree_of(branch, state)?;
+    let timeline = branch.timeline_up_to(state)?;
+    let inner = branch.lock();
+    Ok(origin(&inner, state, tree, &timeline))
+}
 
-    /// Freezes the live tree as a state of this kind where it differs from the head's tree `before`;
-    /// returns the state that stands for it.
-    pub fn freeze_if_differs(
-        &self,
-        inner: &mut Inner,
-        before: &Tree,
-        kind: OpKind,
-        author: &str,
-    ) -> Result<u64> {
-        let head = inner.book.history.head;
-        let stored = inner.book.history.tree(head).cloned();
-        let before = stored.as_ref().unwrap_or(before);
-        if !crate::change::transition::differs(before, &inner.live) {
-            return Ok(head);
+/// Makes a branch that begins with `origin`. It is whole and durable once this returned; that it
+/// exists is for the caller to record.
+pub(crate) fn make(o: OpenBranch, origin: Origin) -> Result<Branch> {
+    let mut inner = origin.inner;
+    o.storage
+        .remove_dir_all(&o.dir)
+        .map_err(Error::io(&o.dir))?;
+    let dir = journal_dir(&o);
+    let journal = Journal::create(o.storage.clone(), &dir, journal_config(&o)?)?;
+    let pending = inner.book.history.pending();
+    let (mut first, root, kv) = match (&inner.reference, pending.first()) {
+        (Some(r), _) => (r.tree.clone(), Some(r.root), r.kv),
+        (None, Some((_, tree))) => (tree.clone(), None, None),
+        (None, None) => (inner.live.clone(), None, None),
+    };
+    if kv.is_none() {
+        // What is not in the store is told by the journal.
+        *first.kv_mut() = KvMap::default();
+    }
+    let head = StateHead {
+        next_seq: 1,
+        counters: inner.book.counters,
+        history: inner.book.history.to_stored_record(),
+        root,
+        base_changed: inner.book.base_changed.iter().cloned().collect(),
+        unreadable: inner.book.unreadable.iter().cloned().collect(),
+        tree_file: 0,
+        patched: 0,
+    };
+    let more = StateMore {
+        kv,
+        timeline: inner.book.timeline.clone(),
+        later: inner.book.history.later.clone(),
+    };
+    inner.book.anchors = Anchors::new(first.clone(), root.flatten());
+    inner.book.anchors.timeline = inner.book.timeline.stored;
+    inner.book.anchors.kv = kv;
+    inner.tree_file = state_file(&o).write(head, &more, &first, &inner.tree_file)?;
+    let stored = inner.reference.as_ref().map(|r| r.tree.clone());
+    let branch = assemble(o, Arc::new(journal), inner, None, 1);
+    count_files(&mut branch.lock(), &branch.importer);
+    seal::pin_journals(&branch, &stored.unwrap_or_default());
+    record_way(&branch, first, &pending)?;
+    branch.sync()?;
+    Ok(branch)
+}
+
+/// A read-only view of one of this branch's states.
+pub(crate) fn snapshot(branch: &Branch, slot: u16, tree: Tree) -> Branch {
+    let mut inner = new_inner(tree, branch.lock().book.counters, History::default());
+    inner.scan_done = true;
+    let parts = Parts {
+        name: branch.name(),
+        dir: branch.dir.clone(),
+        slot,
+        storage: branch.storage.clone(),
+        places: branch.places.clone(),
+        trees: branch.trees.clone(),
+        importer: branch.importer.again(),
+        wake: branch.wake.clone(),
+        auto: branch.auto.again(),
+        read_only: true,
+    };
+    parts.into_branch(inner, None, u64::MAX)
+}
+
+/// Journals how the live tree comes from the tree of the state file.
+fn record_way(branch: &Branch, first: Tree, pending: &[(u64, Tree)]) -> Result<()> {
+    let mut inner = branch.lock();
+    let mut at = first;
+    for (number, tree) in pending {
+        record_step(branch, &mut inner, &at, tree)?;
+        let info = inner.book.history.state(*number)?.info.clone();
+        let head = *number == inner.book.history.head;
+        branch.record(
+            Event::Freeze {
+                info,
+                head,
+                label: None,
+            },
+            &[],
+        )?;
+        branch.record_headed(&inner, *number)?;
+        for label in inner.book.history.labels_of(*number) {
+            let state = *number;
+            branch.record(Event::Label { label, state }, &[])?;
         }
-        let info = self.new_state(inner, kind, author, String::new(), BTreeMap::new());
-        self.freeze(inner, info, false, None)
+        at = tree.clone();
     }
+    let live = inner.live.clone();
+    record_step(branch, &mut inner, &at, &live)
+}
 
-    /// Makes a branch that begins with `origin`. It is whole and durable once this returned; that it
-    /// exists is for the caller to record.
-    pub fn make(o: OpenBranch, origin: Origin) -> Result<Branch> {
-        let mut inner = origin.inner;
-        o.storage
-            .remove_dir_all(&o.dir)
-            .map_err(Error::io(&o.dir))?;
-        let dir = journal_dir(&o);
-        let journal = Journal::create(o.storage.clone(), &dir, journal_config(&o)?)?;
-        let pending = inner.book.history.pending();
-        let (mut first, root, kv) = match (&inner.reference, pending.first()) {
-            (Some(r), _) => (r.tree.clone(), Some(r.root), r.kv),
-            (None, Some((_, tree))) => (tree.clone(), None, None),
-            (None, None) => (inner.live.clone(), None, None),
-        };
-        if kv.is_none() {
-            // What is not in the store is told by the journal.
-            *first.kv_mut() = KvMap::default();
-        }
-        let head = StateHead {
-            next_seq: 1,
-            counters: inner.book.counters,
-            history: inner.book.history.to_stored_record(),
-            root,
-            base_changed: inner.book.base_changed.iter().cloned().collect(),
-            unreadable: inner.book.unreadable.iter().cloned().collect(),
-            tree_file: 0,
-            patched: 0,
-        };
-        let more = StateMore {
-            kv,
-            timeline: inner.book.timeline.clone(),
-            later: inner.book.history.later.clone(),
-        };
-        inner.book.anchors = Anchors::new(first.clone(), root.flatten());
-        inner.book.anchors.timeline = inner.book.timeline.stored;
-        inner.book.anchors.kv = kv;
-        inner.tree_file = state_file(&o).write(head, &more, &first, &inner.tree_file)?;
-        let stored = inner.reference.as_ref().map(|r| r.tree.clone());
-        let branch = assemble(o, Arc::new(journal), inner, None, 1);
-        count_files(&mut branch.lock(), &branch.importer);
-        branch.pin_journals(&stored.unwrap_or_default());
-        branch.record_way(first, &pending)?;
-        branch.sync()?;
-        Ok(branch)
+fn record_step(branch: &Branch, inner: &mut Inner, from: &Tree, to: &Tree) -> Result<()> {
+    if from.same(to) {
+        return Ok(());
     }
-
-    /// A read-only view of one of this branch's states.
-    pub fn snapshot(&self, slot: u16, tree: Tree) -> Branch {
-        let mut inner = new_inner(tree, self.lock().book.counters, History::default());
-        inner.scan_done = true;
-        let parts = Parts {
-            name: self.name(),
-            dir: self.dir.clone(),
-            slot,
-            storage: self.storage.clone(),
-            places: self.places.clone(),
-            trees: self.trees.clone(),
-            importer: self.importer.again(),
-            wake: self.wake.clone(),
-            auto: self.auto.again(),
-            read_only: true,
-        };
-        parts.into_branch(inner, None, u64::MAX)
-    }
-
-    /// Journals how the live tree comes from the tree of the state file.
-    fn record_way(&self, first: Tree, pending: &[(u64, Tree)]) -> Result<()> {
-        let mut inner = self.lock();
-        let mut at = first;
-        for (number, tree) in pending {
-            self.record_step(&mut inner, &at, tree)?;
-            let info = inner.book.history.state(*number)?.info.clone();
-            let head = *number == inner.book.history.head;
-            self.record(
-                Event::Freeze {
-                    info,
-                    head,
-                    label: None,
-                },
-                &[],
-            )?;
-            self.record_headed(&inner, *number)?;
-            for label in inner.book.history.labels_of(*number) {
-                let state = *number;
-                self.record(Event::Label { label, state }, &[])?;
-            }
-            at = tree.clone();
-        }
-        let live = inner.live.clone();
-        self.record_step(&mut inner, &at, &live)
-    }
-
-    fn record_step(&self, inner: &mut Inner, from: &Tree, to: &Tree) -> Result<()> {
-        if from.same(to) {
-            return Ok(());
-        }
-        let patch = crate::record::TreePatch::between(from, to);
-        let counters = inner.book.counters;
-        self.record_patch(Event::Patched { counters }, &patch.to_bytes())?;
-        let seq = self.places.journal.last_seq();
-        inner.book.anchors.switched(seq, to.clone());
-        Ok(())
-    }
+    let patch = crate::record::TreePatch::between(from, to);
+    let counters = inner.book.counters;
+    branch.record_patch(Event::Patched { counters }, &patch.to_bytes())?;
+    let seq = branch.places.journal.last_seq();
+    inner.book.anchors.switched(seq, to.clone());
+    Ok(())
 }
 
 /// Everything of a branch that one made of its state `head`, whose tree is `tree`, begins with; `timeline` is the

@@ -29,6 +29,17 @@ pub(crate) struct Recorded {
     pub live: Option<Tree>,
 }
 
+/// Nothing can be switched while the journal takes no records.
+pub(crate) fn check_journal(branch: &Branch) -> Result<()> {
+    match branch.places.journal.poisoned() {
+        None => Ok(()),
+        Some(why) => Err(Error::Damaged {
+            what: "the journal".into(),
+            why,
+        }),
+    }
+}
+
 impl Branch {
     /// Journals an event and carries it out.
     pub fn carry_out(&self, inner: &mut Inner, event: Event, payload: &[u8]) -> Result<()> {

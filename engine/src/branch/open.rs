@@ -8,6 +8,8 @@ use super::{Branch, CacheRef, Inner, Rest, drop_orphans};
 use crate::base::{Base, BaseDir};
 use crate::book::history::{History, HistoryRecord};
 use crate::book::{Beside, Book};
+use crate::branch::load;
+use crate::branch::seal;
 use crate::branch::wake::Wake;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -208,11 +210,11 @@ fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
     branch.gaps.store(report.records > 0, Ordering::Relaxed);
     count_files(&mut branch.lock(), &branch.importer);
     if branch.places.base.missing().is_some() {
-        branch.recall_imported();
+        load::recall_imported(&branch);
     }
     // What was brought back, or what the state file has, may be in no state.
     branch.auto.note_change();
-    branch.pin_journals(&Tree::default());
+    seal::pin_journals(&branch, &Tree::default());
     Ok(branch)
 }
 

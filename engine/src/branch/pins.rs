@@ -5,6 +5,7 @@
 //! rewritten then, so its readers only have to look at it again.
 
 use super::Branch;
+use crate::branch::load;
 use crate::error::{Error, Result};
 use crate::journal::JournalError;
 use crate::tree::Tree;
@@ -88,8 +89,8 @@ impl Pinned {
         let mut gone = None;
         loop {
             match body(&self.tree()?) {
-                Err(Error::NeedsDir(nid)) => self.branch.load_dir(nid)?,
-                Err(Error::BaseChanged(file)) => self.branch.take_anew(&file)?,
+                Err(Error::NeedsDir(nid)) => load::load_dir(&self.branch, nid)?,
+                Err(Error::BaseChanged(file)) => load::take_anew(&self.branch, &file)?,
                 // What still refers to a segment after a second look was lost with it.
                 Err(Error::Journal(JournalError::Dropped { segment })) if gone != Some(segment) => {
                     gone = Some(segment);

@@ -5,6 +5,7 @@
 
 use super::state_file::{StateFile, StateHead, StateMore};
 use super::{Branch, Inner};
+use crate::branch::load;
 use crate::error::{Error, Result};
 use crate::journal::journal_of;
 use crate::record::{Event, StateInfo};
@@ -39,384 +40,385 @@ struct Ready {
 /// An inode, what it was, and what takes its place.
 type Adoption = (Nid, Arc<Inode>, Arc<Inode>);
 
-impl Branch {
-    /// Stores all states that are not in the store yet, in order, and gives them their ids. Waits for
-    /// the scan and for the import of what they refer to.
-    pub fn store_pending(&self) -> Result<()> {
-        let _one = self.sealing.lock();
-        while self.store_next()? {}
-        Ok(())
-    }
+/// Stores all states that are not in the store yet, in order, and gives them their ids. Waits for
+/// the scan and for the import of what they refer to.
+pub(crate) fn store_pending(branch: &Branch) -> Result<()> {
+    let _one = branch.sealing.lock();
+    while store_next(branch)? {}
+    Ok(())
+}
 
-    /// As [`Branch::store_pending`], where nobody else is at it; false where somebody is.
-    pub fn try_store_pending(&self) -> Result<bool> {
-        let Some(_one) = self.sealing.try_lock() else {
-            return Ok(false);
+/// As [`store_pending`], where nobody else is at it; false where somebody is.
+pub(crate) fn try_store_pending(branch: &Branch) -> Result<bool> {
+    let Some(_one) = branch.sealing.try_lock() else {
+        return Ok(false);
+    };
+    if !branch.lock().scan_done {
+        return Ok(false);
+    }
+    while store_next(branch)? {}
+    Ok(true)
+}
+
+/// Stores the first pending state, or several; false where there is none.
+fn store_next(branch: &Branch) -> Result<bool> {
+    wait_scanned(branch)?;
+    if branch.lock().reference.is_none() {
+        import_ahead(branch)?;
+    }
+    let _pin = branch.places.store.pin();
+    // The first commit is a whole project.
+    let small = branch.lock().reference.is_some();
+    let behind = small.then(|| branch.places.store.put_behind());
+    let mut ready: Vec<Ready> = Vec::new();
+    let failed = loop {
+        match store_state(branch, &ready) {
+            Ok(Some(state)) => ready.push(state),
+            Ok(None) => break None,
+            Err(e) => break Some(e),
+        }
+        if !branch.gaps.load(Ordering::Relaxed) || ready.len() == TOGETHER_MAX {
+            break None;
+        }
+    };
+    match failed {
+        None if ready.is_empty() => return Ok(false),
+        Some(e) if ready.is_empty() => {
+            load::settle_base(branch, e)?;
+            return Ok(true);
+        }
+        // It is met again by who asks for more.
+        _ => {}
+    }
+    if branch.importer.unsynced.swap(false, Ordering::Relaxed) {
+        branch
+            .sync_store()
+            .inspect_err(|_| branch.importer.unsynced.store(true, Ordering::Relaxed))?;
+    }
+    if branch.gaps.load(Ordering::Relaxed) {
+        // Whatever a kill or a power cut leaves must have these commits: what is replayed might be stored
+        // as others. One sync does for all of them, which after a crash may be hundreds.
+        drop(behind);
+        branch.sync_store()?;
+    }
+    give_ids(branch, ready)?;
+    Ok(true)
+}
+
+/// Stores the first pending state after those that are `ready`; `None` where there is none.
+fn store_state(branch: &Branch, ready: &[Ready]) -> Result<Option<Ready>> {
+    let last = ready.last();
+    let (info, tree, reference) = {
+        let mut inner = branch.lock();
+        let fenced = inner.fence.as_ref().map(|f| f.state);
+        let after = last.map_or(0, |r| r.info.number + 1);
+        let next = inner.book.history.first_pending_from(after);
+        let Some(number) = next.filter(|n| Some(*n) != fenced) else {
+            return Ok(None);
         };
-        if !self.lock().scan_done {
-            return Ok(false);
-        }
-        while self.store_next()? {}
-        Ok(true)
-    }
+        let state = inner.book.history.state(number)?;
+        let (info, tree) = (state.info.clone(), state.tree.clone());
+        inner.storing = tree.clone();
+        let reference = last.map(|r| r.stored.clone());
+        (info, tree, reference.or_else(|| inner.reference.clone()))
+    };
+    let tree = tree.ok_or_else(|| Error::Damaged {
+        what: format!("state {}", info.number),
+        why: "its tree is gone".into(),
+    })?;
+    let stored = store_tree(&branch.places, &branch.importer, reference.as_ref(), &tree)?;
+    let id = put_commit(branch, &info, &stored, ready)?;
+    branch.unsynced.store(true, Ordering::SeqCst);
+    adopt(branch, &tree, &stored.tree);
+    let told = info.id.filter(|known| stands(branch, *known, id));
+    Ok(Some(Ready {
+        known_as: told.unwrap_or(id),
+        info,
+        id,
+        stored,
+    }))
+}
 
-    /// Stores the first pending state, or several; false where there is none.
-    fn store_next(&self) -> Result<bool> {
-        self.wait_scanned()?;
-        if self.lock().reference.is_none() {
-            self.import_ahead()?;
-        }
-        let _pin = self.places.store.pin();
-        // The first commit is a whole project.
-        let small = self.lock().reference.is_some();
-        let behind = small.then(|| self.places.store.put_behind());
-        let mut ready: Vec<Ready> = Vec::new();
-        let failed = loop {
-            match self.store_state(&ready) {
-                Ok(Some(state)) => ready.push(state),
-                Ok(None) => break None,
-                Err(e) => break Some(e),
-            }
-            if !self.gaps.load(Ordering::Relaxed) || ready.len() == TOGETHER_MAX {
-                break None;
-            }
+/// Gives states that were stored their ids, up to one that was taken back meanwhile or lost a parent so.
+fn give_ids(branch: &Branch, ready: Vec<Ready>) -> Result<()> {
+    for (n, ready) in ready.into_iter().enumerate() {
+        let Ready {
+            info, id, stored, ..
+        } = ready;
+        let same = match branch.lock().book.history.state(info.number) {
+            Ok(state) => state.info.parents == info.parents,
+            Err(_) => false,
         };
-        match failed {
-            None if ready.is_empty() => return Ok(false),
-            Some(e) if ready.is_empty() => {
-                self.settle_base(e)?;
-                return Ok(true);
-            }
-            // It is met again by who asks for more.
-            _ => {}
-        }
-        if self.importer.unsynced.swap(false, Ordering::Relaxed) {
-            self.sync_store()
-                .inspect_err(|_| self.importer.unsynced.store(true, Ordering::Relaxed))?;
-        }
-        if self.gaps.load(Ordering::Relaxed) {
-            // Whatever a kill or a power cut leaves must have these commits: what is replayed might be stored
-            // as others. One sync does for all of them, which after a crash may be hundreds.
-            drop(behind);
-            self.sync_store()?;
-        }
-        self.give_ids(ready)?;
-        Ok(true)
-    }
-
-    /// Stores the first pending state after those that are `ready`; `None` where there is none.
-    fn store_state(&self, ready: &[Ready]) -> Result<Option<Ready>> {
-        let last = ready.last();
-        let (info, tree, reference) = {
-            let mut inner = self.lock();
-            let fenced = inner.fence.as_ref().map(|f| f.state);
-            let after = last.map_or(0, |r| r.info.number + 1);
-            let next = inner.book.history.first_pending_from(after);
-            let Some(number) = next.filter(|n| Some(*n) != fenced) else {
-                return Ok(None);
-            };
-            let state = inner.book.history.state(number)?;
-            let (info, tree) = (state.info.clone(), state.tree.clone());
-            inner.storing = tree.clone();
-            let reference = last.map(|r| r.stored.clone());
-            (info, tree, reference.or_else(|| inner.reference.clone()))
-        };
-        let tree = tree.ok_or_else(|| Error::Damaged {
-            what: format!("state {}", info.number),
-            why: "its tree is gone".into(),
-        })?;
-        let stored = store_tree(&self.places, &self.importer, reference.as_ref(), &tree)?;
-        let id = self.put_commit(&info, &stored, ready)?;
-        self.unsynced.store(true, Ordering::SeqCst);
-        self.adopt(&tree, &stored.tree);
-        let told = info.id.filter(|known| self.stands(*known, id));
-        Ok(Some(Ready {
-            known_as: told.unwrap_or(id),
-            info,
-            id,
-            stored,
-        }))
-    }
-
-    /// Gives states that were stored their ids, up to one that was taken back meanwhile or lost a parent so.
-    fn give_ids(&self, ready: Vec<Ready>) -> Result<()> {
-        for (n, ready) in ready.into_iter().enumerate() {
-            let Ready {
-                info, id, stored, ..
-            } = ready;
-            let same = match self.lock().book.history.state(info.number) {
-                Ok(state) => state.info.parents == info.parents,
-                Err(_) => false,
-            };
-            if n > 0 && !same {
-                self.lock().storing = None;
-                return Ok(());
-            }
-            self.give_id(info.number, id, stored)?;
-        }
-        Ok(())
-    }
-
-    fn wait_scanned(&self) -> Result<()> {
-        let mut inner = self.lock();
-        while !inner.scan_done {
-            if self.closing.load(Ordering::Relaxed) {
-                return Err(Error::Closing);
-            }
-            self.places.base.check_there()?;
-            self.wait_progress(&mut inner);
-        }
-        Ok(())
-    }
-
-    /// Imports the first pending state's files, a few at a time, each batch taking the place of what
-    /// was read from the base at once: memory stays that of one tree.
-    fn import_ahead(&self) -> Result<()> {
-        let mut next = Nid::ROOT.0;
-        loop {
-            let (batch, end) = {
-                let inner = self.lock();
-                let Some(number) = inner.book.history.first_pending() else {
-                    return Ok(());
-                };
-                let Some(tree) = &inner.book.history.state(number)?.tree else {
-                    return Ok(());
-                };
-                (
-                    base_files_in(tree, next..next + IMPORT_BATCH),
-                    inner.book.counters.nid,
-                )
-            };
-            self.check_quota(bytes_of(&batch))?;
-            if let Err(e) = self.importer.import_bodies(&self.places, &batch) {
-                self.settle_base(e)?;
-                continue;
-            }
-            let stored = batch
-                .into_iter()
-                .filter_map(|(nid, a)| Some((nid, imported(&a)?, a)));
-            self.unsynced.store(true, Ordering::SeqCst);
-            self.adopt_changes(&stored.map(|(nid, b, a)| (nid, a, b)).collect::<Vec<_>>());
-            next += IMPORT_BATCH;
-            if next >= end {
-                return Ok(());
-            }
-        }
-    }
-
-    fn put_commit(
-        &self,
-        info: &StateInfo,
-        reference: &Reference,
-        ready: &[Ready],
-    ) -> Result<CommitId> {
-        let root = reference.tree.inode(Nid::ROOT)?;
-        let parents = {
-            let inner = self.lock();
-            let ready = |n: u64| {
-                ready
-                    .iter()
-                    .find(|r| r.info.number == n)
-                    .map(|r| r.known_as)
-            };
-            let id_of = |n: &u64| ready(*n).or_else(|| inner.book.history.id_of(*n));
-            info.parents.iter().filter_map(id_of).collect()
-        };
-        let commit = Commit {
-            root_meta: meta_of(root),
-            root: reference.root,
-            parents,
-            time_sec: info.time.sec,
-            time_nsec: info.time.nsec,
-            author: info.author.clone(),
-            message: info.message.clone(),
-            meta: info.meta.clone(),
-            kind: match info.kind {
-                crate::record::OpKind::Start => CommitKind::Start,
-                k if k.is_automatic() => CommitKind::Automatic,
-                _ => CommitKind::Asked,
-            },
-            kv: reference.kv,
-            timeline: self.timeline_head_of(info.number),
-        };
-        Ok(self.places.store.put_object(&commit)?)
-    }
-
-    /// Exchanges what was stored in the live tree and in every state that shares it.
-    fn adopt(&self, before: &Tree, stored: &Tree) {
-        let mut changes: Vec<Adoption> = Vec::new();
-        Tree::diff(before, stored, &mut |nid, a, b| {
-            if let (Some(a), Some(b)) = (a, b) {
-                changes.push((nid, a.clone(), b.clone()));
-            }
-        });
-        let gaps = |i: &Inode| i.file().is_some_and(|f| f.has_gaps(i.size));
-        if changes.iter().any(|(_, a, b)| gaps(a) || gaps(b)) {
-            self.gaps.store(true, Ordering::Relaxed);
-        }
-        self.adopt_changes(&changes);
-    }
-
-    fn adopt_changes(&self, changes: &[Adoption]) {
-        for batch in changes.chunks(ADOPT_BATCH) {
-            let mut inner = self.lock();
-            let mut trees = inner.trees_mut();
-            for (nid, a, b) in batch {
-                adopt_inode(&mut trees, *nid, a, b);
-            }
-        }
-    }
-
-    fn give_id(&self, number: u64, id: CommitId, reference: Reference) -> Result<()> {
-        let mut inner = self.lock();
-        inner.reference = Some(reference.clone());
-        inner.storing = None;
-        let Ok(state) = inner.book.history.state(number) else {
+        if n > 0 && !same {
+            branch.lock().storing = None;
             return Ok(());
+        }
+        give_id(branch, info.number, id, stored)?;
+    }
+    Ok(())
+}
+
+fn wait_scanned(branch: &Branch) -> Result<()> {
+    let mut inner = branch.lock();
+    while !inner.scan_done {
+        if branch.closing.load(Ordering::Relaxed) {
+            return Err(Error::Closing);
+        }
+        branch.places.base.check_there()?;
+        branch.wait_progress(&mut inner);
+    }
+    Ok(())
+}
+
+/// Imports the first pending state's files, a few at a time, each batch taking the place of what
+/// was read from the base at once: memory stays that of one tree.
+fn import_ahead(branch: &Branch) -> Result<()> {
+    let mut next = Nid::ROOT.0;
+    loop {
+        let (batch, end) = {
+            let inner = branch.lock();
+            let Some(number) = inner.book.history.first_pending() else {
+                return Ok(());
+            };
+            let Some(tree) = &inner.book.history.state(number)?.tree else {
+                return Ok(());
+            };
+            (
+                base_files_in(tree, next..next + IMPORT_BATCH),
+                inner.book.counters.nid,
+            )
         };
-        let told = state.info.id.filter(|known| self.is_told(*known, id));
-        let new = told.is_none() && state.info.id != Some(id);
-        let (id, stored) = match told {
-            Some(known) => (known, None),
-            None => (id, Some(reference)),
+        branch.check_quota(bytes_of(&batch))?;
+        if let Err(e) = branch.importer.import_bodies(&branch.places, &batch) {
+            load::settle_base(branch, e)?;
+            continue;
+        }
+        let stored = batch
+            .into_iter()
+            .filter_map(|(nid, a)| Some((nid, imported(&a)?, a)));
+        branch.unsynced.store(true, Ordering::SeqCst);
+        adopt_changes(
+            branch,
+            &stored.map(|(nid, b, a)| (nid, a, b)).collect::<Vec<_>>(),
+        );
+        next += IMPORT_BATCH;
+        if next >= end {
+            return Ok(());
+        }
+    }
+}
+
+fn put_commit(
+    branch: &Branch,
+    info: &StateInfo,
+    reference: &Reference,
+    ready: &[Ready],
+) -> Result<CommitId> {
+    let root = reference.tree.inode(Nid::ROOT)?;
+    let parents = {
+        let inner = branch.lock();
+        let ready = |n: u64| {
+            ready
+                .iter()
+                .find(|r| r.info.number == n)
+                .map(|r| r.known_as)
         };
-        if new {
-            // First: where it fails the state has no id yet, and can be taken back.
-            self.carry_out(&mut inner, Event::Named { state: number, id }, &[])?;
-        }
-        let history = &mut inner.book.history;
-        if let Some(state) = history.states.get_mut(&number) {
-            state.info.id = Some(id);
-            (state.tree, state.stored, state.in_store) = (None, stored, true);
-        }
-        history.trim();
-        self.signal();
-        Ok(())
-    }
+        let id_of = |n: &u64| ready(*n).or_else(|| inner.book.history.id_of(*n));
+        info.parents.iter().filter_map(id_of).collect()
+    };
+    let commit = Commit {
+        root_meta: meta_of(root),
+        root: reference.root,
+        parents,
+        time_sec: info.time.sec,
+        time_nsec: info.time.nsec,
+        author: info.author.clone(),
+        message: info.message.clone(),
+        meta: info.meta.clone(),
+        kind: match info.kind {
+            crate::record::OpKind::Start => CommitKind::Start,
+            k if k.is_automatic() => CommitKind::Automatic,
+            _ => CommitKind::Asked,
+        },
+        kv: reference.kv,
+        timeline: branch.timeline_head_of(info.number),
+    };
+    Ok(branch.places.store.put_object(&commit)?)
+}
 
-    /// Whether the id `known`, by which a state was known before the daemon died, stands though what
-    /// was replayed is stored as `id`: whoever was told it can go on using it. Its commit is put after
-    /// all that it refers to, so it is whole where it is there.
-    ///
-    /// The bytes are the same; which all-zero blocks are holes may differ where a file was stored
-    /// between two changes the first time and not when they were replayed.
-    fn is_told(&self, known: CommitId, id: CommitId) -> bool {
-        let stands = self.stands(known, id);
-        if known != id && !stands {
-            tracing::error!("commit {known} was lost, its state is {id} now");
+/// Exchanges what was stored in the live tree and in every state that shares it.
+fn adopt(branch: &Branch, before: &Tree, stored: &Tree) {
+    let mut changes: Vec<Adoption> = Vec::new();
+    Tree::diff(before, stored, &mut |nid, a, b| {
+        if let (Some(a), Some(b)) = (a, b) {
+            changes.push((nid, a.clone(), b.clone()));
         }
-        stands
+    });
+    let gaps = |i: &Inode| i.file().is_some_and(|f| f.has_gaps(i.size));
+    if changes.iter().any(|(_, a, b)| gaps(a) || gaps(b)) {
+        branch.gaps.store(true, Ordering::Relaxed);
     }
+    adopt_changes(branch, &changes);
+}
 
-    /// Whether an id that differs from `id` has its commit.
-    fn stands(&self, known: CommitId, id: CommitId) -> bool {
-        known != id && self.places.store.contains(Kind::Commit, known.as_bytes())
+fn adopt_changes(branch: &Branch, changes: &[Adoption]) {
+    for batch in changes.chunks(ADOPT_BATCH) {
+        let mut inner = branch.lock();
+        let mut trees = inner.trees_mut();
+        for (nid, a, b) in batch {
+            adopt_inode(&mut trees, *nid, a, b);
+        }
     }
+}
 
-    /// Folds the journal into the store: all data is chunked, the state file replaced, and what the
-    /// journal no longer needs to hold is dropped.
-    pub fn seal(&self) -> Result<()> {
-        let _one = self.sealing.lock();
-        loop {
-            while self.store_next()? {}
-            let segment = self.places.journal.roll()?;
-            let _pin = self.places.store.pin();
-            let Some(frozen) = self.freeze_for_seal() else {
-                // Not at once: each turn begins a segment.
-                self.wait_progress(&mut self.lock());
+fn give_id(branch: &Branch, number: u64, id: CommitId, reference: Reference) -> Result<()> {
+    let mut inner = branch.lock();
+    inner.reference = Some(reference.clone());
+    inner.storing = None;
+    let Ok(state) = inner.book.history.state(number) else {
+        return Ok(());
+    };
+    let told = state.info.id.filter(|known| is_told(branch, *known, id));
+    let new = told.is_none() && state.info.id != Some(id);
+    let (id, stored) = match told {
+        Some(known) => (known, None),
+        None => (id, Some(reference)),
+    };
+    if new {
+        // First: where it fails the state has no id yet, and can be taken back.
+        branch.carry_out(&mut inner, Event::Named { state: number, id }, &[])?;
+    }
+    let history = &mut inner.book.history;
+    if let Some(state) = history.states.get_mut(&number) {
+        state.info.id = Some(id);
+        (state.tree, state.stored, state.in_store) = (None, stored, true);
+    }
+    history.trim();
+    branch.signal();
+    Ok(())
+}
+
+/// Whether the id `known`, by which a state was known before the daemon died, stands though what
+/// was replayed is stored as `id`: whoever was told it can go on using it. Its commit is put after
+/// all that it refers to, so it is whole where it is there.
+///
+/// The bytes are the same; which all-zero blocks are holes may differ where a file was stored
+/// between two changes the first time and not when they were replayed.
+fn is_told(branch: &Branch, known: CommitId, id: CommitId) -> bool {
+    let stands = stands(branch, known, id);
+    if known != id && !stands {
+        tracing::error!("commit {known} was lost, its state is {id} now");
+    }
+    stands
+}
+
+/// Whether an id that differs from `id` has its commit.
+fn stands(branch: &Branch, known: CommitId, id: CommitId) -> bool {
+    known != id && branch.places.store.contains(Kind::Commit, known.as_bytes())
+}
+
+/// Folds the journal into the store: all data is chunked, the state file replaced, and what the
+/// journal no longer needs to hold is dropped.
+pub(crate) fn seal(branch: &Branch) -> Result<()> {
+    let _one = branch.sealing.lock();
+    loop {
+        while store_next(branch)? {}
+        let segment = branch.places.journal.roll()?;
+        let _pin = branch.places.store.pin();
+        let Some(frozen) = freeze_for_seal(branch) else {
+            // Not at once: each turn begins a segment.
+            branch.wait_progress(&mut branch.lock());
+            continue;
+        };
+        let (mut head, mut more, tree, reference) = frozen;
+        let stored = match store_tree(&branch.places, &branch.importer, reference.as_ref(), &tree) {
+            Err(e) => {
+                load::settle_base(branch, e)?;
                 continue;
-            };
-            let (mut head, mut more, tree, reference) = frozen;
-            let stored = match store_tree(&self.places, &self.importer, reference.as_ref(), &tree) {
-                Err(e) => {
-                    self.settle_base(e)?;
-                    continue;
-                }
-                Ok(stored) => stored,
-            };
-            self.places.store.sync()?;
-            self.adopt(&tree, &stored.tree);
-            self.importer.unsynced.store(false, Ordering::Relaxed);
-            head.root = Some(stored.root);
-            let next_seq = head.next_seq;
-            let shared = self.lock().tree_file.clone();
-            more.kv = stored.kv;
-            let shared = self
-                .state_file()
-                .write(head, &more, &stored.tree, &shared)?;
-            self.lock().tree_file = shared;
-            self.sealed_seq.store(next_seq, Ordering::Relaxed);
-            self.gaps.store(false, Ordering::Relaxed);
-            return self.drop_journal(segment, stored, more.timeline.stored, next_seq);
-        }
-    }
-
-    /// The live tree and everything that the state file needs; `None` where a state is pending again.
-    fn freeze_for_seal(&self) -> Option<(StateHead, StateMore, Tree, Option<Reference>)> {
-        let mut inner = self.lock();
-        if inner.book.history.first_pending().is_some() || inner.fence.is_some() {
-            return None;
-        }
-        inner.storing = Some(inner.live.clone());
-        let head = StateHead {
-            next_seq: self.places.journal.last_seq() + 1,
-            counters: inner.book.counters,
-            history: inner.book.history.to_record(),
-            root: None,
-            base_changed: inner.book.base_changed.iter().cloned().collect(),
-            unreadable: inner.book.unreadable.iter().cloned().collect(),
-            tree_file: 0,
-            patched: 0,
+            }
+            Ok(stored) => stored,
         };
-        let more = StateMore {
-            // Known once the tree is stored.
-            kv: None,
-            timeline: inner.book.timeline.clone(),
-            later: inner.book.history.later.clone(),
-        };
-        Some((head, more, inner.live.clone(), inner.reference.clone()))
+        branch.places.store.sync()?;
+        adopt(branch, &tree, &stored.tree);
+        branch.importer.unsynced.store(false, Ordering::Relaxed);
+        head.root = Some(stored.root);
+        let next_seq = head.next_seq;
+        let shared = branch.lock().tree_file.clone();
+        more.kv = stored.kv;
+        let shared = state_file(branch).write(head, &more, &stored.tree, &shared)?;
+        branch.lock().tree_file = shared;
+        branch.sealed_seq.store(next_seq, Ordering::Relaxed);
+        branch.gaps.store(false, Ordering::Relaxed);
+        return drop_journal(branch, segment, stored, more.timeline.stored, next_seq);
     }
+}
 
-    fn drop_journal(
-        &self,
-        segment: u32,
-        stored: Reference,
-        timeline: FileContent,
-        next_seq: u64,
-    ) -> Result<()> {
-        let own = self.places.journal.number();
-        let keep = {
-            // Under the lock: a branch that is made of this one meanwhile takes nothing older.
-            let mut inner = self.lock();
-            let needed = needed_segments(&mut inner, &stored.tree);
-            inner.book.anchors.seal(&stored, timeline, next_seq);
-            inner.storing = None;
-            inner.reference = Some(stored);
-            let journals = &self.places.journals;
-            let keep = [needed.get(&own).copied(), journals.pinned(own)];
-            journals.pin(own, needed);
-            keep.into_iter().flatten().fold(segment, u32::min)
-        };
-        self.places.journal.drop_before(keep)?;
-        self.signal();
-        Ok(())
+/// The live tree and everything that the state file needs; `None` where a state is pending again.
+fn freeze_for_seal(branch: &Branch) -> Option<(StateHead, StateMore, Tree, Option<Reference>)> {
+    let mut inner = branch.lock();
+    if inner.book.history.first_pending().is_some() || inner.fence.is_some() {
+        return None;
     }
+    inner.storing = Some(inner.live.clone());
+    let head = StateHead {
+        next_seq: branch.places.journal.last_seq() + 1,
+        counters: inner.book.counters,
+        history: inner.book.history.to_record(),
+        root: None,
+        base_changed: inner.book.base_changed.iter().cloned().collect(),
+        unreadable: inner.book.unreadable.iter().cloned().collect(),
+        tree_file: 0,
+        patched: 0,
+    };
+    let more = StateMore {
+        // Known once the tree is stored.
+        kv: None,
+        timeline: inner.book.timeline.clone(),
+        later: inner.book.history.later.clone(),
+    };
+    Some((head, more, inner.live.clone(), inner.reference.clone()))
+}
 
-    /// Keeps what the branch shows of other branches' journals; `sealed` points into none.
-    pub fn pin_journals(&self, sealed: &Tree) {
-        let needed = needed_segments(&mut self.lock(), sealed);
-        self.places
-            .journals
-            .pin(self.places.journal.number(), needed);
-    }
+fn drop_journal(
+    branch: &Branch,
+    segment: u32,
+    stored: Reference,
+    timeline: FileContent,
+    next_seq: u64,
+) -> Result<()> {
+    let own = branch.places.journal.number();
+    let keep = {
+        // Under the lock: a branch that is made of this one meanwhile takes nothing older.
+        let mut inner = branch.lock();
+        let needed = needed_segments(&mut inner, &stored.tree);
+        inner.book.anchors.seal(&stored, timeline, next_seq);
+        inner.storing = None;
+        inner.reference = Some(stored);
+        let journals = &branch.places.journals;
+        let keep = [needed.get(&own).copied(), journals.pinned(own)];
+        journals.pin(own, needed);
+        keep.into_iter().flatten().fold(segment, u32::min)
+    };
+    branch.places.journal.drop_before(keep)?;
+    branch.signal();
+    Ok(())
+}
 
-    fn state_file(&self) -> StateFile<'_> {
-        StateFile {
-            storage: &*self.storage,
-            dir: &self.dir,
-            trees: &self.trees,
-            branch: self.places.journal.number(),
-        }
+/// Keeps what the branch shows of other branches' journals; `sealed` points into none.
+pub(crate) fn pin_journals(branch: &Branch, sealed: &Tree) {
+    let needed = needed_segments(&mut branch.lock(), sealed);
+    branch
+        .places
+        .journals
+        .pin(branch.places.journal.number(), needed);
+}
+
+fn state_file(b: &Branch) -> StateFile<'_> {
+    StateFile {
+        storage: &*b.storage,
+        dir: &b.dir,
+        trees: &b.trees,
+        branch: b.places.journal.number(),
     }
 }
 

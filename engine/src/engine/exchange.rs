@@ -5,13 +5,15 @@
 //! written; until then the ref `unfinished/NAME` says that its directory is to be removed.
 
 use crate::base::Base;
-use crate::branch::Branch;
+use crate::branch::create;
 use crate::branch::create::Origin;
 use crate::clock;
+use crate::engine::gc::tombs;
 use crate::engine::{Engine, running_at};
 use crate::error::{Error, Result};
 use crate::names::{MAIN, check_workspace_name};
 use crate::verbs::Calls;
+use crate::verbs::exchange;
 use crate::workspace::branch_refs;
 use crate::workspace::branches::Views;
 use crate::workspace::{Workspace, WorkspaceConfig};
@@ -62,7 +64,7 @@ impl Engine {
     ) -> Result<WorkspaceConfig> {
         check_workspace_name(name)?;
         self.check_is_new(name)?;
-        self.clear_deleted(name)?;
+        tombs::clear_deleted(self, name)?;
         let base = self.make_no_base()?;
         let mark = format!("{UNFINISHED}/{name}");
         self.refs.set(&mark, b"")?;
@@ -98,8 +100,8 @@ impl Engine {
         let shared = self.shared_parts(Base::open(base)?);
         let origin = Origin::of_commit(&shared, commit)?;
         let views = Views::new(name.to_owned(), self.author().to_owned(), shared)?;
-        let main = Branch::make(views.open_parts(MAIN, 0), origin)?;
-        main.take_over(calls)?;
+        let main = create::make(views.open_parts(MAIN, 0), origin)?;
+        exchange::take_over(&main, calls)?;
         main.begin_closing();
         Ok(main.places.journal.mark_clean()?)
     }

@@ -13,9 +13,10 @@ mod repair;
 mod strays;
 
 use crate::engine::Engine;
+use crate::engine::gc;
 use crate::error::{Error, Result};
 use crate::timeline::kept::{kept, kept_record};
-use crate::verbs::Progress;
+use crate::types::Progress;
 use crate::workspace::branch_refs::{TIMELINES_DIR, check_record};
 use crate::workspace::keeper::lower_priority;
 use names::Namer;
@@ -87,33 +88,33 @@ impl Engine {
     /// Checks the whole store, at low priority; a gc that runs is waited for. `progress` hears how many parts of
     /// how many are done.
     pub fn fsck(&self, progress: Progress<'_>) -> Result<FsckReport> {
-        let _one = self.alone()?;
+        let _one = gc::alone(self)?;
         progress(0, 3);
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
                 lower_priority();
-                self.check_all()
+                check_all(self)
             });
             run.join().unwrap_or(Err(Error::Closing))
         })
     }
+}
 
-    fn check_all(&self) -> Result<FsckReport> {
-        let mut check = Check {
-            engine: self,
-            report: FsckReport::default(),
-            bad: BTreeMap::new(),
-        };
-        check.packs()?;
-        check.refs()?;
-        let mut namer = Namer::new(&self.store);
-        for name in self.names()? {
-            check.workspace(&name, &mut namer)?;
-            check.timelines(&name, &mut namer)?;
-        }
-        check.objects(namer);
-        Ok(check.report)
+fn check_all(e: &Engine) -> Result<FsckReport> {
+    let mut check = Check {
+        engine: e,
+        report: FsckReport::default(),
+        bad: BTreeMap::new(),
+    };
+    check.packs()?;
+    check.refs()?;
+    let mut namer = Namer::new(&e.store);
+    for name in e.names()? {
+        check.workspace(&name, &mut namer)?;
+        check.timelines(&name, &mut namer)?;
     }
+    check.objects(namer);
+    Ok(check.report)
 }
 
 impl Check<'_> {
@@ -238,7 +239,7 @@ impl Check<'_> {
                 path: vec![],
             };
             self.find(format!("ref {name}"), why, vec![who]);
-            if let Some(number) = self.engine.number_of(workspace, branch) {
+            if let Some(number) = repair::number_of(self.engine, workspace, branch) {
                 self.step(RepairStep::BranchRecord {
                     workspace: workspace.to_owned(),
                     branch: branch.to_owned(),
@@ -264,7 +265,7 @@ impl Check<'_> {
         };
         let whole = whole(workspace);
         self.find(format!("ref {name}"), why, vec![whole]);
-        if let Some(base) = self.engine.base_by_history(workspace) {
+        if let Some(base) = repair::base_by_history(self.engine, workspace) {
             self.step(RepairStep::WorkspaceRecord {
                 workspace: workspace.to_owned(),
                 base,

@@ -7,10 +7,11 @@
 
 pub(crate) mod roots;
 mod sizes;
-mod stats;
-mod timelines;
-mod tombs;
+pub(crate) mod stats;
+pub(crate) mod timelines;
+pub(crate) mod tombs;
 
+use crate::branch::auto;
 pub use stats::{BranchFigures, KindFigures, StoreFigures, WorkspaceFigures};
 
 use crate::branch::Branch;
@@ -19,8 +20,8 @@ use crate::branch::tree_file::Trees;
 use crate::clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::types::Progress;
 use crate::types::Time;
-use crate::verbs::Progress;
 use crate::workspace::branch_refs;
 use crate::workspace::keeper::lower_priority;
 use objstore::CommitId;
@@ -96,12 +97,12 @@ impl Engine {
     /// Takes away what nothing needs any more, beside all other work and at low priority. `progress`
     /// hears how many bytes of how many are done.
     pub fn gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
-        let _one = self.alone()?;
+        let _one = alone(self)?;
         let (done, total) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
                 lower_priority();
-                self.run_gc(req, &|so_far, all| {
+                run_gc(self, req, &|so_far, all| {
                     done.store(so_far, Ordering::Relaxed);
                     total.store(all, Ordering::Relaxed);
                 })
@@ -114,179 +115,6 @@ impl Engine {
         })
     }
 
-    /// The right to look at all of the store with nothing taken away meanwhile, or to take it away: waits until
-    /// whoever has it is done.
-    pub(crate) fn alone(&self) -> Result<MutexGuard<'_, ()>> {
-        loop {
-            if let Some(alone) = self.collecting.try_lock_for(PROGRESS_PAUSE) {
-                return Ok(alone);
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::Store(objstore::Error::Stopped));
-            }
-        }
-    }
-
-    fn run_gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
-        let now = clock::now();
-        let grace = req.grace.unwrap_or(self.settings().gc_grace);
-        if !req.dry_run {
-            // First: who read one of these refs before has a pin, which is waited for.
-            self.bury(now, grace)?;
-        }
-        self.expire_all(now);
-        let timelines = self.timelines_to_forget(now, grace);
-        let timelines = match req.dry_run {
-            true => timelines,
-            false => self.forget_timelines(timelines)?,
-        };
-        let (run, still) = self.begin()?;
-        self.mark_all(&run, &still, (now, grace, &timelines), &mut |_| ())?;
-        drop(still);
-        let dead = req.dead_percent.map_or(REWRITE_DEAD_PERCENT, u64::from);
-        let plan = run.plan(grace, dead)?;
-        if req.dry_run {
-            return Ok(planned(&plan));
-        }
-        let total = plan.work_bytes();
-        let swept = run.sweep(&plan, &|done| progress(done, total))?;
-        drop(run);
-        self.note_gc(now)?;
-        self.restore_reserve();
-        tracing::info!(freed = swept.freed_bytes, objects = swept.objects, "gc");
-        Ok(done(&plan, &swept))
-    }
-
-    /// Lets go of what has expired.
-    fn expire_all(&self, now: Time) {
-        for branch in self.all_open().iter().filter(|b| !b.read_only) {
-            if let Err(e) = branch.expire(now) {
-                tracing::debug!("{}: nothing expires now: {e}", branch.name());
-            }
-        }
-    }
-
-    /// Begins a run. From before its begin to the end of marking nothing expires, and the branches that
-    /// there were are looked at though they are deleted meanwhile: else a commit could pass from one that
-    /// is still to be looked at to one that was.
-    fn begin(&self) -> Result<(Collection<'_>, Still<'_>)> {
-        let expiry = self.expiry.write();
-        let branches = self.all_open();
-        let run = self.store.collect(&self.stop)?;
-        let still = Still {
-            branches,
-            _expiry: expiry,
-        };
-        Ok((run, still))
-    }
-
-    /// Branches and snapshots of all open workspaces.
-    fn all_open(&self) -> Vec<Arc<Branch>> {
-        let open = self.all_opened();
-        open.iter().flat_map(|w| w.views.all()).collect()
-    }
-
-    /// Marks all that is needed.
-    fn mark_all(
-        &self,
-        run: &Collection<'_>,
-        still: &Still<'_>,
-        (now, grace, but): (Time, Duration, &[String]),
-        met: &mut dyn FnMut(Met<'_>),
-    ) -> Result<()> {
-        let mut walk = Walk::new(run, met);
-        let mut maybe = Vec::new();
-        for branch in &still.branches {
-            mark_branch(branch, &mut walk, &mut maybe)?;
-        }
-        for name in self.names()? {
-            self.mark_workspace(&name, still, &mut walk, &mut maybe)?;
-        }
-        // Last: what was deleted since the branches were counted is among these.
-        maybe.extend(self.tombs(now, grace)?);
-        maybe.extend(self.mark_timelines(now, but, &mut walk)?);
-        maybe.extend(self.base_commits()?);
-        Roots::walk_rest(&maybe, &mut walk)?;
-        Ok(walk.finish()?)
-    }
-
-    /// Commits that stand for what was applied to bases, and all before them: the ground on which the
-    /// next apply and update merge.
-    fn base_commits(&self) -> Result<HashSet<CommitId>> {
-        let mut found = HashSet::new();
-        for name in self.refs.list(crate::verbs::apply::REF_DIR)? {
-            let bytes = self.refs.get(&name)?.unwrap_or_default();
-            let newest = <[u8; 32]>::try_from(&bytes[..]).map(CommitId::from_bytes);
-            let mut next: Vec<CommitId> = newest.into_iter().collect();
-            while let Some(id) = next.pop() {
-                if !found.insert(id) {
-                    continue;
-                }
-                // What is missing was collected before, or belongs to what has expired.
-                if let Ok(commit) = self.store.get_object::<objstore::Commit>(&id) {
-                    next.extend(commit.parents);
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Marks what one workspace needs, open or not, but for the branches that were looked at; `maybe`
-    /// gets what need not be there as a whole.
-    fn mark_workspace(
-        &self,
-        name: &str,
-        still: &Still<'_>,
-        walk: &mut Walk<'_>,
-        maybe: &mut Vec<CommitId>,
-    ) -> Result<()> {
-        loop {
-            if let Some(w) = self.opened(name) {
-                let known = |b: &Arc<Branch>| still.branches.iter().any(|s| Arc::ptr_eq(s, b));
-                for branch in w.views.all().iter().filter(|b| !known(b)) {
-                    mark_branch(branch, walk, maybe)?;
-                }
-                return Ok(());
-            }
-            let marked = self.mark_closed(name, walk, maybe);
-            // It may have been opened or deleted meanwhile, its files changing under the reader.
-            if marked.is_ok() || !self.names()?.iter().any(|n| n == name) {
-                return Ok(());
-            }
-            if self.opened(name).is_none() {
-                return marked;
-            }
-        }
-    }
-
-    fn mark_closed(
-        &self,
-        name: &str,
-        walk: &mut Walk<'_>,
-        maybe: &mut Vec<CommitId>,
-    ) -> Result<()> {
-        let trees = self.look_at_trees(name);
-        for (_, dir) in self.branch_dirs(name)? {
-            if let Some(found) = inspect(&*self.storage, &self.store, &trees, &dir, self.boot)? {
-                let roots = Roots::of(&found.inner);
-                roots.walk(walk)?;
-                maybe.extend(roots.maybe);
-                maybe.extend(found.sealed_commits);
-            }
-        }
-        Ok(())
-    }
-
-    /// The tree files of a workspace that is not open.
-    pub(crate) fn look_at_trees(&self, workspace: &str) -> Trees {
-        Trees::look(self.storage.clone(), branch_refs::trees_dir(workspace))
-    }
-
-    /// Names and directories of a workspace's branches on disk, `main` first.
-    pub(crate) fn branch_dirs(&self, workspace: &str) -> Result<Vec<(String, String)>> {
-        branch_refs::on_disk(&self.refs, workspace)
-    }
-
     /// When gc ran last.
     pub fn last_gc(&self) -> Option<GcNote> {
         let bytes = self.refs.get(NOTE_REF).ok()??;
@@ -294,37 +122,210 @@ impl Engine {
         (note.version == NOTE_VERSION).then_some(note)
     }
 
-    fn note_gc(&self, time: Time) -> Result<()> {
-        let note = GcNote {
-            version: NOTE_VERSION,
-            time,
-            bytes: self.store.stats().bytes,
-        };
-        let bytes = crate::record::encode(&note);
-        self.garbage.store(false, Ordering::Relaxed);
-        self.refs.set(NOTE_REF, &bytes).map_err(Error::Store)
-    }
-
     /// Runs gc where that is worthwhile and the settings do not forbid it: an hour or more after the last
     /// run, and the packs have grown by a quarter (and 64 MiB) since, or a workspace was deleted.
     pub fn gc_if_worthwhile(&self) -> Result<Option<GcReport>> {
-        if !self.settings().gc_auto || !self.is_gc_worthwhile(clock::now()) {
+        if !self.settings().gc_auto || !is_gc_worthwhile(self, clock::now()) {
             return Ok(None);
         }
         self.gc(GcRequest::default(), &|_, _| ()).map(Some)
     }
+}
 
-    fn is_gc_worthwhile(&self, now: Time) -> bool {
-        let bytes = self.store.stats().bytes;
-        let (since, before) = match self.last_gc() {
-            // A clock that was put back must not keep gc away for ever.
-            Some(note) => (now.sec.abs_diff(note.time.sec), note.bytes),
-            None => (u64::MAX, 0),
-        };
-        let grown = bytes.saturating_sub(before);
-        let worth = grown >= GROWTH_MIN.max(before / 4) || self.garbage.load(Ordering::Relaxed);
-        since >= PAUSE.as_secs() && worth
+/// The right to look at all of the store with nothing taken away meanwhile, or to take it away: waits until
+/// whoever has it is done.
+pub(crate) fn alone(engine: &Engine) -> Result<MutexGuard<'_, ()>> {
+    loop {
+        if let Some(alone) = engine.collecting.try_lock_for(PROGRESS_PAUSE) {
+            return Ok(alone);
+        }
+        if engine.stop.load(Ordering::Relaxed) {
+            return Err(Error::Store(objstore::Error::Stopped));
+        }
     }
+}
+
+fn run_gc(engine: &Engine, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
+    let now = clock::now();
+    let grace = req.grace.unwrap_or(engine.settings().gc_grace);
+    if !req.dry_run {
+        // First: who read one of these refs before has a pin, which is waited for.
+        tombs::bury(engine, now, grace)?;
+    }
+    expire_all(engine, now);
+    let timelines = timelines::timelines_to_forget(engine, now, grace);
+    let timelines = match req.dry_run {
+        true => timelines,
+        false => timelines::forget_timelines(engine, timelines)?,
+    };
+    let (run, still) = begin(engine)?;
+    mark_all(engine, &run, &still, (now, grace, &timelines), &mut |_| ())?;
+    drop(still);
+    let dead = req.dead_percent.map_or(REWRITE_DEAD_PERCENT, u64::from);
+    let plan = run.plan(grace, dead)?;
+    if req.dry_run {
+        return Ok(planned(&plan));
+    }
+    let total = plan.work_bytes();
+    let swept = run.sweep(&plan, &|done| progress(done, total))?;
+    drop(run);
+    note_gc(engine, now)?;
+    engine.restore_reserve();
+    tracing::info!(freed = swept.freed_bytes, objects = swept.objects, "gc");
+    Ok(done(&plan, &swept))
+}
+
+/// Lets go of what has expired.
+fn expire_all(engine: &Engine, now: Time) {
+    for branch in all_open(engine).iter().filter(|b| !b.read_only) {
+        if let Err(e) = auto::expire(branch, now) {
+            tracing::debug!("{}: nothing expires now: {e}", branch.name());
+        }
+    }
+}
+
+/// Begins a run. From before its begin to the end of marking nothing expires, and the branches that
+/// there were are looked at though they are deleted meanwhile: else a commit could pass from one that
+/// is still to be looked at to one that was.
+fn begin(engine: &Engine) -> Result<(Collection<'_>, Still<'_>)> {
+    let expiry = engine.expiry.write();
+    let branches = all_open(engine);
+    let run = engine.store.collect(&engine.stop)?;
+    let still = Still {
+        branches,
+        _expiry: expiry,
+    };
+    Ok((run, still))
+}
+
+/// Branches and snapshots of all open workspaces.
+fn all_open(engine: &Engine) -> Vec<Arc<Branch>> {
+    let open = engine.all_opened();
+    open.iter().flat_map(|w| w.views.all()).collect()
+}
+
+/// Marks all that is needed.
+fn mark_all(
+    engine: &Engine,
+    run: &Collection<'_>,
+    still: &Still<'_>,
+    (now, grace, but): (Time, Duration, &[String]),
+    met: &mut dyn FnMut(Met<'_>),
+) -> Result<()> {
+    let mut walk = Walk::new(run, met);
+    let mut maybe = Vec::new();
+    for branch in &still.branches {
+        mark_branch(branch, &mut walk, &mut maybe)?;
+    }
+    for name in engine.names()? {
+        mark_workspace(engine, &name, still, &mut walk, &mut maybe)?;
+    }
+    // Last: what was deleted since the branches were counted is among these.
+    maybe.extend(tombs::tombs(engine, now, grace)?);
+    maybe.extend(timelines::mark_timelines(engine, now, but, &mut walk)?);
+    maybe.extend(base_commits(engine)?);
+    Roots::walk_rest(&maybe, &mut walk)?;
+    Ok(walk.finish()?)
+}
+
+/// Commits that stand for what was applied to bases, and all before them: the ground on which the
+/// next apply and update merge.
+fn base_commits(engine: &Engine) -> Result<HashSet<CommitId>> {
+    let mut found = HashSet::new();
+    for name in engine.refs.list(crate::verbs::apply::REF_DIR)? {
+        let bytes = engine.refs.get(&name)?.unwrap_or_default();
+        let newest = <[u8; 32]>::try_from(&bytes[..]).map(CommitId::from_bytes);
+        let mut next: Vec<CommitId> = newest.into_iter().collect();
+        while let Some(id) = next.pop() {
+            if !found.insert(id) {
+                continue;
+            }
+            // What is missing was collected before, or belongs to what has expired.
+            if let Ok(commit) = engine.store.get_object::<objstore::Commit>(&id) {
+                next.extend(commit.parents);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Marks what one workspace needs, open or not, but for the branches that were looked at; `maybe`
+/// gets what need not be there as a whole.
+fn mark_workspace(
+    engine: &Engine,
+    name: &str,
+    still: &Still<'_>,
+    walk: &mut Walk<'_>,
+    maybe: &mut Vec<CommitId>,
+) -> Result<()> {
+    loop {
+        if let Some(w) = engine.opened(name) {
+            let known = |b: &Arc<Branch>| still.branches.iter().any(|s| Arc::ptr_eq(s, b));
+            for branch in w.views.all().iter().filter(|b| !known(b)) {
+                mark_branch(branch, walk, maybe)?;
+            }
+            return Ok(());
+        }
+        let marked = mark_closed(engine, name, walk, maybe);
+        // It may have been opened or deleted meanwhile, its files changing under the reader.
+        if marked.is_ok() || !engine.names()?.iter().any(|n| n == name) {
+            return Ok(());
+        }
+        if engine.opened(name).is_none() {
+            return marked;
+        }
+    }
+}
+
+fn mark_closed(
+    engine: &Engine,
+    name: &str,
+    walk: &mut Walk<'_>,
+    maybe: &mut Vec<CommitId>,
+) -> Result<()> {
+    let trees = look_at_trees(engine, name);
+    for (_, dir) in branch_dirs(engine, name)? {
+        if let Some(found) = inspect(&*engine.storage, &engine.store, &trees, &dir, engine.boot)? {
+            let roots = Roots::of(&found.inner);
+            roots.walk(walk)?;
+            maybe.extend(roots.maybe);
+            maybe.extend(found.sealed_commits);
+        }
+    }
+    Ok(())
+}
+
+/// The tree files of a workspace that is not open.
+pub(crate) fn look_at_trees(engine: &Engine, workspace: &str) -> Trees {
+    Trees::look(engine.storage.clone(), branch_refs::trees_dir(workspace))
+}
+
+/// Names and directories of a workspace's branches on disk, `main` first.
+pub(crate) fn branch_dirs(engine: &Engine, workspace: &str) -> Result<Vec<(String, String)>> {
+    branch_refs::on_disk(&engine.refs, workspace)
+}
+
+fn note_gc(engine: &Engine, time: Time) -> Result<()> {
+    let note = GcNote {
+        version: NOTE_VERSION,
+        time,
+        bytes: engine.store.stats().bytes,
+    };
+    let bytes = crate::record::encode(&note);
+    engine.garbage.store(false, Ordering::Relaxed);
+    engine.refs.set(NOTE_REF, &bytes).map_err(Error::Store)
+}
+
+fn is_gc_worthwhile(engine: &Engine, now: Time) -> bool {
+    let bytes = engine.store.stats().bytes;
+    let (since, before) = match engine.last_gc() {
+        // A clock that was put back must not keep gc away for ever.
+        Some(note) => (now.sec.abs_diff(note.time.sec), note.bytes),
+        None => (u64::MAX, 0),
+    };
+    let grown = bytes.saturating_sub(before);
+    let worth = grown >= GROWTH_MIN.max(before / 4) || engine.garbage.load(Ordering::Relaxed);
+    since >= PAUSE.as_secs() && worth
 }
 
 /// Marks what an open branch, or a snapshot, needs.

@@ -2,6 +2,7 @@
 
 use super::{target, without_set_id};
 use crate::branch::carry::Unsettled;
+use crate::branch::load;
 use crate::branch::{Branch, Inner};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -49,7 +50,7 @@ impl Branch {
             let len = inode.size.saturating_sub(offset).min(buf.len() as u64) as usize;
             match self.places.read(file, offset, &mut buf[..len], wait) {
                 Err(Error::BaseChanged(_)) if wait == Wait::Never => return Err(Error::WouldBlock),
-                Err(Error::BaseChanged(f)) => self.take_anew(&f)?,
+                Err(Error::BaseChanged(f)) => load::take_anew(self, &f)?,
                 // Folded into the store between the look and the read: look again. What still refers to
                 // that segment then was lost with it.
                 Err(Error::Journal(JournalError::Dropped { segment })) if gone != Some(segment) => {

@@ -12,6 +12,7 @@ mod trees;
 mod walk;
 
 use crate::book::history::History;
+use crate::branch::seal;
 use crate::error::{Error, Result};
 use crate::record::OpKind;
 use crate::types::Time;
@@ -95,7 +96,7 @@ impl Workspace {
     /// As [`Workspace::blame`], with all that can be asked for.
     pub fn blame_as(&self, branch: &str, path: &[u8], query: BlameQuery) -> Result<Blame> {
         let branch = self.branch(branch)?;
-        branch.store_pending()?;
+        seal::store_pending(&branch)?;
         self.store_others(&branch)?;
         let store = &branch.places.store;
         let _pin = store.pin();

@@ -3,7 +3,9 @@
 //! Invariant: what was answered survives a power cut. What a call found and what it left are states of
 //! the branch; none is made where a state that is at hand shows the same.
 
+use crate::branch::events;
 use crate::branch::pins::Pinned;
+use crate::branch::states;
 use crate::branch::{Branch, Inner};
 use crate::change::transition::differs;
 use crate::clock;
@@ -192,7 +194,7 @@ impl Branch {
 
     /// The same as it is known here, without asking the kernel.
     pub(super) fn state_at_hand(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, StateRef)> {
-        self.check_journal()?;
+        events::check_journal(self)?;
         let (live, near) = {
             let inner = self.lock();
             (inner.live.clone(), near_states(&inner))
@@ -208,8 +210,8 @@ impl Branch {
             Some(state) => state,
             None => {
                 let kind = OpKind::ToolCall;
-                let info = self.new_state(&inner, kind, author, String::new(), BTreeMap::new());
-                self.freeze(&mut inner, info, false, None)?
+                let info = states::new_state(&inner, kind, author, String::new(), BTreeMap::new());
+                states::freeze(self, &mut inner, info, false, None)?
             }
         };
         let state = inner.book.state_ref(state);

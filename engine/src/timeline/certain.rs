@@ -11,10 +11,12 @@
 use super::own::{Calls, Others, Whole, alone, differ, shared, without_own};
 use super::read::TimelineItem;
 use crate::branch::Branch;
+use crate::branch::states;
+use crate::branch::states::Target;
 use crate::error::{Error, Result};
 use crate::kv;
 use crate::record::call::{EndedBy, OVERLAPS_MAX, StateRef};
-use crate::verbs::Target;
+use crate::verbs::show_merged;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, CommitKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,7 +74,7 @@ impl Workspace {
         let commit = Commit {
             root_meta: own.root.meta,
             root: own.root.tree,
-            parents: vec![b.kept_commit(id, before)?],
+            parents: vec![states::kept_commit(&b, id, before)?],
             time_sec: time.sec,
             time_nsec: time.nsec,
             author: self.author().to_owned(),
@@ -83,8 +85,8 @@ impl Workspace {
             timeline: None,
         };
         let commit = store.put_object(&commit)?;
-        b.mark_unsynced();
-        if b.resolve(&Target::Ref(commit.to_string())).is_err() {
+        show_merged::mark_unsynced(&b);
+        if states::resolve(&b, &Target::Ref(commit.to_string())).is_err() {
             b.know(commit)?;
         }
         Ok(Some(commit))
@@ -148,11 +150,11 @@ impl Branch {
         };
         let store = &self.places.store;
         let whole = |state| {
-            let commit: Commit = store.get_object(&self.kept_commit(id, state)?)?;
+            let commit: Commit = store.get_object(&states::kept_commit(self, id, state)?)?;
             Whole::of(store, &commit)
         };
         let parted = without_own(store, &whole(before)?, &whole(after)?, others)?;
-        self.mark_unsynced();
+        show_merged::mark_unsynced(self);
         let unfit = |path: Vec<u8>| {
             let others: Vec<String> = others.of.iter().map(u64::to_string).collect();
             Doubt {
@@ -289,7 +291,7 @@ impl Branch {
     }
 
     fn commit_if_kept(&self, state: StateRef) -> Result<Option<Commit>> {
-        match self.kept_commit(0, state) {
+        match states::kept_commit(self, 0, state) {
             Ok(id) => Ok(Some(self.places.store.get_object(&id)?)),
             // Such a state has gone with its age.
             Err(Error::CallUnknown { .. } | Error::NoSuchRef(_)) => Ok(None),

@@ -6,10 +6,11 @@
 use super::log::{Log, LogPlace, newest_first};
 use super::own::Others;
 use crate::branch::Branch;
+use crate::branch::states;
+use crate::branch::states::Target;
 use crate::error::{Error, Result};
 use crate::record::call::{CallOutcome, EndedBy, OVERLAPS_MAX, StateRef, SwitchWord, What};
 use crate::types::Time;
-use crate::verbs::Target;
 use crate::workspace::Workspace;
 use objstore::{CommitId, ObjectStore};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -198,9 +199,9 @@ impl Workspace {
         let _pin = b.places.store.pin();
         let mut item = b.call(id)?;
         for state in [&mut item.before, &mut item.after].into_iter().flatten() {
-            let commit = b.kept_commit(id, *state)?;
+            let commit = states::kept_commit(&b, id, *state)?;
             state.commit = Some(commit);
-            if b.resolve(&Target::Ref(commit.to_string())).is_err() {
+            if states::resolve(&b, &Target::Ref(commit.to_string())).is_err() {
                 b.know(commit)?;
             }
         }

@@ -15,6 +15,7 @@ use super::kept::{from_elsewhere, heads_of, kept};
 use super::log::{Log, LogPlace, Newest};
 use super::read::{Reading, TimelineItem};
 use crate::branch::Branch;
+use crate::branch::seal;
 use crate::error::Result;
 use crate::record::call::What;
 use crate::types::Time;
@@ -145,7 +146,7 @@ impl Workspace {
         for other in others.filter(|s| s.deleted.is_none()) {
             // Where it was deleted meanwhile all was stored before.
             if let Ok(other) = self.branch(&other.branch)
-                && let Err(e) = other.store_pending()
+                && let Err(e) = seal::store_pending(&other)
             {
                 tracing::warn!("what calls of {} left is not stored: {e}", other.name());
             }

@@ -5,41 +5,39 @@ use crate::change::transition::Transition;
 use crate::tree::Tree;
 use crate::types::{Announcement, Happened, Kind, Nid};
 
-impl Branch {
-    /// Tells watchers how `before` became the tree of `changes`.
-    pub(crate) fn announce(&self, before: &Tree, changes: &Transition) {
-        self.tell_watchers(announcements(before, changes));
-    }
+/// Tells watchers how `before` became the tree of `changes`.
+pub(crate) fn announce(branch: &Branch, before: &Tree, changes: &Transition) {
+    tell_watchers(branch, announcements(before, changes));
+}
 
-    /// Tells watchers of names that came or went.
-    pub(crate) fn announce_names(&self, names: &[(Nid, Vec<u8>, Happened)]) {
-        let live = self.lock().live.clone();
-        let list = names
-            .iter()
-            .filter_map(|(dir, name, what)| told(&live, *dir, name, *what));
-        self.tell_watchers(list.collect());
-    }
+/// Tells watchers of names that came or went.
+pub(crate) fn announce_names(branch: &Branch, names: &[(Nid, Vec<u8>, Happened)]) {
+    let live = branch.lock().live.clone();
+    let list = names
+        .iter()
+        .filter_map(|(dir, name, what)| told(&live, *dir, name, *what));
+    tell_watchers(branch, list.collect());
+}
 
-    /// Tells watchers that a file's content is another one.
-    pub(crate) fn announce_changed(&self, nid: Nid) {
-        let live = self.lock().live.clone();
-        self.tell_watchers(changed(&live, &live, nid));
-    }
+/// Tells watchers that a file's content is another one.
+pub(crate) fn announce_changed(branch: &Branch, nid: Nid) {
+    let live = branch.lock().live.clone();
+    tell_watchers(branch, changed(&live, &live, nid));
+}
 
-    fn tell_watchers(&self, mut list: Vec<Announcement>) {
-        if let Some(view) = self.view_path() {
-            for a in &mut list {
-                let below = std::mem::take(&mut a.dir);
-                a.dir = view.clone();
-                if !below.is_empty() {
-                    a.dir.push(b'/');
-                    a.dir.extend(below);
-                }
+fn tell_watchers(branch: &Branch, mut list: Vec<Announcement>) {
+    if let Some(view) = branch.view_path() {
+        for a in &mut list {
+            let below = std::mem::take(&mut a.dir);
+            a.dir = view.clone();
+            if !below.is_empty() {
+                a.dir.push(b'/');
+                a.dir.extend(below);
             }
         }
-        if !list.is_empty() {
-            self.cache().announce(list);
-        }
+    }
+    if !list.is_empty() {
+        branch.cache().announce(list);
     }
 }
 

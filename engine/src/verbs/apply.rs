@@ -20,6 +20,7 @@ mod stage;
 
 use crate::base::Base;
 use crate::branch::Branch;
+use crate::branch::states;
 use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -27,7 +28,12 @@ use crate::merge::{
     BASE_LINE, Conflict, ConflictKind, ConflictSide, Labels, MergeOptions, OnConflict, Outcome,
     Root, merge_bases, merge_commits,
 };
-use crate::verbs::{Change, MergeReport, MergeRequest, Progress, Watch};
+use crate::types::Progress;
+use crate::verbs::merging;
+use crate::verbs::show_merged;
+use crate::verbs::undo;
+use crate::verbs::view;
+use crate::verbs::{Change, MergeReport, MergeRequest, Watch};
 use crate::workspace::Workspace;
 pub use carry::{Fault, Faults};
 use carry::{Site, carry_out, recover};
@@ -127,307 +133,303 @@ pub(crate) fn forget_interrupted(
     carry::forget_elsewhere(base, storage, &record_path(workspace))
 }
 
-impl Workspace {
-    /// Writes a branch's changes to the base: all of them, or on error none. Durable after `Ok`.
-    pub fn apply(&self, req: &ApplyRequest, progress: Progress<'_>) -> Result<ApplyReport> {
-        self.apply_unless(req, progress, &Cancel::new())
-    }
+/// Writes a branch's changes to the base: all of them, or on error none. Durable after `Ok`.
+pub fn apply(ws: &Workspace, req: &ApplyRequest, progress: Progress<'_>) -> Result<ApplyReport> {
+    apply_unless(ws, req, progress, &Cancel::new())
+}
 
-    /// As [`Workspace::apply`]. Cancelled before the first file of the base is replaced it leaves nothing;
-    /// afterwards it cannot be cancelled.
-    pub fn apply_unless(
-        &self,
-        req: &ApplyRequest,
-        progress: Progress<'_>,
-        cancel: &Cancel,
-    ) -> Result<ApplyReport> {
-        self.apply_with(req, progress, &|| Fault::Go, cancel)
-    }
+/// As [`apply`]. Cancelled before the first file of the base is replaced it leaves nothing;
+/// afterwards it cannot be cancelled.
+pub fn apply_unless(
+    ws: &Workspace,
+    req: &ApplyRequest,
+    progress: Progress<'_>,
+    cancel: &Cancel,
+) -> Result<ApplyReport> {
+    apply_with(ws, req, progress, &|| Fault::Go, cancel)
+}
 
-    /// As [`Workspace::apply`], with failures where a test wants them.
-    pub fn apply_with(
-        &self,
-        req: &ApplyRequest,
-        progress: Progress<'_>,
-        faults: Faults<'_>,
-        cancel: &Cancel,
-    ) -> Result<ApplyReport> {
-        self.check_has_base()?;
-        self.check_base_place()?;
-        let branch = self.branch(&req.branch)?;
-        let _one = self.applying.lock();
-        let _control = branch.control.lock();
-        // Nothing refers to what is stored here until the base's line does.
-        let _pin = branch.places.store.pin();
-        let record = record_path(self.name());
-        let store = &*branch.places.store;
-        let site = Site {
-            base: &branch.places.base,
-            store,
-            storage: &*branch.storage,
-            record: &record,
-            faults,
-            cancel,
-        };
-        recover(&site)?;
-        let merged = self.merged_with_base(req, &branch, progress, cancel);
-        let (now, ready, mut report) = merged?;
-        let Some(ready) = ready else {
-            return Ok(report);
-        };
-        let plan = plan(store, &now.scan, &ready.root)?;
-        report.changes = changes(&plan);
-        report.left_alone.clone_from(&plan.left_alone);
-        report.outcome = match plan.is_empty() {
-            true => Outcome::UpToDate,
-            false => Outcome::Merged,
-        };
-        let owners = Owners {
-            ours: rustix::process::geteuid().as_raw(),
-            base: now.scan.root.meta.uid,
-        };
-        check_privileges(&plan, &owners, req.privileged)?;
-        if req.dry_run || plan.is_empty() {
-            return Ok(report);
-        }
-        // The way back is in the store before anything is changed.
-        store.sync()?;
-        self.set_base_line(now.commit)?;
-        // So that it can be named, to take things back from it.
-        branch.know(now.commit)?;
-        carry_out(&site, &now.scan, &plan)?;
-        let parents = vec![now.commit, ready.theirs];
-        let after = self.base_commit(&branch, &ready.root, parents, "apply")?;
-        store.sync()?;
-        self.set_base_line(after)?;
-        branch.note_applied();
-        Ok(report)
+/// As [`apply`], with failures where a test wants them.
+pub fn apply_with(
+    ws: &Workspace,
+    req: &ApplyRequest,
+    progress: Progress<'_>,
+    faults: Faults<'_>,
+    cancel: &Cancel,
+) -> Result<ApplyReport> {
+    ws.check_has_base()?;
+    ws.check_base_place()?;
+    let branch = ws.branch(&req.branch)?;
+    let _one = ws.applying.lock();
+    let _control = branch.control.lock();
+    // Nothing refers to what is stored here until the base's line does.
+    let _pin = branch.places.store.pin();
+    let record = record_path(ws.name());
+    let store = &*branch.places.store;
+    let site = Site {
+        base: &branch.places.base,
+        store,
+        storage: &*branch.storage,
+        record: &record,
+        faults,
+        cancel,
+    };
+    recover(&site)?;
+    let merged = merged_with_base(ws, req, &branch, progress, cancel);
+    let (now, ready, mut report) = merged?;
+    let Some(ready) = ready else {
+        return Ok(report);
+    };
+    let plan = plan(store, &now.scan, &ready.root)?;
+    report.changes = changes(&plan);
+    report.left_alone.clone_from(&plan.left_alone);
+    report.outcome = match plan.is_empty() {
+        true => Outcome::UpToDate,
+        false => Outcome::Merged,
+    };
+    let owners = Owners {
+        ours: rustix::process::geteuid().as_raw(),
+        base: now.scan.root.meta.uid,
+    };
+    check_privileges(&plan, &owners, req.privileged)?;
+    if req.dry_run || plan.is_empty() {
+        return Ok(report);
     }
+    // The way back is in the store before anything is changed.
+    store.sync()?;
+    set_base_line(ws, now.commit)?;
+    // So that it can be named, to take things back from it.
+    branch.know(now.commit)?;
+    carry_out(&site, &now.scan, &plan)?;
+    let parents = vec![now.commit, ready.theirs];
+    let after = base_commit(ws, &branch, &ready.root, parents, "apply")?;
+    store.sync()?;
+    set_base_line(ws, after)?;
+    undo::note_applied(&branch);
+    Ok(report)
+}
 
-    /// Writes what [`Workspace::apply`] would change as a patch, until that is cancelled; gives what a patch
-    /// cannot express, too.
-    pub fn apply_patch(
-        &self,
-        req: &ApplyRequest,
-        progress: Progress<'_>,
-        cancel: &Cancel,
-        out: crate::verbs::patch::Sink<'_>,
-    ) -> Result<(ApplyReport, Vec<Vec<u8>>)> {
-        self.check_has_base()?;
-        self.check_base_place()?;
-        let branch = self.branch(&req.branch)?;
-        let _one = self.applying.lock();
-        let _control = branch.control.lock();
-        // Nothing refers to what is stored here until the base's line does.
-        let _pin = branch.places.store.pin();
-        let (base, store) = (&branch.places.base, &branch.places.store);
-        finish_interrupted(self.name(), base, store, &*branch.storage)?;
-        let merged = self.merged_with_base(req, &branch, progress, cancel);
-        let (now, ready, mut report) = merged?;
-        let Some(ready) = ready else {
-            return Ok((report, Vec::new()));
-        };
-        let old = branch.view_of_tree(&branch.load_root(&now.scan.root)?)?;
-        let new = branch.view_of_tree(&branch.load_root(&ready.root)?)?;
-        report.changes = old.changes(&new, &[])?;
-        let left_out = crate::verbs::patch::write(&old, &new, &report.changes, &mut |bytes| {
-            cancel.check()?;
-            out(bytes)
-        })?;
-        Ok((report, left_out))
-    }
-
-    /// The base as it is now, and what a branch makes of it; nothing where there are conflicts.
-    fn merged_with_base(
-        &self,
-        req: &ApplyRequest,
-        branch: &Branch,
-        progress: Progress<'_>,
-        cancel: &Cancel,
-    ) -> Result<(BaseNow, Option<Ready>, ApplyReport)> {
+/// Writes what [`apply`] would change as a patch, until that is cancelled; gives what a patch
+/// cannot express, too.
+pub fn apply_patch(
+    ws: &Workspace,
+    req: &ApplyRequest,
+    progress: Progress<'_>,
+    cancel: &Cancel,
+    out: crate::verbs::patch::Sink<'_>,
+) -> Result<(ApplyReport, Vec<Vec<u8>>)> {
+    ws.check_has_base()?;
+    ws.check_base_place()?;
+    let branch = ws.branch(&req.branch)?;
+    let _one = ws.applying.lock();
+    let _control = branch.control.lock();
+    // Nothing refers to what is stored here until the base's line does.
+    let _pin = branch.places.store.pin();
+    let (base, store) = (&branch.places.base, &branch.places.store);
+    finish_interrupted(ws.name(), base, store, &*branch.storage)?;
+    let merged = merged_with_base(ws, req, &branch, progress, cancel);
+    let (now, ready, mut report) = merged?;
+    let Some(ready) = ready else {
+        return Ok((report, Vec::new()));
+    };
+    let old = view::view_of_tree(&branch, &show_merged::load_root(&branch, &now.scan.root)?)?;
+    let new = view::view_of_tree(&branch, &show_merged::load_root(&branch, &ready.root)?)?;
+    report.changes = old.changes(&new, &[])?;
+    let left_out = crate::verbs::patch::write(&old, &new, &report.changes, &mut |bytes| {
         cancel.check()?;
-        let state = branch.frozen_state(self.author())?;
-        let theirs = branch.wait_for_id_unless(state, progress, cancel)?;
-        let now = self.base_now(branch, progress, cancel)?;
-        let store = &*branch.places.store;
-        let options = self.apply_options(&req.branch);
-        let mut result = merge_commits(store, store, &now.commit, &theirs, &options)?;
-        let unknown = self.without_ancestor(branch, &now.commit, &theirs)?;
-        if !unknown.is_empty() {
-            result.root = None;
-            result.outcome = Outcome::Conflicts;
-            result.conflicts.extend(unknown);
-        }
-        let report = ApplyReport {
-            outcome: result.outcome,
+        out(bytes)
+    })?;
+    Ok((report, left_out))
+}
+
+/// The base as it is now, and what a branch makes of it; nothing where there are conflicts.
+fn merged_with_base(
+    ws: &Workspace,
+    req: &ApplyRequest,
+    branch: &Branch,
+    progress: Progress<'_>,
+    cancel: &Cancel,
+) -> Result<(BaseNow, Option<Ready>, ApplyReport)> {
+    cancel.check()?;
+    let state = show_merged::frozen_state(branch, ws.author())?;
+    let theirs = states::wait_for_id_unless(branch, state, progress, cancel)?;
+    let now = base_now(ws, branch, progress, cancel)?;
+    let store = &*branch.places.store;
+    let options = apply_options(ws, &req.branch);
+    let mut result = merge_commits(store, store, &now.commit, &theirs, &options)?;
+    let unknown = without_ancestor(ws, branch, &now.commit, &theirs)?;
+    if !unknown.is_empty() {
+        result.root = None;
+        result.outcome = Outcome::Conflicts;
+        result.conflicts.extend(unknown);
+    }
+    let report = ApplyReport {
+        outcome: result.outcome,
+        changes: Vec::new(),
+        conflicts: result.conflicts,
+        left_alone: Vec::new(),
+        before: now.commit,
+    };
+    let ready = result.root.map(|root| Ready { root, theirs });
+    Ok((now, ready, report))
+}
+
+/// Merges what was changed in the base into a branch. It can be undone like any merge.
+pub fn update(ws: &Workspace, req: &UpdateRequest, progress: Progress<'_>) -> Result<MergeReport> {
+    update_unless(ws, req, progress, &Cancel::new())
+}
+
+/// As [`update`]. Cancelled before the branch shows the merge it changes nothing; afterwards
+/// it cannot be cancelled.
+pub fn update_unless(
+    ws: &Workspace,
+    req: &UpdateRequest,
+    progress: Progress<'_>,
+    cancel: &Cancel,
+) -> Result<MergeReport> {
+    let watch = Watch { progress, cancel };
+    ws.check_has_base()?;
+    ws.check_base_place()?;
+    let branch = ws.branch(&req.branch)?;
+    let _one = ws.applying.lock();
+    let _control = branch.control.lock();
+    // Nothing refers to what is stored here until the base's line does.
+    let _pin = branch.places.store.pin();
+    let base = &branch.places.base;
+    let store = &*branch.places.store;
+    finish_interrupted(ws.name(), base, store, &*branch.storage)?;
+    let now = base_now(ws, &branch, progress, cancel)?;
+    store.sync()?;
+    set_base_line(ws, now.commit)?;
+    let ours = show_merged::frozen(&branch, ws.author(), watch)?;
+    let conflicts = without_ancestor(ws, &branch, &now.commit, &ours)?;
+    if !conflicts.is_empty() {
+        cancel.decide()?;
+        return Ok(MergeReport {
+            outcome: Outcome::Conflicts,
+            commit: None,
+            conflicts,
+            files_changed: 0,
             changes: Vec::new(),
-            conflicts: result.conflicts,
-            left_alone: Vec::new(),
-            before: now.commit,
-        };
-        let ready = result.root.map(|root| Ready { root, theirs });
-        Ok((now, ready, report))
+        });
     }
+    let merge = MergeRequest {
+        from: "base".into(),
+        into: req.branch.clone(),
+        keep_conflicts: req.keep_conflicts,
+        dry_run: req.dry_run,
+        label: None,
+        message: String::new(),
+    };
+    merging::merge_commit(ws, &merge, &branch, now.commit, false, watch)
+}
 
-    /// Merges what was changed in the base into a branch. It can be undone like any merge.
-    pub fn update(&self, req: &UpdateRequest, progress: Progress<'_>) -> Result<MergeReport> {
-        self.update_unless(req, progress, &Cancel::new())
+fn apply_options(_ws: &Workspace, branch: &str) -> MergeOptions {
+    let now = clock::now();
+    MergeOptions {
+        labels: Labels {
+            base: String::new(),
+            ours: "base".into(),
+            theirs: branch.to_owned(),
+        },
+        on_conflict: OnConflict::Abort,
+        now: (now.sec, now.nsec),
     }
+}
 
-    /// As [`Workspace::update`]. Cancelled before the branch shows the merge it changes nothing; afterwards
-    /// it cannot be cancelled.
-    pub fn update_unless(
-        &self,
-        req: &UpdateRequest,
-        progress: Progress<'_>,
-        cancel: &Cancel,
-    ) -> Result<MergeReport> {
-        let watch = Watch { progress, cancel };
-        self.check_has_base()?;
-        self.check_base_place()?;
-        let branch = self.branch(&req.branch)?;
-        let _one = self.applying.lock();
-        let _control = branch.control.lock();
-        // Nothing refers to what is stored here until the base's line does.
-        let _pin = branch.places.store.pin();
-        let base = &branch.places.base;
-        let store = &*branch.places.store;
-        finish_interrupted(self.name(), base, store, &*branch.storage)?;
-        let now = self.base_now(&branch, progress, cancel)?;
-        store.sync()?;
-        self.set_base_line(now.commit)?;
-        let ours = branch.frozen(self.author(), watch)?;
-        let conflicts = self.without_ancestor(&branch, &now.commit, &ours)?;
-        if !conflicts.is_empty() {
-            cancel.decide()?;
-            return Ok(MergeReport {
-                outcome: Outcome::Conflicts,
-                commit: None,
-                conflicts,
-                files_changed: 0,
-                changes: Vec::new(),
+/// The base as it is now, and its commit: the newest of its line, or a new one after that.
+fn base_now(
+    ws: &Workspace,
+    branch: &Branch,
+    progress: Progress<'_>,
+    cancel: &Cancel,
+) -> Result<BaseNow> {
+    let last = match base_line(ws)? {
+        Some(id) => id,
+        None => states::wait_for_id_unless(&ws.main, START_STATE, progress, cancel)?,
+    };
+    let scan = scan::scan_base(branch, cancel)?;
+    let known: Commit = branch.places.store.get_object(&last)?;
+    let same = known.root == scan.root.tree && known.root_meta == scan.root.meta;
+    let commit = match same {
+        true => last,
+        false => base_commit(ws, branch, &scan.root, vec![last], "base")?,
+    };
+    Ok(BaseNow { scan, commit })
+}
+
+/// Files that were changed in the base before they were imported, and in the branch too: what both
+/// had in common is gone, so they cannot be merged.
+fn without_ancestor(
+    ws: &Workspace,
+    branch: &Branch,
+    base: &CommitId,
+    theirs: &CommitId,
+) -> Result<Vec<Conflict>> {
+    let mut paths = ws.main.lock().book.base_changed.clone();
+    paths.extend(branch.lock().book.base_changed.iter().cloned());
+    let store = &*branch.places.store;
+    let start = states::wait_for_id(&ws.main, START_STATE, &|_, _| ())?;
+    if paths.is_empty() || merge_bases(store, base, theirs)? != [start] {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for path in paths {
+        let side = |id: &CommitId| side_at(store, id, &path);
+        let (was, ours, theirs) = (side(&start)?, side(base)?, side(theirs)?);
+        let entry = |side: &Option<ConflictSide>| side.as_ref().map(|s| alike(&s.entry));
+        if entry(&theirs) != entry(&was) && entry(&theirs) != entry(&ours) {
+            found.push(Conflict {
+                path,
+                kind: ConflictKind::Content,
+                base: None,
+                ours,
+                theirs,
             });
         }
-        let merge = MergeRequest {
-            from: "base".into(),
-            into: req.branch.clone(),
-            keep_conflicts: req.keep_conflicts,
-            dry_run: req.dry_run,
-            label: None,
-            message: String::new(),
-        };
-        self.merge_commit(&merge, &branch, now.commit, false, watch)
     }
+    Ok(found)
+}
 
-    fn apply_options(&self, branch: &str) -> MergeOptions {
-        let now = clock::now();
-        MergeOptions {
-            labels: Labels {
-                base: String::new(),
-                ours: "base".into(),
-                theirs: branch.to_owned(),
-            },
-            on_conflict: OnConflict::Abort,
-            now: (now.sec, now.nsec),
-        }
-    }
+fn base_commit(
+    ws: &Workspace,
+    branch: &Branch,
+    root: &Root,
+    parents: Vec<CommitId>,
+    message: &str,
+) -> Result<CommitId> {
+    let time = clock::now();
+    let commit = Commit {
+        root_meta: root.meta.clone(),
+        root: root.tree,
+        parents,
+        time_sec: time.sec,
+        time_nsec: time.nsec,
+        author: ws.author().to_owned(),
+        message: message.to_owned(),
+        meta: vec![(BASE_LINE.to_owned(), message.to_owned())],
+        kind: CommitKind::Automatic,
+        kv: None,
+        timeline: None,
+    };
+    Ok(branch.places.store.put_object(&commit)?)
+}
 
-    /// The base as it is now, and its commit: the newest of its line, or a new one after that.
-    fn base_now(
-        &self,
-        branch: &Branch,
-        progress: Progress<'_>,
-        cancel: &Cancel,
-    ) -> Result<BaseNow> {
-        let last = match self.base_line()? {
-            Some(id) => id,
-            None => self
-                .main
-                .wait_for_id_unless(START_STATE, progress, cancel)?,
-        };
-        let scan = branch.scan_base(cancel)?;
-        let known: Commit = branch.places.store.get_object(&last)?;
-        let same = known.root == scan.root.tree && known.root_meta == scan.root.meta;
-        let commit = match same {
-            true => last,
-            false => self.base_commit(branch, &scan.root, vec![last], "base")?,
-        };
-        Ok(BaseNow { scan, commit })
-    }
+fn base_line(ws: &Workspace) -> Result<Option<CommitId>> {
+    let name = ref_name(ws.name());
+    let Some(bytes) = ws.views.shared().refs.get(&name)? else {
+        return Ok(None);
+    };
+    let id: [u8; 32] = bytes.try_into().map_err(|_| Error::Damaged {
+        what: format!("the ref {name}"),
+        why: "it is not a commit id".into(),
+    })?;
+    Ok(Some(CommitId::from_bytes(id)))
+}
 
-    /// Files that were changed in the base before they were imported, and in the branch too: what both
-    /// had in common is gone, so they cannot be merged.
-    fn without_ancestor(
-        &self,
-        branch: &Branch,
-        base: &CommitId,
-        theirs: &CommitId,
-    ) -> Result<Vec<Conflict>> {
-        let mut paths = self.main.lock().book.base_changed.clone();
-        paths.extend(branch.lock().book.base_changed.iter().cloned());
-        let store = &*branch.places.store;
-        let start = self.main.wait_for_id(START_STATE, &|_, _| ())?;
-        if paths.is_empty() || merge_bases(store, base, theirs)? != [start] {
-            return Ok(Vec::new());
-        }
-        let mut found = Vec::new();
-        for path in paths {
-            let side = |id: &CommitId| side_at(store, id, &path);
-            let (was, ours, theirs) = (side(&start)?, side(base)?, side(theirs)?);
-            let entry = |side: &Option<ConflictSide>| side.as_ref().map(|s| alike(&s.entry));
-            if entry(&theirs) != entry(&was) && entry(&theirs) != entry(&ours) {
-                found.push(Conflict {
-                    path,
-                    kind: ConflictKind::Content,
-                    base: None,
-                    ours,
-                    theirs,
-                });
-            }
-        }
-        Ok(found)
-    }
-
-    fn base_commit(
-        &self,
-        branch: &Branch,
-        root: &Root,
-        parents: Vec<CommitId>,
-        message: &str,
-    ) -> Result<CommitId> {
-        let time = clock::now();
-        let commit = Commit {
-            root_meta: root.meta.clone(),
-            root: root.tree,
-            parents,
-            time_sec: time.sec,
-            time_nsec: time.nsec,
-            author: self.author().to_owned(),
-            message: message.to_owned(),
-            meta: vec![(BASE_LINE.to_owned(), message.to_owned())],
-            kind: CommitKind::Automatic,
-            kv: None,
-            timeline: None,
-        };
-        Ok(branch.places.store.put_object(&commit)?)
-    }
-
-    fn base_line(&self) -> Result<Option<CommitId>> {
-        let name = ref_name(self.name());
-        let Some(bytes) = self.views.shared().refs.get(&name)? else {
-            return Ok(None);
-        };
-        let id: [u8; 32] = bytes.try_into().map_err(|_| Error::Damaged {
-            what: format!("the ref {name}"),
-            why: "it is not a commit id".into(),
-        })?;
-        Ok(Some(CommitId::from_bytes(id)))
-    }
-
-    fn set_base_line(&self, id: CommitId) -> Result<()> {
-        let refs = &self.views.shared().refs;
-        Ok(refs.set(&ref_name(self.name()), id.as_bytes())?)
-    }
+fn set_base_line(ws: &Workspace, id: CommitId) -> Result<()> {
+    let refs = &ws.views.shared().refs;
+    Ok(refs.set(&ref_name(ws.name()), id.as_bytes())?)
 }
 
 /// What a commit has at a path.

@@ -1,15 +1,20 @@
 //! Branches by name: listing, making, renaming and deleting them, and commits of one that another one refers to.
 
-mod deleting;
+pub(crate) mod deleting;
 
-use super::{Calls, Target};
+use super::Calls;
 use crate::branch::Branch;
+use crate::branch::create;
 use crate::branch::create::Origin;
+use crate::branch::states;
+use crate::branch::states::Target;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::names::check_branch_name;
 use crate::timeline::TakenOver;
 use crate::types::*;
+use crate::verbs::exchange;
+use crate::verbs::lineage;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::BranchRecord;
 use crate::workspace::views::{branches_node, snapshots_node};
@@ -45,148 +50,146 @@ pub struct Deleted {
     pub only_here: bool,
 }
 
-impl Workspace {
-    /// All branches, `main` first.
-    pub fn list_branches(&self) -> Vec<BranchInfo> {
-        let created = self.views.created();
-        let info = |b: Arc<Branch>| {
-            let inner = b.lock();
-            BranchInfo {
-                name: b.name(),
-                head: inner.book.history.id_of(inner.book.history.head),
-                created: created.get(&b.slot).copied().unwrap_or_default(),
-            }
-        };
-        self.views.branches().into_iter().map(info).collect()
-    }
-
-    /// Makes branch `name` of what `of` shows now, or of the state that `from` names there. Durable after
-    /// `Ok`.
-    pub fn create_branch(&self, name: &str, of: &str, from: Option<&str>) -> Result<Created> {
-        check_branch_name(name)?;
-        let _one = self.views.changing();
-        if self.branch(name).is_ok() {
-            return Err(Error::BranchExists(name.to_owned()));
+/// All branches, `main` first.
+pub fn list_branches(ws: &Workspace) -> Vec<BranchInfo> {
+    let created = ws.views.created();
+    let info = |b: Arc<Branch>| {
+        let inner = b.lock();
+        BranchInfo {
+            name: b.name(),
+            head: inner.book.history.id_of(inner.book.history.head),
+            created: created.get(&b.slot).copied().unwrap_or_default(),
         }
-        let parent = self.branch(of)?;
-        let _control = parent.control.lock();
-        // Until the new branch is there, gc does not know of it.
-        let _pin = parent.places.store.pin();
-        let origin = match from {
-            None => parent.origin_live(self.author())?,
-            Some(text) => {
-                let target = Target::Ref(text.to_owned());
-                let target = self.import_ref(&parent, &target)?;
-                parent.origin_at(parent.resolve(&target)?)?
-            }
-        };
-        // The new branch refers to objects, and to data in its parent's journal, and must not be durable
-        // before those are.
-        parent.places.store.sync()?;
-        parent.sync()?;
-        let made = self.add_branch(name, origin, &mut || Ok(TakenOver::Calls(Vec::new())))?;
-        if let Some(text) = from.filter(|text| !text.starts_with(&format!("{of}:"))) {
+    };
+    ws.views.branches().into_iter().map(info).collect()
+}
+
+/// Makes branch `name` of what `of` shows now, or of the state that `from` names there. Durable after
+/// `Ok`.
+pub fn create_branch(ws: &Workspace, name: &str, of: &str, from: Option<&str>) -> Result<Created> {
+    check_branch_name(name)?;
+    let _one = ws.views.changing();
+    if ws.branch(name).is_ok() {
+        return Err(Error::BranchExists(name.to_owned()));
+    }
+    let parent = ws.branch(of)?;
+    let _control = parent.control.lock();
+    // Until the new branch is there, gc does not know of it.
+    let _pin = parent.places.store.pin();
+    let origin = match from {
+        None => create::origin_live(&parent, ws.author())?,
+        Some(text) => {
             let target = Target::Ref(text.to_owned());
-            self.take_over_target(&*self.branch(name)?, &target, made.commit);
+            let target = import_ref(ws, &parent, &target)?;
+            create::origin_at(&parent, states::resolve(&parent, &target)?)?
         }
-        Ok(made)
+    };
+    // The new branch refers to objects, and to data in its parent's journal, and must not be durable
+    // before those are.
+    parent.places.store.sync()?;
+    parent.sync()?;
+    let made = add_branch(ws, name, origin, &mut || Ok(TakenOver::Calls(Vec::new())))?;
+    if let Some(text) = from.filter(|text| !text.starts_with(&format!("{of}:"))) {
+        let target = Target::Ref(text.to_owned());
+        lineage::take_over_target(ws, &*ws.branch(name)?, &target, made.commit);
     }
+    Ok(made)
+}
 
-    /// Makes a branch of what it begins with and of calls that are taken over from elsewhere.
-    pub(crate) fn add_branch(
-        &self,
-        name: &str,
-        origin: Origin,
-        calls: Calls<'_>,
-    ) -> Result<Created> {
-        let views = &self.views;
-        let number = views.free_number()?;
-        let head = origin.head();
-        let branch = Branch::make(views.open_parts(name, number), origin)?;
-        if let Err(error) = branch.take_over(calls) {
-            views.journals().remove(branch.places.journal.number());
-            self.discard(&branch)?;
-            return Err(error);
+/// Makes a branch of what it begins with and of calls that are taken over from elsewhere.
+pub(crate) fn add_branch(
+    ws: &Workspace,
+    name: &str,
+    origin: Origin,
+    calls: Calls<'_>,
+) -> Result<Created> {
+    let views = &ws.views;
+    let number = views.free_number()?;
+    let head = origin.head();
+    let branch = create::make(views.open_parts(name, number), origin)?;
+    if let Err(error) = exchange::take_over(&branch, calls) {
+        views.journals().remove(branch.places.journal.number());
+        exchange::discard(ws, &branch)?;
+        return Err(error);
+    }
+    let created = clock::now();
+    let record = BranchRecord::new(number, created, None);
+    views.record(name, &record)?;
+    let branch = views.add(branch, created);
+    let commit = branch.lock().book.history.id_of(head);
+    branch.signal();
+    branches_changed(ws, &branch, name);
+    Ok(Created {
+        name: name.to_owned(),
+        commit,
+    })
+}
+
+/// Gives a branch another name.
+pub fn rename_branch(ws: &Workspace, old: &str, new: &str) -> Result<()> {
+    check_branch_name(new)?;
+    let _one = ws.views.changing();
+    let branch = changeable(ws, old)?;
+    if ws.branch(new).is_ok() {
+        return Err(Error::BranchExists(new.to_owned()));
+    }
+    let created = ws.views.created().get(&branch.slot).copied();
+    let was = Some(old.to_owned());
+    let record = BranchRecord::new(branch.slot, created.unwrap_or_default(), was);
+    ws.views.record(new, &record)?;
+    branch.set_name(new);
+    ws.views.unrecord(old)?;
+    branches_changed(ws, &branch, old);
+    branches_changed(ws, &branch, new);
+    Ok(())
+}
+
+/// A branch that may be renamed or deleted.
+fn changeable(ws: &Workspace, name: &str) -> Result<Arc<Branch>> {
+    let branch = ws.branch(name)?;
+    if branch.slot == ws.main.slot {
+        return Err(Error::MainBranch);
+    }
+    Ok(branch)
+}
+
+/// The kernel's list of branches is not right any more.
+fn branches_changed(_ws: &Workspace, branch: &Branch, name: &str) {
+    let cache = branch.cache();
+    cache.inval_entry(branches_node(), name.as_bytes());
+    cache.inval_inode(branches_node());
+}
+
+/// The kernel's list of a branch's labels is not right any more.
+pub(crate) fn snapshots_changed(_ws: &Workspace, branch: &Branch) {
+    branch.cache().inval_inode(snapshots_node(branch.slot));
+}
+
+/// Makes what a reference of another branch (`BRANCH:LABEL`), or the id of a commit that this branch
+/// does not know, names a state of `branch`; returns what names it there.
+pub(crate) fn import_ref(ws: &Workspace, branch: &Branch, target: &Target) -> Result<Target> {
+    let Target::Ref(text) = target else {
+        return Ok(target.clone());
+    };
+    // What the other has may expire before this one has it, and gc may look in between.
+    let _pin = branch.places.store.pin();
+    let other = match text.split_once(':') {
+        Some((name, _)) if name != branch.name() => Some(ws.branch(name)?),
+        _ => None,
+    };
+    let id = match other {
+        Some(other) => {
+            let state = other.lock().book.history.resolve(&other.name(), text)?;
+            states::wait_for_id(&other, state, &|_, _| {})?
         }
-        let created = clock::now();
-        let record = BranchRecord::new(number, created, None);
-        views.record(name, &record)?;
-        let branch = views.add(branch, created);
-        let commit = branch.lock().book.history.id_of(head);
-        branch.signal();
-        self.branches_changed(&branch, name);
-        Ok(Created {
-            name: name.to_owned(),
-            commit,
-        })
-    }
-
-    /// Gives a branch another name.
-    pub fn rename_branch(&self, old: &str, new: &str) -> Result<()> {
-        check_branch_name(new)?;
-        let _one = self.views.changing();
-        let branch = self.changeable(old)?;
-        if self.branch(new).is_ok() {
-            return Err(Error::BranchExists(new.to_owned()));
-        }
-        let created = self.views.created().get(&branch.slot).copied();
-        let was = Some(old.to_owned());
-        let record = BranchRecord::new(branch.slot, created.unwrap_or_default(), was);
-        self.views.record(new, &record)?;
-        branch.set_name(new);
-        self.views.unrecord(old)?;
-        self.branches_changed(&branch, old);
-        self.branches_changed(&branch, new);
-        Ok(())
-    }
-
-    /// A branch that may be renamed or deleted.
-    fn changeable(&self, name: &str) -> Result<Arc<Branch>> {
-        let branch = self.branch(name)?;
-        if branch.slot == self.main.slot {
-            return Err(Error::MainBranch);
-        }
-        Ok(branch)
-    }
-
-    /// The kernel's list of branches is not right any more.
-    fn branches_changed(&self, branch: &Branch, name: &str) {
-        let cache = branch.cache();
-        cache.inval_entry(branches_node(), name.as_bytes());
-        cache.inval_inode(branches_node());
-    }
-
-    /// The kernel's list of a branch's labels is not right any more.
-    pub(crate) fn snapshots_changed(&self, branch: &Branch) {
-        branch.cache().inval_inode(snapshots_node(branch.slot));
-    }
-
-    /// Makes what a reference of another branch (`BRANCH:LABEL`), or the id of a commit that this branch
-    /// does not know, names a state of `branch`; returns what names it there.
-    pub(crate) fn import_ref(&self, branch: &Branch, target: &Target) -> Result<Target> {
-        let Target::Ref(text) = target else {
-            return Ok(target.clone());
-        };
-        // What the other has may expire before this one has it, and gc may look in between.
-        let _pin = branch.places.store.pin();
-        let other = match text.split_once(':') {
-            Some((name, _)) if name != branch.name() => Some(self.branch(name)?),
-            _ => None,
-        };
-        let id = match other {
-            Some(other) => {
-                let state = other.lock().book.history.resolve(&other.name(), text)?;
-                other.wait_for_id(state, &|_, _| {})?
-            }
-            None => match branch.resolve(target) {
-                Err(Error::NoSuchRef(_)) => match self.stored_commit(text)? {
-                    Some(id) => id,
-                    None => return Ok(target.clone()),
-                },
-                _ => return Ok(target.clone()),
+        None => match states::resolve(branch, target) {
+            Err(Error::NoSuchRef(_)) => match exchange::stored_commit(ws, text)? {
+                Some(id) => id,
+                None => return Ok(target.clone()),
             },
-        };
-        branch.know(id)?;
-        Ok(Target::Ref(id.to_string()))
-    }
+            _ => return Ok(target.clone()),
+        },
+    };
+    branch.know(id)?;
+    Ok(Target::Ref(id.to_string()))
 }

@@ -10,6 +10,7 @@ use crate::tree::dirmap::DirMap;
 use crate::tree::file::Body;
 use crate::tree::inode::{Content, Inode};
 use crate::types::{Kind, Nid, Wait};
+use crate::verbs::view;
 use crate::workspace::Workspace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::convert::Infallible;
@@ -21,52 +22,55 @@ const COMPARE_BYTES: usize = 256 << 10;
 /// Whether the content of two inodes of one type is the same.
 type SameContent<'a, E> = &'a dyn Fn(&Inode, &Inode) -> Result<bool, E>;
 
-impl Branch {
-    /// State that a side other than the live tree means.
-    pub(super) fn state_of(&self, side: &DiffSide) -> Result<u64> {
-        let inner = self.lock();
-        match side {
-            DiffSide::Ref(text) => inner.book.history.resolve(&self.name(), text),
-            DiffSide::Base | DiffSide::Live => {
-                let first = inner.book.history.states.keys().next().copied();
-                first.ok_or(Error::NoSuchRef("base".into()))
-            }
+/// State that a side other than the live tree means.
+pub(super) fn state_of(branch: &Branch, side: &DiffSide) -> Result<u64> {
+    let inner = branch.lock();
+    match side {
+        DiffSide::Ref(text) => inner.book.history.resolve(&branch.name(), text),
+        DiffSide::Base | DiffSide::Live => {
+            let first = inner.book.history.states.keys().next().copied();
+            first.ok_or(Error::NoSuchRef("base".into()))
         }
     }
+}
 
-    /// Differences between two trees of this branch.
-    pub fn changes(&self, a: &Tree, b: &Tree, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
-        if !differs(a, b) {
-            return Ok(Vec::new());
-        }
-        let rows = rows(a, b, &|x, y| self.same_content(x, y))?;
-        let changes = rows.into_iter().map(|row| row.change);
-        let mut out: Vec<Change> = changes.filter(|c| wanted(c, paths)).collect();
-        out.sort();
-        Ok(out)
+/// Differences between two trees of this branch.
+pub(crate) fn changes(
+    branch: &Branch,
+    a: &Tree,
+    b: &Tree,
+    paths: &[Vec<u8>],
+) -> Result<Vec<Change>> {
+    if !differs(a, b) {
+        return Ok(Vec::new());
     }
+    let rows = rows(a, b, &|x, y| same_content(branch, x, y))?;
+    let changes = rows.into_iter().map(|row| row.change);
+    let mut out: Vec<Change> = changes.filter(|c| wanted(c, paths)).collect();
+    out.sort();
+    Ok(out)
+}
 
-    /// Compares by sources first, by bytes where that leaves it open.
-    fn same_content(&self, a: &Inode, b: &Inode) -> Result<bool> {
-        if let Some(same) = same_sources(a, b) {
-            return Ok(same);
-        }
-        let (Content::File(x), Content::File(y)) = (&a.content, &b.content) else {
+/// Compares by sources first, by bytes where that leaves it open.
+fn same_content(branch: &Branch, a: &Inode, b: &Inode) -> Result<bool> {
+    if let Some(same) = same_sources(a, b) {
+        return Ok(same);
+    }
+    let (Content::File(x), Content::File(y)) = (&a.content, &b.content) else {
+        return Ok(false);
+    };
+    let (mut p, mut q) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
+    let mut at = 0;
+    while at < a.size {
+        let n = (a.size - at).min(COMPARE_BYTES as u64) as usize;
+        branch.places.read(x, at, &mut p[..n], Wait::Allowed)?;
+        branch.places.read(y, at, &mut q[..n], Wait::Allowed)?;
+        if p[..n] != q[..n] {
             return Ok(false);
-        };
-        let (mut p, mut q) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
-        let mut at = 0;
-        while at < a.size {
-            let n = (a.size - at).min(COMPARE_BYTES as u64) as usize;
-            self.places.read(x, at, &mut p[..n], Wait::Allowed)?;
-            self.places.read(y, at, &mut q[..n], Wait::Allowed)?;
-            if p[..n] != q[..n] {
-                return Ok(false);
-            }
-            at += n as u64;
         }
-        Ok(true)
+        at += n as u64;
     }
+    Ok(true)
 }
 
 /// Names whose entry or content differs between two trees of a branch: the rows of a diff that are not of
@@ -155,7 +159,7 @@ impl View {
     /// Differences from this state to another of the same branch, sorted by path; with `paths`, only at
     /// or below these.
     pub fn changes(&self, to: &View, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
-        self.with(|from| self.branch().changes(from, &to.tree()?, paths))
+        self.with(|from| changes(self.branch(), from, &to.tree()?, paths))
     }
 }
 
@@ -325,16 +329,17 @@ fn wanted(c: &Change, paths: &[Vec<u8>]) -> bool {
     paths.is_empty() || hit(&c.path) || c.old_path.as_deref().is_some_and(hit)
 }
 
-impl Workspace {
-    /// Differences between two sides, sorted by path.
-    pub fn diff(
-        &self,
-        branch: &str,
-        from: &DiffSide,
-        to: &DiffSide,
-        paths: &[Vec<u8>],
-    ) -> Result<Vec<Change>> {
-        let (old, new) = (self.view_of(branch, from)?, self.view_of(branch, to)?);
-        old.changes(&new, paths)
-    }
+/// Differences between two sides, sorted by path.
+pub fn diff(
+    ws: &Workspace,
+    branch: &str,
+    from: &DiffSide,
+    to: &DiffSide,
+    paths: &[Vec<u8>],
+) -> Result<Vec<Change>> {
+    let (old, new) = (
+        view::view_of(ws, branch, from)?,
+        view::view_of(ws, branch, to)?,
+    );
+    old.changes(&new, paths)
 }

@@ -1,15 +1,20 @@
 //! What goes out of a workspace as a whole, and what comes in: commits to export, and branches that begin with a
 //! commit that was put together elsewhere.
 
-use super::{Created, Progress, Target};
+use super::Created;
 use crate::branch::Branch;
+use crate::branch::create;
 use crate::branch::create::Origin;
+use crate::branch::states;
+use crate::branch::states::Target;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::names::check_branch_name;
 use crate::record::OpKind;
 use crate::timeline::TakenOver;
+use crate::types::Progress;
 use crate::types::SLOT_SHIFT;
+use crate::verbs::branches;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::{deleted_dir, deleted_record};
 use objstore::{CommitId, HexPrefix};
@@ -18,112 +23,109 @@ use std::collections::BTreeSet;
 /// Gives timelines and calls to take over, some at a time and none at the end.
 pub type Calls<'a> = &'a mut dyn FnMut() -> Result<TakenOver>;
 
-impl Workspace {
-    /// The commit of what a reference names, or of what a branch shows now (frozen as an automatic commit
-    /// where it differs from the head).
-    pub fn commit_of(
-        &self,
-        branch: &str,
-        reference: Option<&str>,
-        progress: Progress<'_>,
-        cancel: &Cancel,
-    ) -> Result<CommitId> {
-        let b = self.branch(branch)?;
-        let state = {
-            let _one = b.control.lock();
-            match reference {
-                None => b.freeze_now(self.author())?,
-                Some(text) => {
-                    let target = self.import_ref(&b, &Target::Ref(text.to_owned()))?;
-                    b.resolve(&target)?
-                }
-            }
-        };
-        b.wait_for_id_unless(state, progress, cancel)
-    }
-
-    /// Makes a branch that begins with a commit that is in the store as a whole; `calls` are added to the
-    /// timeline that it has of `main`, up to the state that the commit was made from. Durable after `Ok`.
-    pub fn create_branch_from(
-        &self,
-        name: &str,
-        commit: CommitId,
-        calls: Calls<'_>,
-    ) -> Result<Created> {
-        check_branch_name(name)?;
-        let _one = self.views.changing();
-        if self.branch(name).is_ok() {
-            return Err(Error::BranchExists(name.to_owned()));
-        }
-        let parent = self.main.clone();
-        let _control = parent.control.lock();
-        let _pin = parent.places.store.pin();
-        parent.places.store.sync()?;
-        let state = parent.know(commit)?;
-        let mut origin = parent.origin_at(state)?;
-        origin.begin_as_asked_for();
-        // What the branch begins with of the timeline was stored just now.
-        parent.places.store.sync()?;
-        parent.sync()?;
-        self.add_branch(name, origin, calls)
-    }
-
-    /// Removes a branch that nothing names yet.
-    pub(crate) fn discard(&self, branch: &Branch) -> Result<()> {
-        let dir = &branch.dir;
-        let removed = branch.storage.remove_dir_all(dir);
-        removed.map_err(Error::io(dir))
-    }
-
-    /// The last commit of a branch that was deleted, by its id or a unique prefix.
-    pub(crate) fn stored_commit(&self, text: &str) -> Result<Option<CommitId>> {
-        let Ok(prefix) = HexPrefix::parse(text) else {
-            return Ok(None);
-        };
-        let shared = self.views.shared();
-        let mut found = BTreeSet::new();
-        for name in shared.refs.list(&deleted_dir(self.name()))? {
-            let Some(bytes) = shared.refs.get(&name)? else {
-                continue;
-            };
-            let Some(record) = deleted_record(&name, &bytes)? else {
-                continue;
-            };
-            if prefix.matches(record.last.as_bytes()) {
-                found.insert(record.last);
+/// The commit of what a reference names, or of what a branch shows now (frozen as an automatic commit
+/// where it differs from the head).
+pub fn commit_of(
+    ws: &Workspace,
+    branch: &str,
+    reference: Option<&str>,
+    progress: Progress<'_>,
+    cancel: &Cancel,
+) -> Result<CommitId> {
+    let b = ws.branch(branch)?;
+    let state = {
+        let _one = b.control.lock();
+        match reference {
+            None => freeze_now(&b, ws.author())?,
+            Some(text) => {
+                let target = branches::import_ref(ws, &b, &Target::Ref(text.to_owned()))?;
+                states::resolve(&b, &target)?
             }
         }
-        if found.len() > 1 {
-            return Err(Error::AmbiguousRef {
-                prefix: text.to_owned(),
-                count: found.len(),
-            });
+    };
+    states::wait_for_id_unless(&b, state, progress, cancel)
+}
+
+/// Makes a branch that begins with a commit that is in the store as a whole; `calls` are added to the
+/// timeline that it has of `main`, up to the state that the commit was made from. Durable after `Ok`.
+pub fn create_branch_from(
+    ws: &Workspace,
+    name: &str,
+    commit: CommitId,
+    calls: Calls<'_>,
+) -> Result<Created> {
+    check_branch_name(name)?;
+    let _one = ws.views.changing();
+    if ws.branch(name).is_ok() {
+        return Err(Error::BranchExists(name.to_owned()));
+    }
+    let parent = ws.main.clone();
+    let _control = parent.control.lock();
+    let _pin = parent.places.store.pin();
+    parent.places.store.sync()?;
+    let state = parent.know(commit)?;
+    let mut origin = create::origin_at(&parent, state)?;
+    origin.begin_as_asked_for();
+    // What the branch begins with of the timeline was stored just now.
+    parent.places.store.sync()?;
+    parent.sync()?;
+    branches::add_branch(ws, name, origin, calls)
+}
+
+/// Removes a branch that nothing names yet.
+pub(crate) fn discard(_ws: &Workspace, branch: &Branch) -> Result<()> {
+    let dir = &branch.dir;
+    let removed = branch.storage.remove_dir_all(dir);
+    removed.map_err(Error::io(dir))
+}
+
+/// The last commit of a branch that was deleted, by its id or a unique prefix.
+pub(crate) fn stored_commit(ws: &Workspace, text: &str) -> Result<Option<CommitId>> {
+    let Ok(prefix) = HexPrefix::parse(text) else {
+        return Ok(None);
+    };
+    let shared = ws.views.shared();
+    let mut found = BTreeSet::new();
+    for name in shared.refs.list(&deleted_dir(ws.name()))? {
+        let Some(bytes) = shared.refs.get(&name)? else {
+            continue;
+        };
+        let Some(record) = deleted_record(&name, &bytes)? else {
+            continue;
+        };
+        if prefix.matches(record.last.as_bytes()) {
+            found.insert(record.last);
         }
-        Ok(found.pop_first())
+    }
+    if found.len() > 1 {
+        return Err(Error::AmbiguousRef {
+            prefix: text.to_owned(),
+            count: found.len(),
+        });
+    }
+    Ok(found.pop_first())
+}
+
+/// Takes calls over from elsewhere.
+pub(crate) fn take_over(branch: &Branch, calls: Calls<'_>) -> Result<()> {
+    loop {
+        let some = calls()?;
+        if some.is_empty() {
+            return Ok(());
+        }
+        branch.import(some)?;
     }
 }
 
-impl Branch {
-    /// Takes calls over from elsewhere.
-    pub(crate) fn take_over(&self, calls: Calls<'_>) -> Result<()> {
-        loop {
-            let some = calls()?;
-            if some.is_empty() {
-                return Ok(());
-            }
-            self.import(some)?;
-        }
-    }
-
-    /// State of what the live tree is now, made where it differs from the head.
-    fn freeze_now(&self, author: &str) -> Result<u64> {
-        self.cache().flush_dirty();
-        let head = self.lock().book.history.head;
-        let before = self.tree_of(head)?;
-        let state = self.freeze_if_differs(&mut self.lock(), &before, OpKind::Auto, author)?;
-        self.signal();
-        Ok(state)
-    }
+/// State of what the live tree is now, made where it differs from the head.
+fn freeze_now(branch: &Branch, author: &str) -> Result<u64> {
+    branch.cache().flush_dirty();
+    let head = branch.lock().book.history.head;
+    let before = states::tree_of(branch, head)?;
+    let state =
+        states::freeze_if_differs(branch, &mut branch.lock(), &before, OpKind::Auto, author)?;
+    branch.signal();
+    Ok(state)
 }
 
 impl Origin {

@@ -9,10 +9,11 @@
 //! Tests: `engine/tests/lineage.rs`.
 
 use crate::book::history::{History, State};
+use crate::branch::states::Target;
 use crate::branch::{Branch, Inner};
 use crate::error::Result;
 use crate::record::{Event, OpKind, StateInfo};
-use crate::verbs::Target;
+use crate::verbs::branches;
 use crate::workspace::Workspace;
 use objstore::CommitId;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -148,94 +149,95 @@ fn parents_first(ancestors: Vec<Ancestor>) -> Vec<Ancestor> {
     sorted
 }
 
-impl Branch {
-    /// Makes the ancestors states of this branch; true where something was new. Parents come first, so that
-    /// whatever fails, no state refers to a number that is given to another one later.
-    fn take_ancestors(&self, lineage: Lineage) -> Result<bool> {
-        let mut inner = self.lock_synced()?;
-        let states = inner.book.history.states.values();
-        let mut numbers: HashMap<CommitId, u64> = states
-            .filter_map(|s| Some((s.info.id?, s.info.number)))
-            .collect();
-        let mut changed = !lineage.ancestors.is_empty();
-        for Ancestor { info, id, parents } in lineage.ancestors {
-            let known = numbers.get(&id).copied();
-            let was_asked = known.and_then(|n| inner.book.history.states.get(&n));
-            let was_asked = was_asked.is_some_and(|s| s.info.asked);
-            let number = known.unwrap_or(inner.book.counters.state);
-            let info = StateInfo {
-                number,
-                kind: OpKind::Foreign,
-                asked: was_asked || info.asked || !info.kind.is_automatic(),
-                parents: parents
-                    .iter()
-                    .filter_map(|p| numbers.get(p).copied())
-                    .collect(),
-                id: Some(id),
-                ..info
-            };
-            self.carry_out(&mut inner, Event::Known { info }, &[])?;
-            numbers.insert(id, number);
-        }
-        // Each goes before those that are there, so the newest comes first.
-        for (label, id) in lineage.labels.into_iter().rev() {
-            changed |= self.inherit_label(&mut inner, label, numbers.get(&id).copied())?;
-        }
-        Ok(changed)
-    }
-
-    fn inherit_label(&self, inner: &mut Inner, label: String, state: Option<u64>) -> Result<bool> {
-        let Some(state) = state.filter(|_| inner.book.history.labelled(&label).is_none()) else {
-            return Ok(false);
+/// Makes the ancestors states of this branch; true where something was new. Parents come first, so that
+/// whatever fails, no state refers to a number that is given to another one later.
+fn take_ancestors(branch: &Branch, lineage: Lineage) -> Result<bool> {
+    let mut inner = branch.lock_synced()?;
+    let states = inner.book.history.states.values();
+    let mut numbers: HashMap<CommitId, u64> = states
+        .filter_map(|s| Some((s.info.id?, s.info.number)))
+        .collect();
+    let mut changed = !lineage.ancestors.is_empty();
+    for Ancestor { info, id, parents } in lineage.ancestors {
+        let known = numbers.get(&id).copied();
+        let was_asked = known.and_then(|n| inner.book.history.states.get(&n));
+        let was_asked = was_asked.is_some_and(|s| s.info.asked);
+        let number = known.unwrap_or(inner.book.counters.state);
+        let info = StateInfo {
+            number,
+            kind: OpKind::Foreign,
+            asked: was_asked || info.asked || !info.kind.is_automatic(),
+            parents: parents
+                .iter()
+                .filter_map(|p| numbers.get(p).copied())
+                .collect(),
+            id: Some(id),
+            ..info
         };
-        self.carry_out(inner, Event::Inherited { label, state }, &[])?;
-        Ok(true)
+        branch.carry_out(&mut inner, Event::Known { info }, &[])?;
+        numbers.insert(id, number);
+    }
+    // Each goes before those that are there, so the newest comes first.
+    for (label, id) in lineage.labels.into_iter().rev() {
+        changed |= inherit_label(branch, &mut inner, label, numbers.get(&id).copied())?;
+    }
+    Ok(changed)
+}
+
+fn inherit_label(
+    branch: &Branch,
+    inner: &mut Inner,
+    label: String,
+    state: Option<u64>,
+) -> Result<bool> {
+    let Some(state) = state.filter(|_| inner.book.history.labelled(&label).is_none()) else {
+        return Ok(false);
+    };
+    branch.carry_out(inner, Event::Inherited { label, state }, &[])?;
+    Ok(true)
+}
+
+/// Has `to` take over the ancestors that a commit of `from` has, or without one those of all commits that
+/// both have. Durable after `Ok`.
+pub(crate) fn take_over_line(
+    ws: &Workspace,
+    to: &Branch,
+    from: &Branch,
+    of: Option<CommitId>,
+) -> Result<()> {
+    let _pin = from.places.store.pin();
+    // What is taken over holds entries of the other timeline.
+    from.sync()?;
+    let (of, known) = {
+        let inner = to.lock();
+        let of = of.map_or_else(|| inner.book.history.line(), |id| HashSet::from([id]));
+        (of, inner.book.history.known_parents())
+    };
+    let lineage = from.lock().book.history.lineage(&of, &known);
+    if take_ancestors(to, lineage)? {
+        to.sync()?;
+        branches::snapshots_changed(ws, to);
+    }
+    Ok(())
+}
+
+/// The same, where what refers to the commit was done already: what fails is made up for when `from` is
+/// deleted.
+pub(crate) fn take_over_line_of(ws: &Workspace, to: &Branch, from: &Branch, of: CommitId) {
+    if let Err(e) = take_over_line(ws, to, from, Some(of)) {
+        let (to, from) = (to.name(), from.name());
+        tracing::warn!("{to} does not know all ancestors that it has from {from} yet: {e}");
     }
 }
 
-impl Workspace {
-    /// Has `to` take over the ancestors that a commit of `from` has, or without one those of all commits that
-    /// both have. Durable after `Ok`.
-    pub(crate) fn take_over_line(
-        &self,
-        to: &Branch,
-        from: &Branch,
-        of: Option<CommitId>,
-    ) -> Result<()> {
-        let _pin = from.places.store.pin();
-        // What is taken over holds entries of the other timeline.
-        from.sync()?;
-        let (of, known) = {
-            let inner = to.lock();
-            let of = of.map_or_else(|| inner.book.history.line(), |id| HashSet::from([id]));
-            (of, inner.book.history.known_parents())
-        };
-        let lineage = from.lock().book.history.lineage(&of, &known);
-        if to.take_ancestors(lineage)? {
-            to.sync()?;
-            self.snapshots_changed(to);
-        }
-        Ok(())
-    }
-
-    /// The same, where what refers to the commit was done already: what fails is made up for when `from` is
-    /// deleted.
-    pub(crate) fn take_over_line_of(&self, to: &Branch, from: &Branch, of: CommitId) {
-        if let Err(e) = self.take_over_line(to, from, Some(of)) {
-            let (to, from) = (to.name(), from.name());
-            tracing::warn!("{to} does not know all ancestors that it has from {from} yet: {e}");
-        }
-    }
-
-    /// The same for what `target` names in another branch, once `to` shows it.
-    pub(crate) fn take_over_target(&self, to: &Branch, target: &Target, of: Option<CommitId>) {
-        let Target::Ref(text) = target else { return };
-        let Some((name, _)) = text.split_once(':').filter(|(name, _)| *name != to.name()) else {
-            return;
-        };
-        // Deleted meanwhile: then that has been seen to.
-        if let (Ok(from), Some(of)) = (self.branch(name), of) {
-            self.take_over_line_of(to, &from, of);
-        }
+/// The same for what `target` names in another branch, once `to` shows it.
+pub(crate) fn take_over_target(ws: &Workspace, to: &Branch, target: &Target, of: Option<CommitId>) {
+    let Target::Ref(text) = target else { return };
+    let Some((name, _)) = text.split_once(':').filter(|(name, _)| *name != to.name()) else {
+        return;
+    };
+    // Deleted meanwhile: then that has been seen to.
+    if let (Ok(from), Some(of)) = (ws.branch(name), of) {
+        take_over_line_of(ws, to, &from, of);
     }
 }

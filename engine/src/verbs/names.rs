@@ -10,6 +10,8 @@ use super::write::Made;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::types::{By, Caller, Happened, Kind, Nid, RenameFlags, Wait};
+use crate::verbs::announce;
+use crate::verbs::write;
 use crate::workspace::Workspace;
 
 /// Names of a directory that are taken in hand at once while it is emptied.
@@ -18,156 +20,154 @@ const BATCH: usize = 256;
 /// A directory and a name in it.
 type Place = (Nid, Vec<u8>);
 
-impl Branch {
-    /// Makes a directory; with `parents` also those above it, and one that exists is no error.
-    pub fn make_dir(&self, who: &Caller, path: &[u8], parents: bool) -> Result<()> {
-        let mut made = Vec::new();
-        let done = self.make_dir_noting(who, path, parents, &mut made);
-        self.show_made(&made);
-        done
-    }
+/// Makes a directory; with `parents` also those above it, and one that exists is no error.
+pub(crate) fn make_dir_in(branch: &Branch, who: &Caller, path: &[u8], parents: bool) -> Result<()> {
+    let mut made = Vec::new();
+    let done = make_dir_noting(branch, who, path, parents, &mut made);
+    show_made(branch, &made);
+    done
+}
 
-    fn make_dir_noting(
-        &self,
-        who: &Caller,
-        path: &[u8],
-        parents: bool,
-        made: &mut Vec<Made>,
-    ) -> Result<()> {
-        if parents {
-            return self.open_dir(who, path, true, made).map(|_| ());
+fn make_dir_noting(
+    branch: &Branch,
+    who: &Caller,
+    path: &[u8],
+    parents: bool,
+    made: &mut Vec<Made>,
+) -> Result<()> {
+    if parents {
+        return write::open_dir(branch, who, path, true, made).map(|_| ());
+    }
+    let (dir, name) = split(path).ok_or(Error::Exists)?;
+    let parent = write::open_dir(branch, who, dir, false, made)?;
+    write::make_one_dir(branch, who, parent, name, made).map(|_| ())
+}
+
+/// Removes what has that path; a directory with entries only if `recursive`.
+pub(crate) fn remove_path_in(branch: &Branch, path: &[u8], recursive: bool) -> Result<()> {
+    let (parent, name) = place(branch, path)?;
+    let (nid, kind) = entry(branch, parent, &name)?;
+    if kind == Kind::Dir && recursive {
+        empty(branch, nid)?;
+    }
+    remove_one(branch, &(parent, name.clone()), nid, kind)?;
+    announce::announce_names(branch, &[(parent, name, Happened::Removed(kind))]);
+    Ok(())
+}
+
+/// Moves a name as rename(2) does: what has the new one is replaced, a directory only if empty.
+pub(crate) fn rename_path_in(branch: &Branch, from: &[u8], to: &[u8]) -> Result<()> {
+    let (from, to) = (place(branch, from)?, place(branch, to)?);
+    let (moved, kind) = entry(branch, from.0, &from.1)?;
+    let replaced = entry(branch, to.0, &to.1).ok();
+    let flags = RenameFlags::default();
+    branch.rename(
+        (from.0, &from.1),
+        (to.0, &to.1),
+        flags,
+        By::Daemon,
+        Wait::Allowed,
+    )?;
+    hide(branch, &from);
+    hide(branch, &to);
+    refresh(branch, moved);
+    if let Some((nid, _)) = replaced {
+        refresh(branch, nid);
+    }
+    let gone = (from.0, from.1, Happened::Removed(kind));
+    announce::announce_names(branch, &[gone, (to.0, to.1, Happened::Made(kind))]);
+    Ok(())
+}
+
+/// The directory that a path lies in, and its last name. The root has none.
+fn place(branch: &Branch, path: &[u8]) -> Result<Place> {
+    let (dir, name) = split(path).ok_or(Error::NotPermitted)?;
+    match write::look(branch, dir)? {
+        (nid, Kind::Dir) => Ok((nid, name.to_vec())),
+        _ => Err(Error::NotDir),
+    }
+}
+
+/// What a name stands for, a symbolic link for itself.
+fn entry(branch: &Branch, dir: Nid, name: &[u8]) -> Result<(Nid, Kind)> {
+    branch.request(Wait::Allowed, |inner| {
+        let entry = known_dir(&inner.live, dir)?.map.get(name);
+        entry.map(|e| (e.nid, e.kind)).ok_or(Error::NotFound)
+    })
+}
+
+/// Removes everything in a directory, deepest first.
+fn empty(branch: &Branch, top: Nid) -> Result<()> {
+    let mut open: Vec<(Place, Nid)> = Vec::new();
+    loop {
+        let dir = open.last().map_or(top, |(_, nid)| *nid);
+        let entries = some_entries(branch, dir)?;
+        if entries.is_empty() {
+            let Some((place, nid)) = open.pop() else {
+                return Ok(());
+            };
+            remove_one(branch, &place, nid, Kind::Dir)?;
         }
-        let (dir, name) = split(path).ok_or(Error::Exists)?;
-        let parent = self.open_dir(who, dir, false, made)?;
-        self.make_one_dir(who, parent, name, made).map(|_| ())
-    }
-
-    /// Removes what has that path; a directory with entries only if `recursive`.
-    pub fn remove_path(&self, path: &[u8], recursive: bool) -> Result<()> {
-        let (parent, name) = self.place(path)?;
-        let (nid, kind) = self.entry(parent, &name)?;
-        if kind == Kind::Dir && recursive {
-            self.empty(nid)?;
-        }
-        self.remove_one(&(parent, name.clone()), nid, kind)?;
-        self.announce_names(&[(parent, name, Happened::Removed(kind))]);
-        Ok(())
-    }
-
-    /// Moves a name as rename(2) does: what has the new one is replaced, a directory only if empty.
-    pub fn rename_path(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        let (from, to) = (self.place(from)?, self.place(to)?);
-        let (moved, kind) = self.entry(from.0, &from.1)?;
-        let replaced = self.entry(to.0, &to.1).ok();
-        let flags = RenameFlags::default();
-        self.rename(
-            (from.0, &from.1),
-            (to.0, &to.1),
-            flags,
-            By::Daemon,
-            Wait::Allowed,
-        )?;
-        self.hide(&from);
-        self.hide(&to);
-        self.refresh(moved);
-        if let Some((nid, _)) = replaced {
-            self.refresh(nid);
-        }
-        let gone = (from.0, from.1, Happened::Removed(kind));
-        self.announce_names(&[gone, (to.0, to.1, Happened::Made(kind))]);
-        Ok(())
-    }
-
-    /// The directory that a path lies in, and its last name. The root has none.
-    fn place(&self, path: &[u8]) -> Result<Place> {
-        let (dir, name) = split(path).ok_or(Error::NotPermitted)?;
-        match self.look(dir)? {
-            (nid, Kind::Dir) => Ok((nid, name.to_vec())),
-            _ => Err(Error::NotDir),
-        }
-    }
-
-    /// What a name stands for, a symbolic link for itself.
-    fn entry(&self, dir: Nid, name: &[u8]) -> Result<(Nid, Kind)> {
-        self.request(Wait::Allowed, |inner| {
-            let entry = known_dir(&inner.live, dir)?.map.get(name);
-            entry.map(|e| (e.nid, e.kind)).ok_or(Error::NotFound)
-        })
-    }
-
-    /// Removes everything in a directory, deepest first.
-    fn empty(&self, top: Nid) -> Result<()> {
-        let mut open: Vec<(Place, Nid)> = Vec::new();
-        loop {
-            let dir = open.last().map_or(top, |(_, nid)| *nid);
-            let entries = self.some_entries(dir)?;
-            if entries.is_empty() {
-                let Some((place, nid)) = open.pop() else {
-                    return Ok(());
-                };
-                self.remove_one(&place, nid, Kind::Dir)?;
-            }
-            for (name, nid, kind) in entries {
-                let place = (dir, name);
-                match self.remove_one(&place, nid, kind) {
-                    // Somebody else was faster.
-                    Ok(()) | Err(Error::NotFound) => {}
-                    Err(Error::NotEmpty) => {
-                        open.push((place, nid));
-                        break;
-                    }
-                    Err(e) => return Err(e),
+        for (name, nid, kind) in entries {
+            let place = (dir, name);
+            match remove_one(branch, &place, nid, kind) {
+                // Somebody else was faster.
+                Ok(()) | Err(Error::NotFound) => {}
+                Err(Error::NotEmpty) => {
+                    open.push((place, nid));
+                    break;
                 }
+                Err(e) => return Err(e),
             }
         }
     }
+}
 
-    fn some_entries(&self, dir: Nid) -> Result<Vec<(Vec<u8>, Nid, Kind)>> {
-        self.request(Wait::Allowed, |inner| {
-            let mut some = Vec::new();
-            known_dir(&inner.live, dir)?.map.scan(0, &mut |e| {
-                some.push((e.name.to_vec(), e.entry.nid, e.entry.kind));
-                some.len() < BATCH
-            });
-            Ok(some)
-        })
-    }
+fn some_entries(branch: &Branch, dir: Nid) -> Result<Vec<(Vec<u8>, Nid, Kind)>> {
+    branch.request(Wait::Allowed, |inner| {
+        let mut some = Vec::new();
+        known_dir(&inner.live, dir)?.map.scan(0, &mut |e| {
+            some.push((e.name.to_vec(), e.entry.nid, e.entry.kind));
+            some.len() < BATCH
+        });
+        Ok(some)
+    })
+}
 
-    fn remove_one(&self, place: &Place, nid: Nid, kind: Kind) -> Result<()> {
-        match kind {
-            Kind::Dir => self.rmdir(place.0, &place.1, By::Daemon, Wait::Allowed)?,
-            _ => self.unlink(place.0, &place.1, Wait::Allowed)?,
-        }
-        self.hide(place);
-        self.refresh(nid);
-        Ok(())
+fn remove_one(branch: &Branch, place: &Place, nid: Nid, kind: Kind) -> Result<()> {
+    match kind {
+        Kind::Dir => branch.rmdir(place.0, &place.1, By::Daemon, Wait::Allowed)?,
+        _ => branch.unlink(place.0, &place.1, Wait::Allowed)?,
     }
+    hide(branch, place);
+    refresh(branch, nid);
+    Ok(())
+}
 
-    /// Has the kernel ask again for a name and for the listing that it stood in.
-    fn hide(&self, (dir, name): &Place) {
-        if *dir == Nid::ROOT || self.lock().lookups.get(*dir) > 0 {
-            self.cache().inval_entry(self.node(*dir), name);
-            self.cache().inval_inode(self.node(*dir));
-        }
+/// Has the kernel ask again for a name and for the listing that it stood in.
+fn hide(branch: &Branch, (dir, name): &Place) {
+    if *dir == Nid::ROOT || branch.lock().lookups.get(*dir) > 0 {
+        branch.cache().inval_entry(branch.node(*dir), name);
+        branch.cache().inval_inode(branch.node(*dir));
     }
+}
 
-    /// Has the kernel ask again for an inode's attributes.
-    fn refresh(&self, nid: Nid) {
-        if self.lock().lookups.get(nid) > 0 {
-            self.cache().inval_inode(self.node(nid));
-        }
+/// Has the kernel ask again for an inode's attributes.
+fn refresh(branch: &Branch, nid: Nid) {
+    if branch.lock().lookups.get(nid) > 0 {
+        branch.cache().inval_inode(branch.node(nid));
     }
+}
 
-    /// Has the mount show names that came into being, and tells watchers.
-    pub(super) fn show_made(&self, made: &[Made]) {
-        for m in made {
-            self.hide(&(m.parent, m.name.clone()));
-        }
-        let told = made
-            .iter()
-            .map(|m| (m.parent, m.name.clone(), Happened::Made(m.kind)));
-        self.announce_names(&told.collect::<Vec<_>>());
+/// Has the mount show names that came into being, and tells watchers.
+pub(super) fn show_made(branch: &Branch, made: &[Made]) {
+    for m in made {
+        hide(branch, &(m.parent, m.name.clone()));
     }
+    let told = made
+        .iter()
+        .map(|m| (m.parent, m.name.clone(), Happened::Made(m.kind)));
+    announce::announce_names(branch, &told.collect::<Vec<_>>());
 }
 
 /// A path's directory and last name; none for the root.
@@ -180,21 +180,25 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     })
 }
 
-impl Workspace {
-    /// Makes a directory of the live tree; with `parents` also those above it.
-    pub fn make_dir(&self, branch: &str, who: &Caller, path: &[u8], parents: bool) -> Result<()> {
-        self.branch(branch)?.make_dir(who, path, parents)
-    }
+/// Makes a directory of the live tree; with `parents` also those above it.
+pub fn make_dir(
+    ws: &Workspace,
+    branch: &str,
+    who: &Caller,
+    path: &[u8],
+    parents: bool,
+) -> Result<()> {
+    make_dir_in(ws.branch(branch)?.as_ref(), who, path, parents)
+}
 
-    /// Removes a path of the live tree; a directory with entries only if `recursive`.
-    pub fn remove_path(&self, branch: &str, path: &[u8], recursive: bool) -> Result<()> {
-        self.branch(branch)?.remove_path(path, recursive)
-    }
+/// Removes a path of the live tree; a directory with entries only if `recursive`.
+pub fn remove_path(ws: &Workspace, branch: &str, path: &[u8], recursive: bool) -> Result<()> {
+    remove_path_in(ws.branch(branch)?.as_ref(), path, recursive)
+}
 
-    /// Gives what has a path of the live tree another one.
-    pub fn rename_path(&self, branch: &str, from: &[u8], to: &[u8]) -> Result<()> {
-        self.branch(branch)?.rename_path(from, to)
-    }
+/// Gives what has a path of the live tree another one.
+pub fn rename_path(ws: &Workspace, branch: &str, from: &[u8], to: &[u8]) -> Result<()> {
+    rename_path_in(ws.branch(branch)?.as_ref(), from, to)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use super::RolledBack;
 use super::switch::To;
 use crate::book::history::Turn;
 use crate::branch::Branch;
+use crate::branch::events;
+use crate::branch::states;
 use crate::change::transition::{differs, transition};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -16,6 +18,7 @@ use crate::stored::store::meta_of;
 use crate::tree::Tree;
 use crate::tree::dirmap::{Entry, name_hash};
 use crate::types::{Kind, Nid, Time};
+use crate::verbs::switch;
 use crate::workspace::Workspace;
 use objstore::{Body, Edit, TreeEntry, edit_tree, read_content};
 use std::sync::Arc;
@@ -33,146 +36,141 @@ pub enum Resolution {
     Working,
 }
 
-impl Workspace {
-    /// Settles the conflict at a path; where that changes the live tree, what was there becomes an
-    /// automatic commit. Returns how many conflicts are left, and what was changed.
-    pub fn resolve_conflict(
-        &self,
-        branch: &str,
-        path: &[u8],
-        how: Resolution,
-    ) -> Result<(usize, Option<RolledBack>)> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        let found: Vec<Conflict> = {
-            let inner = b.lock();
-            let all = inner.book.history.conflicts.iter();
-            all.filter(|c| c.path == path).cloned().collect()
-        };
-        let Some(first) = found.first() else {
-            return Err(Error::NoConflict(path.to_vec()));
-        };
-        let wanted = |pick: fn(&Conflict) -> &Option<ConflictSide>| {
-            let sides = found.iter().find_map(|c| pick(c).as_ref());
-            sides.or(pick(first).as_ref()).map(|s| s.entry.clone())
-        };
-        let entry = match how {
-            Resolution::Working => None,
-            Resolution::Ours => Some(wanted(|c| &c.ours)),
-            Resolution::Theirs => Some(wanted(|c| &c.theirs)),
-            Resolution::Base => Some(wanted(|c| &c.base)),
-        };
-        let back = match (entry, path.strip_prefix(KV_CONFLICTS)) {
-            (None, _) => None,
-            (Some(value), Some(key)) => b.show_value(self.author(), key, value)?,
-            (Some(entry), None) => b.show_entry(self.author(), path, entry)?,
-        };
-        let left = {
-            let mut inner = b.lock();
-            let path = path.to_vec();
-            b.carry_out(&mut inner, Event::Resolved { path }, &[])?;
-            inner.book.history.conflicts.len()
-        };
-        b.sync()?;
-        Ok((left, back))
-    }
+/// Settles the conflict at a path; where that changes the live tree, what was there becomes an
+/// automatic commit. Returns how many conflicts are left, and what was changed.
+pub fn resolve_conflict(
+    ws: &Workspace,
+    branch: &str,
+    path: &[u8],
+    how: Resolution,
+) -> Result<(usize, Option<RolledBack>)> {
+    let b = ws.branch(branch)?;
+    let _one = b.control.lock();
+    let found: Vec<Conflict> = {
+        let inner = b.lock();
+        let all = inner.book.history.conflicts.iter();
+        all.filter(|c| c.path == path).cloned().collect()
+    };
+    let Some(first) = found.first() else {
+        return Err(Error::NoConflict(path.to_vec()));
+    };
+    let wanted = |pick: fn(&Conflict) -> &Option<ConflictSide>| {
+        let sides = found.iter().find_map(|c| pick(c).as_ref());
+        sides.or(pick(first).as_ref()).map(|s| s.entry.clone())
+    };
+    let entry = match how {
+        Resolution::Working => None,
+        Resolution::Ours => Some(wanted(|c| &c.ours)),
+        Resolution::Theirs => Some(wanted(|c| &c.theirs)),
+        Resolution::Base => Some(wanted(|c| &c.base)),
+    };
+    let back = match (entry, path.strip_prefix(KV_CONFLICTS)) {
+        (None, _) => None,
+        (Some(value), Some(key)) => show_value(&b, ws.author(), key, value)?,
+        (Some(entry), None) => show_entry(&b, ws.author(), path, entry)?,
+    };
+    let left = {
+        let mut inner = b.lock();
+        let path = path.to_vec();
+        b.carry_out(&mut inner, Event::Resolved { path }, &[])?;
+        inner.book.history.conflicts.len()
+    };
+    b.sync()?;
+    Ok((left, back))
 }
 
-impl Branch {
-    /// Shows this version of a path, or nothing there.
-    fn show_entry(
-        &self,
-        author: &str,
-        path: &[u8],
-        entry: Option<TreeEntry>,
-    ) -> Result<Option<RolledBack>> {
-        let _pin = self.places.store.pin();
-        let new = entry.map(|e| self.loaded_entry(e)).transpose()?;
-        self.show_changed(author, &|live| with_entry(live, path, new.as_ref()))
-    }
+/// Shows this version of a path, or nothing there.
+fn show_entry(
+    branch: &Branch,
+    author: &str,
+    path: &[u8],
+    entry: Option<TreeEntry>,
+) -> Result<Option<RolledBack>> {
+    let _pin = branch.places.store.pin();
+    let new = entry.map(|e| loaded_entry(branch, e)).transpose()?;
+    show_changed(branch, author, &|live| with_entry(live, path, new.as_ref()))
+}
 
-    /// Lets a key have this value, or goes without it.
-    fn show_value(
-        &self,
-        author: &str,
-        key: &[u8],
-        value: Option<TreeEntry>,
-    ) -> Result<Option<RolledBack>> {
-        let _pin = self.places.store.pin();
-        let key = String::from_utf8_lossy(key);
-        let value = value.map(|e| self.loaded_value(&e)).transpose()?;
-        self.show_changed(author, &|live| {
-            let (mut tree, before) = (live.clone(), live.kv().get(&key));
-            let entry = value.as_ref().map(|(value, updated)| KvEntry {
-                value: value.clone(),
-                created: before.map_or(*updated, |b| b.created),
-                updated: *updated,
-            });
-            tree.kv_mut().set(&key, entry.map(Arc::new));
-            check_bytes(tree.kv())?;
-            Ok(tree)
-        })
-    }
+/// Lets a key have this value, or goes without it.
+fn show_value(
+    branch: &Branch,
+    author: &str,
+    key: &[u8],
+    value: Option<TreeEntry>,
+) -> Result<Option<RolledBack>> {
+    let _pin = branch.places.store.pin();
+    let key = String::from_utf8_lossy(key);
+    let value = value.map(|e| loaded_value(branch, &e)).transpose()?;
+    show_changed(branch, author, &|live| {
+        let (mut tree, before) = (live.clone(), live.kv().get(&key));
+        let entry = value.as_ref().map(|(value, updated)| KvEntry {
+            value: value.clone(),
+            created: before.map_or(*updated, |b| b.created),
+            updated: *updated,
+        });
+        tree.kv_mut().set(&key, entry.map(Arc::new));
+        check_bytes(tree.kv())?;
+        Ok(tree)
+    })
+}
 
-    /// A value that a conflict holds, and when it was set.
-    fn loaded_value(&self, entry: &TreeEntry) -> Result<(String, Time)> {
-        let damaged = |why: &str| Error::Damaged {
-            what: "a value in conflict".into(),
-            why: why.into(),
-        };
-        let content = match &entry.body {
-            Body::File(content) if content.len() <= KV_VALUE_BYTES_MAX as u64 => content,
-            _ => return Err(damaged("it is not a value")),
-        };
-        let mut bytes = vec![0; content.len() as usize];
-        read_content(&self.places.store, content, 0, &mut bytes)?;
-        let text = String::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
-        let updated = Time {
-            sec: entry.meta.mtime_sec,
-            nsec: entry.meta.mtime_nsec,
-        };
-        Ok((checked_value(&text)?, updated))
-    }
+/// A value that a conflict holds, and when it was set.
+fn loaded_value(branch: &Branch, entry: &TreeEntry) -> Result<(String, Time)> {
+    let damaged = |why: &str| Error::Damaged {
+        what: "a value in conflict".into(),
+        why: why.into(),
+    };
+    let content = match &entry.body {
+        Body::File(content) if content.len() <= KV_VALUE_BYTES_MAX as u64 => content,
+        _ => return Err(damaged("it is not a value")),
+    };
+    let mut bytes = vec![0; content.len() as usize];
+    read_content(&branch.places.store, content, 0, &mut bytes)?;
+    let text = String::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;
+    let updated = Time {
+        sec: entry.meta.mtime_sec,
+        nsec: entry.meta.mtime_nsec,
+    };
+    Ok((checked_value(&text)?, updated))
+}
 
-    /// Shows what `change` makes of the live tree; what was there becomes an automatic commit.
-    fn show_changed(
-        &self,
-        author: &str,
-        change: &dyn Fn(&Tree) -> Result<Tree>,
-    ) -> Result<Option<RolledBack>> {
-        self.check_journal()?;
-        self.cache().flush_dirty();
-        let (shown, replaced, changes, before, head) = {
-            let mut inner = self.lock_synced()?;
-            let target = change(&inner.live)?;
-            if !differs(&inner.live, &target) {
-                return Ok(None);
-            }
-            let (shown, head) = (inner.book.history.shown, inner.book.history.head);
-            let mut counters = inner.book.counters;
-            let changes = transition(&inner.live, &target, &mut counters, &inner.lookups);
-            let to = To::State(SwitchKind::Restore, Turn { state: head, head });
-            let before = inner.live.clone();
-            let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-            (shown, replaced, changes, before, head)
-        };
-        self.after_swap(&before, &changes, replaced, shown, head)
-            .map(Some)
-    }
+/// Shows what `change` makes of the live tree; what was there becomes an automatic commit.
+fn show_changed(
+    branch: &Branch,
+    author: &str,
+    change: &dyn Fn(&Tree) -> Result<Tree>,
+) -> Result<Option<RolledBack>> {
+    events::check_journal(branch)?;
+    branch.cache().flush_dirty();
+    let (shown, replaced, changes, before, head) = {
+        let mut inner = branch.lock_synced()?;
+        let target = change(&inner.live)?;
+        if !differs(&inner.live, &target) {
+            return Ok(None);
+        }
+        let (shown, head) = (inner.book.history.shown, inner.book.history.head);
+        let mut counters = inner.book.counters;
+        let changes = transition(&inner.live, &target, &mut counters, &inner.lookups);
+        let to = To::State(SwitchKind::Restore, Turn { state: head, head });
+        let before = inner.live.clone();
+        let replaced = switch::swap(branch, &mut inner, author, to, &changes, counters)?;
+        (shown, replaced, changes, before, head)
+    };
+    switch::after_swap(branch, &before, &changes, replaced, shown, head).map(Some)
+}
 
-    /// A tree of a root directory that has this entry alone, and the entry's inode.
-    fn loaded_entry(&self, entry: TreeEntry) -> Result<(Tree, Nid)> {
-        let (store, name) = (&self.places.store, entry.name.clone());
-        let meta = meta_of(self.lock().live.inode(Nid::ROOT)?);
-        let tree = edit_tree(store, None, vec![Edit::Put(entry)])?;
-        let empty = self.empty_reference()?;
-        let (root, now) = (Root { meta, tree }, clock::now());
-        let numbers: &mut dyn Numbers = &mut self.numbers();
-        let loaded =
-            crate::stored::load::load_tree(store, &empty, root.tree, &root.meta, numbers, now)?;
-        let nid = loaded.tree.lookup(Nid::ROOT, &name)?.nid;
-        Ok((loaded.tree, nid))
-    }
+/// A tree of a root directory that has this entry alone, and the entry's inode.
+fn loaded_entry(branch: &Branch, entry: TreeEntry) -> Result<(Tree, Nid)> {
+    let (store, name) = (&branch.places.store, entry.name.clone());
+    let meta = meta_of(branch.lock().live.inode(Nid::ROOT)?);
+    let tree = edit_tree(store, None, vec![Edit::Put(entry)])?;
+    let empty = states::empty_reference(branch)?;
+    let (root, now) = (Root { meta, tree }, clock::now());
+    let numbers: &mut dyn Numbers = &mut branch.numbers();
+    let loaded =
+        crate::stored::load::load_tree(store, &empty, root.tree, &root.meta, numbers, now)?;
+    let nid = loaded.tree.lookup(Nid::ROOT, &name)?.nid;
+    Ok((loaded.tree, nid))
 }
 
 /// `live` with `new` (an inode of another tree, whose numbers are not in use) under a path.

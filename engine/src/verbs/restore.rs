@@ -4,9 +4,13 @@
 //! but to a mixture of two states, and the head stays.
 
 use super::switch::To;
-use super::{Change, RolledBack, Target};
+use super::{Change, RolledBack};
 use crate::book::history::Turn;
 use crate::branch::Branch;
+use crate::branch::events;
+use crate::branch::load;
+use crate::branch::states;
+use crate::branch::states::Target;
 use crate::change::graft::{Blocked, graft};
 use crate::change::transition::{FRESH_NID, differs, in_place};
 use crate::clock;
@@ -14,115 +18,138 @@ use crate::error::{Error, Result};
 use crate::record::{Counters, SwitchKind};
 use crate::stored::load::Numbers;
 use crate::tree::Tree;
+use crate::verbs::branches;
+use crate::verbs::diff;
+use crate::verbs::switch;
 use crate::workspace::Workspace;
 use std::sync::atomic::Ordering;
 
-impl Branch {
-    /// Takes what lies at `paths` from the target into the live tree; what the target does not have
-    /// there goes. [`Error::NoSuchPath`] where neither has one, and then nothing is done.
-    pub fn restore(&self, author: &str, target: &Target, paths: &[Vec<u8>]) -> Result<RolledBack> {
-        self.check_journal()?;
-        let state = self.resolve(target)?;
-        loop {
-            self.cache().flush_dirty();
-            let source = self.tree_of(state)?;
-            let blocked = {
-                let mut inner = self.lock_synced()?;
-                let source = inner.book.history.tree(state).cloned().unwrap_or(source);
-                let mut counters = inner.book.counters;
-                match self.grafted(&inner.live, &source, paths, &mut counters, inner.scan_done) {
-                    Err(blocked) => blocked,
-                    Ok(tree) if !differs(&inner.live, &tree) => {
-                        return Ok(RolledBack {
-                            commit: inner.book.history.id_of(state),
-                            replaced: None,
-                            files_changed: 0,
-                        });
-                    }
-                    Ok(tree) => {
-                        let (shown, head) = (inner.book.history.shown, inner.book.history.head);
-                        let kernel = &inner.lookups;
-                        let changes = in_place(&inner.live, &tree, &mut counters, kernel);
-                        let turn = Turn { state, head };
-                        let to = To::State(SwitchKind::Restore, turn);
-                        let before = inner.live.clone();
-                        let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-                        drop(inner);
-                        return self.after_swap(&before, &changes, replaced, shown, state);
-                    }
+/// Takes what lies at `paths` from the target into the live tree; what the target does not have
+/// there goes. [`Error::NoSuchPath`] where neither has one, and then nothing is done.
+pub(crate) fn restore_in(
+    branch: &Branch,
+    author: &str,
+    target: &Target,
+    paths: &[Vec<u8>],
+) -> Result<RolledBack> {
+    events::check_journal(branch)?;
+    let state = states::resolve(branch, target)?;
+    loop {
+        branch.cache().flush_dirty();
+        let source = states::tree_of(branch, state)?;
+        let blocked = {
+            let mut inner = branch.lock_synced()?;
+            let source = inner.book.history.tree(state).cloned().unwrap_or(source);
+            let mut counters = inner.book.counters;
+            match grafted(
+                branch,
+                &inner.live,
+                &source,
+                paths,
+                &mut counters,
+                inner.scan_done,
+            ) {
+                Err(blocked) => blocked,
+                Ok(tree) if !differs(&inner.live, &tree) => {
+                    return Ok(RolledBack {
+                        commit: inner.book.history.id_of(state),
+                        replaced: None,
+                        files_changed: 0,
+                    });
                 }
-            };
-            self.unblock(blocked)?;
-        }
-    }
-
-    /// What [`Branch::restore`] would change.
-    pub fn restore_plan(&self, target: &Target, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
-        let state = self.resolve(target)?;
-        self.cache().flush_dirty();
-        loop {
-            let source = self.tree_of(state)?;
-            let (live, scanned) = {
-                let inner = self.lock();
-                (inner.live.clone(), inner.scan_done)
-            };
-            let mut unused = Counters {
-                nid: FRESH_NID,
-                ino: FRESH_NID,
-                state: 0,
-            };
-            match self.grafted(&live, &source, paths, &mut unused, scanned) {
-                Ok(tree) => return self.changes(&live, &tree, &[]),
-                Err(blocked) => self.unblock(blocked)?,
+                Ok(tree) => {
+                    let (shown, head) = (inner.book.history.shown, inner.book.history.head);
+                    let kernel = &inner.lookups;
+                    let changes = in_place(&inner.live, &tree, &mut counters, kernel);
+                    let turn = Turn { state, head };
+                    let to = To::State(SwitchKind::Restore, turn);
+                    let before = inner.live.clone();
+                    let replaced =
+                        switch::swap(branch, &mut inner, author, to, &changes, counters)?;
+                    drop(inner);
+                    return switch::after_swap(branch, &before, &changes, replaced, shown, state);
+                }
             }
-        }
+        };
+        unblock(branch, blocked)?;
     }
+}
 
-    fn grafted(
-        &self,
-        live: &Tree,
-        source: &Tree,
-        paths: &[Vec<u8>],
-        numbers: &mut dyn Numbers,
-        scanned: bool,
-    ) -> Result<Tree, Blocked> {
-        graft(live, source, paths, numbers, clock::now(), scanned)
-    }
-
-    /// Sees to what a graft has to wait for.
-    fn unblock(&self, blocked: Blocked) -> Result<()> {
-        match blocked {
-            Blocked::Failed(e) => Err(e),
-            Blocked::Dirs(dirs) => dirs.into_iter().try_for_each(|nid| self.load_dir(nid)),
-            Blocked::Scan if self.closing.load(Ordering::Relaxed) => Err(Error::Closing),
-            Blocked::Scan => {
-                self.wait_progress(&mut self.lock());
-                Ok(())
-            }
+/// What [`restore_in`] would change.
+pub(crate) fn restore_plan_in(
+    branch: &Branch,
+    target: &Target,
+    paths: &[Vec<u8>],
+) -> Result<Vec<Change>> {
+    let state = states::resolve(branch, target)?;
+    branch.cache().flush_dirty();
+    loop {
+        let source = states::tree_of(branch, state)?;
+        let (live, scanned) = {
+            let inner = branch.lock();
+            (inner.live.clone(), inner.scan_done)
+        };
+        let mut unused = Counters {
+            nid: FRESH_NID,
+            ino: FRESH_NID,
+            state: 0,
+        };
+        match grafted(branch, &live, &source, paths, &mut unused, scanned) {
+            Ok(tree) => return diff::changes(branch, &live, &tree, &[]),
+            Err(blocked) => unblock(branch, blocked)?,
         }
     }
 }
 
-impl Workspace {
-    /// Takes what lies at `paths` from a commit into the live tree; the head stays, and what was there
-    /// becomes an automatic commit.
-    pub fn restore(&self, branch: &str, target: &Target, paths: &[Vec<u8>]) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        let target = self.import_ref(&b, target)?;
-        b.restore(self.author(), &target, paths)
-    }
+fn grafted(
+    _branch: &Branch,
+    live: &Tree,
+    source: &Tree,
+    paths: &[Vec<u8>],
+    numbers: &mut dyn Numbers,
+    scanned: bool,
+) -> Result<Tree, Blocked> {
+    graft(live, source, paths, numbers, clock::now(), scanned)
+}
 
-    /// What [`Workspace::restore`] would change.
-    pub fn restore_plan(
-        &self,
-        branch: &str,
-        target: &Target,
-        paths: &[Vec<u8>],
-    ) -> Result<Vec<Change>> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        let target = self.import_ref(&b, target)?;
-        b.restore_plan(&target, paths)
+/// Sees to what a graft has to wait for.
+fn unblock(branch: &Branch, blocked: Blocked) -> Result<()> {
+    match blocked {
+        Blocked::Failed(e) => Err(e),
+        Blocked::Dirs(dirs) => dirs
+            .into_iter()
+            .try_for_each(|nid| load::load_dir(branch, nid)),
+        Blocked::Scan if branch.closing.load(Ordering::Relaxed) => Err(Error::Closing),
+        Blocked::Scan => {
+            branch.wait_progress(&mut branch.lock());
+            Ok(())
+        }
     }
+}
+
+/// Takes what lies at `paths` from a commit into the live tree; the head stays, and what was there
+/// becomes an automatic commit.
+pub fn restore(
+    ws: &Workspace,
+    branch: &str,
+    target: &Target,
+    paths: &[Vec<u8>],
+) -> Result<RolledBack> {
+    let b = ws.branch(branch)?;
+    let _one = b.control.lock();
+    let target = branches::import_ref(ws, &b, target)?;
+    restore_in(&b, ws.author(), &target, paths)
+}
+
+/// What [`restore`] would change.
+pub fn restore_plan(
+    ws: &Workspace,
+    branch: &str,
+    target: &Target,
+    paths: &[Vec<u8>],
+) -> Result<Vec<Change>> {
+    let b = ws.branch(branch)?;
+    let _one = b.control.lock();
+    let target = branches::import_ref(ws, &b, target)?;
+    restore_plan_in(&b, &target, paths)
 }

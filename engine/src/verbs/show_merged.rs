@@ -9,6 +9,7 @@ use super::{RolledBack, Watch};
 use crate::book::history::History;
 use crate::branch::carry::Carry;
 use crate::branch::pins::Pinned;
+use crate::branch::states;
 use crate::branch::{Branch, Inner};
 use crate::cancel::Cancel;
 use crate::change::transition::{in_place, transition};
@@ -22,6 +23,7 @@ use crate::stored::store::meta_of;
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::Inode;
+use crate::verbs::switch;
 use objstore::CommitId;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
@@ -53,122 +55,117 @@ pub(super) struct Late {
     pub merged: Pinned,
 }
 
-impl Branch {
-    /// What the live tree is now as a commit.
-    pub(crate) fn frozen(&self, author: &str, watch: Watch<'_>) -> Result<CommitId> {
-        let state = self.frozen_state(author)?;
-        self.wait_for_id_unless(state, watch.progress, watch.cancel)
-    }
+/// What the live tree is now as a commit.
+pub(crate) fn frozen(branch: &Branch, author: &str, watch: Watch<'_>) -> Result<CommitId> {
+    let state = frozen_state(branch, author)?;
+    states::wait_for_id_unless(branch, state, watch.progress, watch.cancel)
+}
 
-    /// What the live tree is now as a state.
-    pub(crate) fn frozen_state(&self, author: &str) -> Result<u64> {
-        self.cache().flush_dirty();
-        Ok(self.freeze_for_merge(author)?.1)
-    }
+/// What the live tree is now as a state.
+pub(crate) fn frozen_state(branch: &Branch, author: &str) -> Result<u64> {
+    branch.cache().flush_dirty();
+    Ok(freeze_for_merge(branch, author)?.1)
+}
 
-    /// As [`Branch::frozen`], with the tree. What the kernel has of changes is not asked for.
-    pub(super) fn frozen_tree(
-        self: &Arc<Branch>,
-        author: &str,
-        watch: Watch<'_>,
-    ) -> Result<Frozen> {
-        let (state, tree) = {
-            let (mut inner, state) = self.freeze_for_merge(author)?;
-            let live = inner.live.clone();
-            (state, self.pin_in(&mut inner, live))
-        };
-        let id = self.wait_for_id_unless(state, watch.progress, watch.cancel)?;
-        Ok(Frozen { state, id, tree })
-    }
+/// As [`frozen`], with the tree. What the kernel has of changes is not asked for.
+pub(super) fn frozen_tree(branch: &Arc<Branch>, author: &str, watch: Watch<'_>) -> Result<Frozen> {
+    let (state, tree) = {
+        let (mut inner, state) = freeze_for_merge(branch, author)?;
+        let live = inner.live.clone();
+        (state, branch.pin_in(&mut inner, live))
+    };
+    let id = states::wait_for_id_unless(branch, state, watch.progress, watch.cancel)?;
+    Ok(Frozen { state, id, tree })
+}
 
-    fn freeze_for_merge(&self, author: &str) -> Result<(MutexGuard<'_, Inner>, u64)> {
-        let head = self.lock().book.history.head;
-        let before = self.tree_of(head)?;
-        let mut inner = self.lock();
-        let state = self.freeze_if_differs(&mut inner, &before, OpKind::BeforeMerge, author)?;
-        Ok((inner, state))
-    }
+fn freeze_for_merge<'a>(branch: &'a Branch, author: &str) -> Result<(MutexGuard<'a, Inner>, u64)> {
+    let head = branch.lock().book.history.head;
+    let before = states::tree_of(branch, head)?;
+    let mut inner = branch.lock();
+    let state =
+        states::freeze_if_differs(branch, &mut inner, &before, OpKind::BeforeMerge, author)?;
+    Ok((inner, state))
+}
 
-    /// Trees may refer to stored content that no sync has covered.
-    pub(crate) fn mark_unsynced(&self) {
-        self.unsynced.store(true, Ordering::SeqCst);
-    }
+/// Trees may refer to stored content that no sync has covered.
+pub(crate) fn mark_unsynced(branch: &Branch) {
+    branch.unsynced.store(true, Ordering::SeqCst);
+}
 
-    /// The tree of a root directory in the store, in this branch's numbers.
-    pub(crate) fn load_root(&self, root: &Root) -> Result<Tree> {
-        let reference = self.lock().reference.clone();
-        let reference = reference.map_or_else(|| self.empty_reference(), Ok)?;
-        let (tree, now) = (root.tree, clock::now());
-        let store = &self.places.store;
-        Ok(load_tree(
-            store,
-            &reference,
-            tree,
-            &root.meta,
-            &mut self.numbers(),
-            now,
-        )?
-        .tree)
-    }
+/// The tree of a root directory in the store, in this branch's numbers.
+pub(crate) fn load_root(branch: &Branch, root: &Root) -> Result<Tree> {
+    let reference = branch.lock().reference.clone();
+    let reference = reference.map_or_else(|| states::empty_reference(branch), Ok)?;
+    let (tree, now) = (root.tree, clock::now());
+    let store = &branch.places.store;
+    Ok(load_tree(
+        store,
+        &reference,
+        tree,
+        &root.meta,
+        &mut branch.numbers(),
+        now,
+    )?
+    .tree)
+}
 
-    /// Does to the live tree what makes `merged` of `frozen`; `None`, with nothing done, where what that
-    /// touches is not as it was frozen. Once it is shown it cannot be cancelled any more.
-    pub(super) fn show_merged(
-        self: &Arc<Branch>,
-        author: &str,
-        frozen: &Pinned,
-        merged: &Tree,
-        mut to: To,
-        cancel: &Cancel,
-    ) -> Result<Option<Shown>> {
-        let undoes = matches!(to, To::Undone(_));
-        let (state, forward) = match &to {
-            To::State(kind, turn) => (Some(turn.state), *kind == SwitchKind::Merge),
-            To::Merge(_) | To::Undone(_) => (None, false),
-        };
-        let (shown, replaced, changes, before, state, pinned) = {
-            let mut inner = self.lock_synced()?;
-            let frozen = frozen.tree_in(&inner)?;
-            let mut counters = inner.book.counters;
-            let merged = transition(&frozen, merged, &mut counters, &inner.lookups);
-            let (target, revived) = (merged.tree, merged.revived);
-            if let To::Merge(made) = &mut to {
-                made.tree = target.clone();
-            }
-            let Some(over) = overlaid(&inner.live, &frozen, &target) else {
-                return Ok(None);
-            };
-            let shown = inner.book.history.shown;
-            let mut changes = in_place(&inner.live, &over, &mut counters, &inner.lookups);
-            changes.revived.extend(revived);
-            let before = inner.live.clone();
-            cancel.decide()?;
-            let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-            if let Some(fence) = &mut inner.fence {
-                fence.carry = Some(Carry::new(before.clone(), changes.tree.clone()));
-            }
-            if let Some(state) = state.filter(|_| forward) {
-                inner.book.history.renumbered(state, target);
-            }
-            let head = inner.book.history.head;
-            let made = if undoes { replaced + 1 } else { head };
-            let pinned = self.pin_in(&mut inner, changes.tree.clone());
-            let state = state.unwrap_or(made);
-            (shown, replaced, changes, before, state, pinned)
-        };
-        // The kernel is asked for pages now, which are changes.
-        self.release();
-        let (mut back, late) = self.swapped(&before, &changes, replaced, shown, state)?;
-        if undoes && back.commit.is_none() {
-            // What was there was stored already, so this does not take long.
-            back.commit = self.wait_for_id(state, &|_, _| {}).ok();
+/// Does to the live tree what makes `merged` of `frozen`; `None`, with nothing done, where what that
+/// touches is not as it was frozen. Once it is shown it cannot be cancelled any more.
+pub(super) fn show_merged(
+    branch: &Arc<Branch>,
+    author: &str,
+    frozen: &Pinned,
+    merged: &Tree,
+    mut to: To,
+    cancel: &Cancel,
+) -> Result<Option<Shown>> {
+    let undoes = matches!(to, To::Undone(_));
+    let (state, forward) = match &to {
+        To::State(kind, turn) => (Some(turn.state), *kind == SwitchKind::Merge),
+        To::Merge(_) | To::Undone(_) => (None, false),
+    };
+    let (shown, replaced, changes, before, state, pinned) = {
+        let mut inner = branch.lock_synced()?;
+        let frozen = frozen.tree_in(&inner)?;
+        let mut counters = inner.book.counters;
+        let merged = transition(&frozen, merged, &mut counters, &inner.lookups);
+        let (target, revived) = (merged.tree, merged.revived);
+        if let To::Merge(made) = &mut to {
+            made.tree = target.clone();
         }
-        let late = late.map(|replaced| Late {
-            replaced,
-            merged: pinned,
-        });
-        Ok(Some(Shown { back, late }))
+        let Some(over) = overlaid(&inner.live, &frozen, &target) else {
+            return Ok(None);
+        };
+        let shown = inner.book.history.shown;
+        let mut changes = in_place(&inner.live, &over, &mut counters, &inner.lookups);
+        changes.revived.extend(revived);
+        let before = inner.live.clone();
+        cancel.decide()?;
+        let replaced = switch::swap(branch, &mut inner, author, to, &changes, counters)?;
+        if let Some(fence) = &mut inner.fence {
+            fence.carry = Some(Carry::new(before.clone(), changes.tree.clone()));
+        }
+        if let Some(state) = state.filter(|_| forward) {
+            inner.book.history.renumbered(state, target);
+        }
+        let head = inner.book.history.head;
+        let made = if undoes { replaced + 1 } else { head };
+        let pinned = branch.pin_in(&mut inner, changes.tree.clone());
+        let state = state.unwrap_or(made);
+        (shown, replaced, changes, before, state, pinned)
+    };
+    // The kernel is asked for pages now, which are changes.
+    branch.release();
+    let (mut back, late) = switch::swapped(branch, &before, &changes, replaced, shown, state)?;
+    if undoes && back.commit.is_none() {
+        // What was there was stored already, so this does not take long.
+        back.commit = states::wait_for_id(branch, state, &|_, _| {}).ok();
     }
+    let late = late.map(|replaced| Late {
+        replaced,
+        merged: pinned,
+    });
+    Ok(Some(Shown { back, late }))
 }
 
 impl History {

@@ -3,18 +3,22 @@
 //! What they share with taking single paths back (`restore.rs`): freezing what is there, showing the new
 //! tree behind the fence, and telling the kernel.
 
+use super::RolledBack;
 use super::diff::files_changed;
-use super::{RolledBack, Target};
 use crate::book::history::Turn;
+use crate::branch::events;
 use crate::branch::fence::Fence;
+use crate::branch::seal;
+use crate::branch::states;
 use crate::branch::{Branch, Inner};
 use crate::change::transition::{Transition, differs, transition};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::{INVALIDATE_NAMES_MAX, VANISHED_WAIT_MAX};
 use crate::merge::Conflict;
 use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch};
 use crate::tree::Tree;
 use crate::types::Nid;
+use crate::verbs::announce;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -103,223 +107,199 @@ impl To {
     }
 }
 
-impl Branch {
-    /// State that a target means.
-    pub fn resolve(&self, target: &Target) -> Result<u64> {
-        let inner = self.lock();
-        match target {
-            Target::Head => Ok(inner.book.history.head),
-            Target::Ref(text) => inner.book.history.resolve(&self.name(), text),
-            Target::Before(time) => inner.book.history.before(*time),
-            Target::Meta { key, value } => inner.book.history.with_meta(key, value),
+/// Sets the live tree to a state, as one of the verbs that do so.
+pub(super) fn switch(
+    branch: &Branch,
+    author: &str,
+    kind: SwitchKind,
+    turn: Turn,
+    keep_kv: bool,
+) -> Result<RolledBack> {
+    events::check_journal(branch)?;
+    branch.cache().flush_dirty();
+    let target = states::tree_of(branch, turn.state)?;
+    let (shown, replaced, changes, before) = {
+        let mut inner = branch.lock_synced()?;
+        // It may have expired meanwhile, and then gc may take what it holds.
+        inner.book.history.state(turn.state)?;
+        // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
+        let mut target = inner
+            .book
+            .history
+            .tree(turn.state)
+            .cloned()
+            .unwrap_or(target);
+        if keep_kv {
+            *target.kv_mut() = inner.live.kv().clone();
         }
-    }
-
-    /// Sets the live tree to a state, as one of the verbs that do so.
-    pub(super) fn switch(
-        &self,
-        author: &str,
-        kind: SwitchKind,
-        turn: Turn,
-        keep_kv: bool,
-    ) -> Result<RolledBack> {
-        self.check_journal()?;
-        self.cache().flush_dirty();
-        let target = self.tree_of(turn.state)?;
-        let (shown, replaced, changes, before) = {
-            let mut inner = self.lock_synced()?;
-            // It may have expired meanwhile, and then gc may take what it holds.
-            inner.book.history.state(turn.state)?;
-            // It may have been stored meanwhile; then the live tree was made to refer to the store, too.
-            let mut target = inner
-                .book
-                .history
-                .tree(turn.state)
-                .cloned()
-                .unwrap_or(target);
-            if keep_kv {
-                *target.kv_mut() = inner.live.kv().clone();
-            }
-            let same = inner.book.history.head == turn.head && !differs(&inner.live, &target);
-            if kind == SwitchKind::Rollback && same {
-                let commit = inner.book.history.id_of(turn.state);
-                return Ok(RolledBack {
-                    commit,
-                    replaced: None,
-                    files_changed: 0,
-                });
-            }
-            let shown = inner.book.history.shown;
-            let before = inner.live.clone();
-            let mut counters = inner.book.counters;
-            let changes = transition(&before, &target, &mut counters, &inner.lookups);
-            let to = To::State(kind, turn);
-            let replaced = self.swap(&mut inner, author, to, &changes, counters)?;
-            (shown, replaced, changes, before)
-        };
-        self.after_swap(&before, &changes, replaced, shown, turn.state)
-    }
-
-    /// Nothing can be switched while the journal takes no records.
-    pub(crate) fn check_journal(&self) -> Result<()> {
-        match self.places.journal.poisoned() {
-            None => Ok(()),
-            Some(why) => Err(Error::Damaged {
-                what: "the journal".into(),
-                why,
-            }),
+        let same = inner.book.history.head == turn.head && !differs(&inner.live, &target);
+        if kind == SwitchKind::Rollback && same {
+            let commit = inner.book.history.id_of(turn.state);
+            return Ok(RolledBack {
+                commit,
+                replaced: None,
+                files_changed: 0,
+            });
         }
-    }
-
-    /// Tells the kernel of a swap, ends its fence, and makes all durable.
-    pub(super) fn after_swap(
-        &self,
-        before: &Tree,
-        changes: &Transition,
-        replaced: u64,
-        shown: Option<u64>,
-        target: u64,
-    ) -> Result<RolledBack> {
-        let done = self.swapped(before, changes, replaced, shown, target);
-        done.map(|(back, _)| back)
-    }
-
-    /// As [`Branch::after_swap`]; also gives the replaced state where a page of it came that a merge should
-    /// have had.
-    pub(super) fn swapped(
-        &self,
-        before: &Tree,
-        changes: &Transition,
-        replaced: u64,
-        shown: Option<u64>,
-        target: u64,
-    ) -> Result<(RolledBack, Option<u64>)> {
-        self.invalidate(changes);
-        self.wait_for_appends();
-        self.refresh_sizes(&changes.inodes);
-        // What was appended meanwhile with an old end in mind.
-        self.mend();
-        self.wait_for_vanished();
-        let (replaced, overtaken) = self.end_fence(replaced, shown)?;
-        self.signal();
-        self.sync()?;
-        self.announce(before, changes);
-        if self.knows_no_id(target) {
-            // Best effort: where it fails the id is told as pending, and storing goes on.
-            let _ = self.try_store_pending();
-        }
-        let files_changed = files_changed(before, &changes.tree);
-        let inner = self.lock();
-        let back = RolledBack {
-            commit: inner.book.history.id_of(target),
-            replaced: inner.book.history.id_of(replaced),
-            files_changed,
-        };
-        Ok((back, overtaken.then_some(replaced)))
-    }
-
-    /// Whether a state that could be stored at once has no id yet.
-    fn knows_no_id(&self, state: u64) -> bool {
-        let inner = self.lock();
-        inner.reference.is_some() && inner.book.history.id_of(state).is_none()
-    }
-
-    /// Freezes what is there, shows what comes, and puts up the fence: all or, on error, nothing. Gives
-    /// the state that keeps what was there.
-    pub(super) fn swap(
-        &self,
-        inner: &mut Inner,
-        author: &str,
-        to: To,
-        changes: &Transition,
-        mut counters: Counters,
-    ) -> Result<u64> {
+        let shown = inner.book.history.shown;
         let before = inner.live.clone();
-        let patch = TreePatch::between(&before, &changes.tree).to_bytes();
-        let why = to.kind_of_replaced();
-        let freezes = to.freezes_after() > 0;
-        let info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
-        let replaced = self.freeze(inner, info, false, None)?;
-        counters.state = replaced + 1 + to.freezes_after();
-        let (event, kept) = to.into_event(replaced, counters);
-        self.switch_live(inner, event, &patch, changes.tree.clone())?;
-        if let Some((state, tree)) = kept {
-            inner.book.history.keep_tree(state, tree);
-        }
-        if freezes && let Err(e) = self.freeze_restored(inner, author, replaced + 1) {
-            // It is shown already; only the timeline cannot say what that was.
-            tracing::warn!("{}: the live tree was not stored: {e}", self.name());
-        }
-        let read = changes.inodes.iter();
-        read.for_each(|n| inner.accessed.forget(*n));
-        self.auto.note_change();
-        inner.put_up_fence(replaced, &before, changes);
-        Ok(replaced)
-    }
+        let mut counters = inner.book.counters;
+        let changes = transition(&before, &target, &mut counters, &inner.lookups);
+        let to = To::State(kind, turn);
+        let replaced = swap(branch, &mut inner, author, to, &changes, counters)?;
+        (shown, replaced, changes, before)
+    };
+    after_swap(branch, &before, &changes, replaced, shown, turn.state)
+}
 
-    /// Waits, a short while at most, until no program has a file open any more that the switch has removed.
-    /// Who has only just opened one by its path, and writes to it now, still finds the fence.
-    fn wait_for_vanished(&self) {
-        let deadline = Instant::now() + VANISHED_WAIT_MAX;
-        let mut inner = self.lock();
-        loop {
-            let is_held = |nid| inner.lookups.get(nid) > 0;
-            let held = inner.fence.as_ref().map(|f| f.vanished().any(is_held));
-            if held != Some(true) || !self.wait_progress_until(&mut inner, deadline) {
-                return;
-            }
+/// Tells the kernel of a swap, ends its fence, and makes all durable.
+pub(super) fn after_swap(
+    branch: &Branch,
+    before: &Tree,
+    changes: &Transition,
+    replaced: u64,
+    shown: Option<u64>,
+    target: u64,
+) -> Result<RolledBack> {
+    let done = swapped(branch, before, changes, replaced, shown, target);
+    done.map(|(back, _)| back)
+}
+
+/// As [`after_swap`]; also gives the replaced state where a page of it came that a merge should
+/// have had.
+pub(super) fn swapped(
+    branch: &Branch,
+    before: &Tree,
+    changes: &Transition,
+    replaced: u64,
+    shown: Option<u64>,
+    target: u64,
+) -> Result<(RolledBack, Option<u64>)> {
+    invalidate(branch, changes);
+    branch.wait_for_appends();
+    branch.refresh_sizes(&changes.inodes);
+    // What was appended meanwhile with an old end in mind.
+    branch.mend();
+    wait_for_vanished(branch);
+    let (replaced, overtaken) = end_fence(branch, replaced, shown)?;
+    branch.signal();
+    branch.sync()?;
+    announce::announce(branch, before, changes);
+    if knows_no_id(branch, target) {
+        // Best effort: where it fails the id is told as pending, and storing goes on.
+        let _ = seal::try_store_pending(branch);
+    }
+    let files_changed = files_changed(before, &changes.tree);
+    let inner = branch.lock();
+    let back = RolledBack {
+        commit: inner.book.history.id_of(target),
+        replaced: inner.book.history.id_of(replaced),
+        files_changed,
+    };
+    Ok((back, overtaken.then_some(replaced)))
+}
+
+/// Whether a state that could be stored at once has no id yet.
+fn knows_no_id(branch: &Branch, state: u64) -> bool {
+    let inner = branch.lock();
+    inner.reference.is_some() && inner.book.history.id_of(state).is_none()
+}
+
+/// Freezes what is there, shows what comes, and puts up the fence: all or, on error, nothing. Gives
+/// the state that keeps what was there.
+pub(super) fn swap(
+    branch: &Branch,
+    inner: &mut Inner,
+    author: &str,
+    to: To,
+    changes: &Transition,
+    mut counters: Counters,
+) -> Result<u64> {
+    let before = inner.live.clone();
+    let patch = TreePatch::between(&before, &changes.tree).to_bytes();
+    let why = to.kind_of_replaced();
+    let freezes = to.freezes_after() > 0;
+    let info = states::new_state(inner, why, author, String::new(), BTreeMap::new());
+    let replaced = states::freeze(branch, inner, info, false, None)?;
+    counters.state = replaced + 1 + to.freezes_after();
+    let (event, kept) = to.into_event(replaced, counters);
+    branch.switch_live(inner, event, &patch, changes.tree.clone())?;
+    if let Some((state, tree)) = kept {
+        inner.book.history.keep_tree(state, tree);
+    }
+    if freezes && let Err(e) = freeze_restored(branch, inner, author, replaced + 1) {
+        // It is shown already; only the timeline cannot say what that was.
+        tracing::warn!("{}: the live tree was not stored: {e}", branch.name());
+    }
+    let read = changes.inodes.iter();
+    read.for_each(|n| inner.accessed.forget(*n));
+    branch.auto.note_change();
+    inner.put_up_fence(replaced, &before, changes);
+    Ok(replaced)
+}
+
+/// Waits, a short while at most, until no program has a file open any more that the switch has removed.
+/// Who has only just opened one by its path, and writes to it now, still finds the fence.
+fn wait_for_vanished(branch: &Branch) {
+    let deadline = Instant::now() + VANISHED_WAIT_MAX;
+    let mut inner = branch.lock();
+    loop {
+        let is_held = |nid| inner.lookups.get(nid) > 0;
+        let held = inner.fence.as_ref().map(|f| f.vanished().any(is_held));
+        if held != Some(true) || !branch.wait_progress_until(&mut inner, deadline) {
+            return;
         }
     }
+}
 
-    /// Freezes what a restore shows as the state that was set aside for it.
-    fn freeze_restored(&self, inner: &mut Inner, author: &str, number: u64) -> Result<()> {
-        let why = OpKind::Restored;
-        let mut info = self.new_state(inner, why, author, String::new(), BTreeMap::new());
-        info.number = number;
-        self.freeze(inner, info, false, None).map(|_| ())
+/// Freezes what a restore shows as the state that was set aside for it.
+fn freeze_restored(branch: &Branch, inner: &mut Inner, author: &str, number: u64) -> Result<()> {
+    let why = OpKind::Restored;
+    let mut info = states::new_state(inner, why, author, String::new(), BTreeMap::new());
+    info.number = number;
+    states::freeze(branch, inner, info, false, None).map(|_| ())
+}
+
+/// The replaced state is whole now. Where nothing had been written since the live tree was made
+/// into or set to another state, that one is what was replaced. Also says whether a page came that a
+/// merge should have had.
+fn end_fence(branch: &Branch, replaced: u64, shown: Option<u64>) -> Result<(u64, bool)> {
+    let mut inner = branch.lock();
+    let carry = inner.fence.take().and_then(|fence| fence.carry);
+    let overtaken = carry.is_some_and(|carry| carry.is_overtaken());
+    let same = shown.filter(|kept| {
+        let tree = |n| inner.book.history.tree(n);
+        matches!((tree(*kept), tree(replaced)), (Some(a), Some(b)) if !differs(a, b))
+    });
+    let Some(kept) = same else {
+        return Ok((replaced, overtaken));
+    };
+    let state = replaced;
+    branch.carry_out(&mut inner, Event::Same { state, kept }, &[])?;
+    Ok((kept, overtaken))
+}
+
+/// Lets the kernel forget what changed; ends each inode's fence once its pages are gone.
+fn invalidate(branch: &Branch, changes: &Transition) {
+    let cache = branch.cache();
+    for nid in &changes.inodes {
+        let known = branch.lock().lookups.get(*nid) > 0 || *nid == Nid::ROOT;
+        if known {
+            cache.inval_inode(branch.node(*nid));
+        }
+        if let Some(fence) = &mut branch.lock().fence {
+            fence.lift(*nid);
+        }
     }
-
-    /// The replaced state is whole now. Where nothing had been written since the live tree was made
-    /// into or set to another state, that one is what was replaced. Also says whether a page came that a
-    /// merge should have had.
-    fn end_fence(&self, replaced: u64, shown: Option<u64>) -> Result<(u64, bool)> {
-        let mut inner = self.lock();
-        let carry = inner.fence.take().and_then(|fence| fence.carry);
-        let overtaken = carry.is_some_and(|carry| carry.is_overtaken());
-        let same = shown.filter(|kept| {
-            let tree = |n| inner.book.history.tree(n);
-            matches!((tree(*kept), tree(replaced)), (Some(a), Some(b)) if !differs(a, b))
-        });
-        let Some(kept) = same else {
-            return Ok((replaced, overtaken));
-        };
-        let state = replaced;
-        self.carry_out(&mut inner, Event::Same { state, kept }, &[])?;
-        Ok((kept, overtaken))
+    let many = changes.names.len() + changes.buried.len() > INVALIDATE_NAMES_MAX;
+    let by_name = !many || !cache.inval_all_entries();
+    let names = changes.names.iter();
+    let vanished = |dir: &Nid, name: &[u8]| branch.lock().live.lookup(*dir, name).is_err();
+    for (dir, name) in names.filter(|(d, n)| by_name || vanished(d, n)) {
+        cache.inval_entry(branch.node(*dir), name);
     }
-
-    /// Lets the kernel forget what changed; ends each inode's fence once its pages are gone.
-    fn invalidate(&self, changes: &Transition) {
-        let cache = self.cache();
-        for nid in &changes.inodes {
-            let known = self.lock().lookups.get(*nid) > 0 || *nid == Nid::ROOT;
-            if known {
-                cache.inval_inode(self.node(*nid));
-            }
-            if let Some(fence) = &mut self.lock().fence {
-                fence.lift(*nid);
-            }
-        }
-        let many = changes.names.len() + changes.buried.len() > INVALIDATE_NAMES_MAX;
-        let by_name = !many || !cache.inval_all_entries();
-        let names = changes.names.iter();
-        let vanished = |dir: &Nid, name: &[u8]| self.lock().live.lookup(*dir, name).is_err();
-        for (dir, name) in names.filter(|(d, n)| by_name || vanished(d, n)) {
-            cache.inval_entry(self.node(*dir), name);
-        }
-        for (dir, name) in changes.buried.iter().filter(|_| by_name) {
-            cache.inval_entry(self.node(*dir), name);
-        }
+    for (dir, name) in changes.buried.iter().filter(|_| by_name) {
+        cache.inval_entry(branch.node(*dir), name);
     }
 }
 

@@ -5,63 +5,60 @@ use crate::branch::Branch;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::{Event, SwitchKind};
+use crate::verbs::switch;
 use crate::workspace::Workspace;
 
-impl Branch {
-    /// Takes the last rollback (or redo) back; [`Error::LaterAsked`] where something was asked for since,
-    /// unless that may go too.
-    pub fn undo(&self, author: &str, over_later: bool) -> Result<RolledBack> {
-        let turn = {
-            let history = &self.lock().book.history;
-            let turn = history.next_undo()?;
-            let later = history.later_than_undo().map(|l| history.in_words(l));
-            let later: Vec<String> = later.collect();
-            if !over_later && !later.is_empty() {
-                return Err(Error::LaterAsked(later));
-            }
-            turn
-        };
-        self.switch(author, SwitchKind::Undo, turn, false)
-    }
-
-    /// Takes the last undo back.
-    pub fn redo(&self, author: &str) -> Result<RolledBack> {
-        let turn = self.lock().book.history.next_redo()?;
-        self.switch(author, SwitchKind::Redo, turn, false)
-    }
-
-    /// Notes that what the branch showed was applied. That is done, so a failure here is none of it: undo
-    /// will not know of it.
-    pub(crate) fn note_applied(&self) {
-        let time = clock::now();
-        let mut inner = self.lock();
-        if let Err(e) = self.carry_out(&mut inner, Event::Applied { time }, &[]) {
-            tracing::warn!("{}: undo does not know of the apply: {e}", self.name());
+/// Takes the last rollback (or redo) back; [`Error::LaterAsked`] where something was asked for since,
+/// unless that may go too.
+pub(crate) fn undo_in(branch: &Branch, author: &str, over_later: bool) -> Result<RolledBack> {
+    let turn = {
+        let history = &branch.lock().book.history;
+        let turn = history.next_undo()?;
+        let later = history.later_than_undo().map(|l| history.in_words(l));
+        let later: Vec<String> = later.collect();
+        if !over_later && !later.is_empty() {
+            return Err(Error::LaterAsked(later));
         }
+        turn
+    };
+    switch::switch(branch, author, SwitchKind::Undo, turn, false)
+}
+
+/// Takes the last undo back.
+pub(crate) fn redo_in(branch: &Branch, author: &str) -> Result<RolledBack> {
+    let turn = branch.lock().book.history.next_redo()?;
+    switch::switch(branch, author, SwitchKind::Redo, turn, false)
+}
+
+/// Notes that what the branch showed was applied. That is done, so a failure here is none of it: undo
+/// will not know of it.
+pub(crate) fn note_applied(branch: &Branch) {
+    let time = clock::now();
+    let mut inner = branch.lock();
+    if let Err(e) = branch.carry_out(&mut inner, Event::Applied { time }, &[]) {
+        tracing::warn!("{}: undo does not know of the apply: {e}", branch.name());
     }
 }
 
-impl Workspace {
-    /// Takes the last rollback, restore, merge, resolve or update back.
-    /// [`Error::LaterAsked`](crate::Error::LaterAsked), with nothing done, where a checkpoint or an apply was
-    /// asked for since.
-    pub fn undo(&self, branch: &str) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        b.undo(self.author(), false)
-    }
+/// Takes the last rollback, restore, merge, resolve or update back.
+/// [`Error::LaterAsked`](crate::Error::LaterAsked), with nothing done, where a checkpoint or an apply was
+/// asked for since.
+pub fn undo(ws: &Workspace, branch: &str) -> Result<RolledBack> {
+    let b = ws.branch(branch)?;
+    let _one = b.control.lock();
+    undo_in(&b, ws.author(), false)
+}
 
-    /// As [`Workspace::undo`], whatever was asked for since.
-    pub fn undo_over_later(&self, branch: &str) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        b.undo(self.author(), true)
-    }
+/// As [`undo`], whatever was asked for since.
+pub fn undo_over_later(ws: &Workspace, branch: &str) -> Result<RolledBack> {
+    let b = ws.branch(branch)?;
+    let _one = b.control.lock();
+    undo_in(&b, ws.author(), true)
+}
 
-    /// Takes the last undo back.
-    pub fn redo(&self, branch: &str) -> Result<RolledBack> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        b.redo(self.author())
-    }
+/// Takes the last undo back.
+pub fn redo(ws: &Workspace, branch: &str) -> Result<RolledBack> {
+    let b = ws.branch(branch)?;
+    let _one = b.control.lock();
+    redo_in(&b, ws.author())
 }

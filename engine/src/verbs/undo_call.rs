@@ -7,6 +7,7 @@
 use super::switch::To;
 use super::{Change, RolledBack};
 use crate::branch::Branch;
+use crate::branch::states;
 use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -15,6 +16,8 @@ use crate::merge::{
     Conflict, Labels, MergeOptions, MergeResult, OnConflict, Root, merge_maps, merge_roots,
 };
 use crate::timeline::{Certain, Doubt, StateRef, TimelineItem, Whole, differ_in_content};
+use crate::verbs::diff;
+use crate::verbs::show_merged;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, ObjectStore};
 use std::sync::Arc;
@@ -35,152 +38,127 @@ pub struct CallUndone {
     pub changes: Vec<Change>,
 }
 
-impl Workspace {
-    /// Takes back what a call changed. Durable after `Ok`; with conflicts nothing is done.
-    /// [`Error::CallUnknown`] where it cannot be told what that was.
-    pub fn undo_call(&self, branch: &str, id: u64, dry_run: bool) -> Result<CallUndone> {
-        let b = self.branch(branch)?;
-        let _one = b.control.lock();
-        // What the call mentions may not be this branch's own.
-        let _pin = b.places.store.pin();
-        let item = b.call(id)?;
-        let (before, after) = b.certain(id, &item)?;
-        let found = (&before, &after);
-        for n in 0..TRIES {
-            match n {
-                0 => b.cache().flush_dirty(),
-                _ => b.hold(MERGE_HOLD_MAX),
-            }
-            let done = b.undo_once(self.author(), (id, found), dry_run);
-            b.release();
-            if let Some(done) = done? {
-                return Ok(done);
-            }
+/// Takes back what a call changed. Durable after `Ok`; with conflicts nothing is done.
+/// [`Error::CallUnknown`] where it cannot be told what that was.
+pub fn undo_call(ws: &Workspace, branch: &str, id: u64, dry_run: bool) -> Result<CallUndone> {
+    let b = ws.branch(branch)?;
+    let _one = b.control.lock();
+    // What the call mentions may not be this branch's own.
+    let _pin = b.places.store.pin();
+    let item = b.call(id)?;
+    let (before, after) = certain(&b, id, &item)?;
+    let found = (&before, &after);
+    for n in 0..TRIES {
+        match n {
+            0 => b.cache().flush_dirty(),
+            _ => b.hold(MERGE_HOLD_MAX),
         }
-        Err(Error::KeepsChanging(branch.to_owned()))
+        let done = undo_once(&b, ws.author(), (id, found), dry_run);
+        b.release();
+        if let Some(done) = done? {
+            return Ok(done);
+        }
     }
+    Err(Error::KeepsChanging(branch.to_owned()))
 }
 
-impl Branch {
-    /// What there was before a call and what it left, where what it changed is certain. Where others ran at the same
-    /// time, what they did then is in the first, too.
-    fn certain(&self, id: u64, item: &TimelineItem) -> Result<(Whole, Whole)> {
-        let unknown = |doubt: Doubt| Error::CallUnknown {
+/// What there was before a call and what it left, where what it changed is certain. Where others ran at the same
+/// time, what they did then is in the first, too.
+fn certain(branch: &Branch, id: u64, item: &TimelineItem) -> Result<(Whole, Whole)> {
+    let unknown = |doubt: Doubt| Error::CallUnknown {
+        call: id,
+        why: doubt.why,
+        pending: doubt.pending,
+    };
+    let certain = branch.certain_of(id, item)?.map_err(unknown)?;
+    let store = &branch.places.store;
+    let whole = |state: Option<StateRef>| {
+        let state = state.ok_or_else(|| Error::CallUnknown {
             call: id,
-            why: doubt.why,
-            pending: doubt.pending,
-        };
-        let certain = self.certain_of(id, item)?.map_err(unknown)?;
-        let store = &self.places.store;
-        let whole = |state: Option<StateRef>| {
-            let state = state.ok_or_else(|| Error::CallUnknown {
-                call: id,
-                why: "it has no states".into(),
-                pending: Vec::new(),
-            })?;
-            let commit: Commit = store.get_object(&self.kept_commit(id, state)?)?;
-            Whole::of(store, &commit)
-        };
-        let before = match certain {
-            Certain::All => whole(item.before)?,
-            Certain::But(others) => self.before_own(id, item, &others)?.map_err(unknown)?,
-        };
-        Ok((before, whole(item.after)?))
-    }
+            why: "it has no states".into(),
+            pending: Vec::new(),
+        })?;
+        let commit: Commit = store.get_object(&states::kept_commit(branch, id, state)?)?;
+        Whole::of(store, &commit)
+    };
+    let before = match certain {
+        Certain::All => whole(item.before)?,
+        Certain::But(others) => branch.before_own(id, item, &others)?.map_err(unknown)?,
+    };
+    Ok((before, whole(item.after)?))
+}
 
-    /// True where a commit that was known is to be stored once more: a crash took it, and the journal has what it
-    /// is made of.
-    fn stores_again(&self, state: u64, id: &CommitId) -> bool {
-        let inner = self.lock();
-        let state = inner.book.history.states.get(&state);
-        state.is_some_and(|s| s.info.id == Some(*id) && !s.in_store)
+/// `None` where what it touches was changed meanwhile.
+fn undo_once(
+    branch: &Arc<Branch>,
+    author: &str,
+    (call, (before, after)): (u64, (&Whole, &Whole)),
+    dry_run: bool,
+) -> Result<Option<CallUndone>> {
+    let (now, pinned) = branch.state_of_now(author)?;
+    let ours = states::wait_for_id(branch, now, &|_, _| {})?;
+    let result = without(branch, call, &after.root, &ours, &before.root)?;
+    show_merged::mark_unsynced(branch);
+    let nothing = |conflicts, changes| CallUndone {
+        back: RolledBack {
+            commit: Some(ours),
+            replaced: None,
+            files_changed: 0,
+        },
+        conflicts,
+        changes,
+    };
+    let store = &branch.places.store;
+    let frozen = pinned.tree()?;
+    let (keys, unsettled) = merge_maps(&after.kv, frozen.kv(), &before.kv)?;
+    let Some(root) = result.root.filter(|_| unsettled.is_empty()) else {
+        let conflicts = result.conflicts.into_iter().chain(unsettled);
+        return Ok(Some(nothing(conflicts.collect(), Vec::new())));
+    };
+    let same_keys = keys.equals(frozen.kv());
+    if same_keys && !differ_in_content(store, &root_of(store, &ours)?, &root)? {
+        return Ok(Some(nothing(Vec::new(), Vec::new())));
     }
+    let mut merged = show_merged::load_root(branch, &root)?;
+    *merged.kv_mut() = keys;
+    if dry_run {
+        let changes = diff::changes(branch, &frozen, &merged, &[])?;
+        return Ok(Some(nothing(Vec::new(), changes)));
+    }
+    let shown = show_merged::show_merged(
+        branch,
+        author,
+        &pinned,
+        &merged,
+        To::Undone(call),
+        &Cancel::new(),
+    )?;
+    Ok(shown.map(|shown| CallUndone {
+        back: shown.back,
+        conflicts: Vec::new(),
+        changes: Vec::new(),
+    }))
+}
 
-    /// The commit of a state that a call mentions.
-    pub(crate) fn kept_commit(&self, call: u64, state: StateRef) -> Result<CommitId> {
-        let id = match state
-            .commit
-            .filter(|id| !self.stores_again(state.state, id))
-        {
-            Some(id) => id,
-            None => self.wait_for_id(state.state, &|_, _| {})?,
-        };
-        let store = &self.places.store;
-        match store.contains(objstore::Kind::Commit, id.as_bytes()) {
-            true => Ok(id),
-            false => Err(Error::CallUnknown {
-                call,
-                why: format!("commit {id} is no longer kept"),
-                pending: Vec::new(),
-            }),
-        }
-    }
-
-    /// `None` where what it touches was changed meanwhile.
-    fn undo_once(
-        self: &Arc<Branch>,
-        author: &str,
-        (call, (before, after)): (u64, (&Whole, &Whole)),
-        dry_run: bool,
-    ) -> Result<Option<CallUndone>> {
-        let (now, pinned) = self.state_of_now(author)?;
-        let ours = self.wait_for_id(now, &|_, _| {})?;
-        let result = self.without(call, &after.root, &ours, &before.root)?;
-        self.mark_unsynced();
-        let nothing = |conflicts, changes| CallUndone {
-            back: RolledBack {
-                commit: Some(ours),
-                replaced: None,
-                files_changed: 0,
-            },
-            conflicts,
-            changes,
-        };
-        let store = &self.places.store;
-        let frozen = pinned.tree()?;
-        let (keys, unsettled) = merge_maps(&after.kv, frozen.kv(), &before.kv)?;
-        let Some(root) = result.root.filter(|_| unsettled.is_empty()) else {
-            let conflicts = result.conflicts.into_iter().chain(unsettled);
-            return Ok(Some(nothing(conflicts.collect(), Vec::new())));
-        };
-        let same_keys = keys.equals(frozen.kv());
-        if same_keys && !differ_in_content(store, &root_of(store, &ours)?, &root)? {
-            return Ok(Some(nothing(Vec::new(), Vec::new())));
-        }
-        let mut merged = self.load_root(&root)?;
-        *merged.kv_mut() = keys;
-        if dry_run {
-            let changes = self.changes(&frozen, &merged, &[])?;
-            return Ok(Some(nothing(Vec::new(), changes)));
-        }
-        let shown = self.show_merged(author, &pinned, &merged, To::Undone(call), &Cancel::new())?;
-        Ok(shown.map(|shown| CallUndone {
-            back: shown.back,
-            conflicts: Vec::new(),
-            changes: Vec::new(),
-        }))
-    }
-
-    fn without(
-        &self,
-        call: u64,
-        base: &Root,
-        ours: &CommitId,
-        theirs: &Root,
-    ) -> Result<MergeResult> {
-        let store = &self.places.store;
-        let now = clock::now();
-        let options = MergeOptions {
-            labels: Labels {
-                base: format!("after call {call}"),
-                ours: self.name(),
-                theirs: format!("before call {call}"),
-            },
-            on_conflict: OnConflict::Abort,
-            now: (now.sec, now.nsec),
-        };
-        merge_roots(store, base, &root_of(store, ours)?, theirs, &options)
-    }
+fn without(
+    branch: &Branch,
+    call: u64,
+    base: &Root,
+    ours: &CommitId,
+    theirs: &Root,
+) -> Result<MergeResult> {
+    let store = &branch.places.store;
+    let now = clock::now();
+    let options = MergeOptions {
+        labels: Labels {
+            base: format!("after call {call}"),
+            ours: branch.name(),
+            theirs: format!("before call {call}"),
+        },
+        on_conflict: OnConflict::Abort,
+        now: (now.sec, now.nsec),
+    };
+    merge_roots(store, base, &root_of(store, ours)?, theirs, &options)
 }
 
 fn root_of(store: &ObjectStore, id: &CommitId) -> Result<Root> {

@@ -4,15 +4,18 @@
 //! in the workspace.
 
 use super::DiffSide;
-use super::Target;
 use crate::branch::Branch;
 use crate::branch::pins::Pinned;
+use crate::branch::states;
+use crate::branch::states::Target;
 use crate::error::{Error, Result};
 use crate::limits::SYMLINKS_MAX;
 use crate::tree::Tree;
 use crate::tree::file::FileData;
 use crate::tree::inode::{Content, Dir, Inode};
 use crate::types::{Kind, Nid, Time, Wait};
+use crate::verbs::branches;
+use crate::verbs::diff;
 use crate::workspace::Workspace;
 use std::sync::Arc;
 
@@ -62,34 +65,30 @@ pub struct View {
     pinned: Pinned,
 }
 
-impl Branch {
-    /// A view of one state.
-    pub fn view(self: &Arc<Branch>, side: &DiffSide) -> Result<View> {
-        if *side == DiffSide::Live {
-            self.cache().flush_dirty();
-            let pinned = self.pin(|inner| Ok(inner.live.clone()))?;
+/// A view of one state.
+pub(crate) fn view(branch: &Arc<Branch>, side: &DiffSide) -> Result<View> {
+    if *side == DiffSide::Live {
+        branch.cache().flush_dirty();
+        let pinned = branch.pin(|inner| Ok(inner.live.clone()))?;
+        return Ok(View { pinned });
+    }
+    let state = diff::state_of(branch, side)?;
+    loop {
+        // Loading it keeps it in the history, from where it is pinned unless it was let go of
+        // in between.
+        let tree = states::tree_of(branch, state)?;
+        let kept = |inner: &crate::branch::Inner| inner.book.history.tree(state).cloned();
+        let pinned = branch.pin(|inner| Ok(kept(inner).unwrap_or_default()))?;
+        if !pinned.tree()?.is_empty() || tree.is_empty() {
             return Ok(View { pinned });
-        }
-        let state = self.state_of(side)?;
-        loop {
-            // Loading it keeps it in the history, from where it is pinned unless it was let go of
-            // in between.
-            let tree = self.tree_of(state)?;
-            let kept = |inner: &crate::branch::Inner| inner.book.history.tree(state).cloned();
-            let pinned = self.pin(|inner| Ok(kept(inner).unwrap_or_default()))?;
-            if !pinned.tree()?.is_empty() || tree.is_empty() {
-                return Ok(View { pinned });
-            }
         }
     }
 }
 
-impl Branch {
-    /// A view of a tree that is in the store as a whole.
-    pub(crate) fn view_of_tree(self: &Arc<Branch>, tree: &Tree) -> Result<View> {
-        let pinned = self.pin(|_| Ok(tree.clone()))?;
-        Ok(View { pinned })
-    }
+/// A view of a tree that is in the store as a whole.
+pub(crate) fn view_of_tree(branch: &Arc<Branch>, tree: &Tree) -> Result<View> {
+    let pinned = branch.pin(|_| Ok(tree.clone()))?;
+    Ok(View { pinned })
 }
 
 impl View {
@@ -268,23 +267,21 @@ fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     names.rev().map(<[u8]>::to_vec).collect()
 }
 
-impl Workspace {
-    /// A state to look into, which stays as it is meanwhile.
-    pub fn view_of(&self, branch: &str, side: &DiffSide) -> Result<View> {
-        let b = self.branch(branch)?;
-        let DiffSide::Ref(text) = side else {
-            return b.view(side);
-        };
-        let target = Target::Ref(text.clone());
-        let is_own = text.split_once(':').is_none_or(|(of, _)| of == b.name());
-        if is_own && b.resolve(&target).is_ok() {
-            // Nothing is taken in, so a checkpoint that waits for an import is not waited for.
-            return b.view(side);
-        }
-        let _one = b.control.lock();
-        match self.import_ref(&b, &target)? {
-            Target::Ref(text) => b.view(&DiffSide::Ref(text)),
-            _ => b.view(side),
-        }
+/// A state to look into, which stays as it is meanwhile.
+pub fn view_of(ws: &Workspace, branch: &str, side: &DiffSide) -> Result<View> {
+    let b = ws.branch(branch)?;
+    let DiffSide::Ref(text) = side else {
+        return view(&b, side);
+    };
+    let target = Target::Ref(text.clone());
+    let is_own = text.split_once(':').is_none_or(|(of, _)| of == b.name());
+    if is_own && states::resolve(&b, &target).is_ok() {
+        // Nothing is taken in, so a checkpoint that waits for an import is not waited for.
+        return view(&b, side);
+    }
+    let _one = b.control.lock();
+    match branches::import_ref(ws, &b, &target)? {
+        Target::Ref(text) => view(&b, &DiffSide::Ref(text)),
+        _ => view(&b, side),
     }
 }

@@ -5,6 +5,8 @@ use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::limits::FILE_BYTES_MAX;
 use crate::types::{Caller, Kind, Nid, SetAttr, Wait, WriteFlags, mode};
+use crate::verbs::announce;
+use crate::verbs::names;
 use crate::workspace::Workspace;
 
 /// A part of a file to write.
@@ -31,141 +33,137 @@ pub(super) struct Made {
     pub kind: Kind,
 }
 
-impl Branch {
-    /// Writes a part of a file; gives the length of the file afterwards.
-    pub fn write_file(&self, who: &Caller, w: &WriteFile) -> Result<u64> {
-        self.cache().flush_dirty();
-        let mut made = Vec::new();
-        let written = self.open_file(who, w, &mut made).and_then(|nid| {
-            // Before: an append that is under way must not go over what is written here.
-            self.doubts_size(nid);
-            let size = self.write_part(who, nid, w)?;
-            Ok((nid, size))
-        });
-        self.show_made(&made);
-        let (nid, size) = written?;
-        if self.doubts_size(nid) {
-            self.cache().inval_inode(self.node(nid));
-            self.refresh_sizes(&[nid]);
-            self.mend();
-        }
-        if w.last {
-            self.announce_changed(nid);
-            self.sync()?;
-        }
-        Ok(size)
+/// Writes a part of a file; gives the length of the file afterwards.
+pub(crate) fn write_file_in(branch: &Branch, who: &Caller, w: &WriteFile) -> Result<u64> {
+    branch.cache().flush_dirty();
+    let mut made = Vec::new();
+    let written = open_file(branch, who, w, &mut made).and_then(|nid| {
+        // Before: an append that is under way must not go over what is written here.
+        doubts_size(branch, nid);
+        let size = write_part(branch, who, nid, w)?;
+        Ok((nid, size))
+    });
+    names::show_made(branch, &made);
+    let (nid, size) = written?;
+    if doubts_size(branch, nid) {
+        branch.cache().inval_inode(branch.node(nid));
+        branch.refresh_sizes(&[nid]);
+        branch.mend();
     }
-
-    /// Notes that a file's size changes behind the kernel's back; false where it does not know the file.
-    fn doubts_size(&self, nid: Nid) -> bool {
-        let lookups = &mut self.lock().lookups;
-        lookups.doubt_size(nid);
-        lookups.is_doubted(nid)
+    if w.last {
+        announce::announce_changed(branch, nid);
+        branch.sync()?;
     }
-
-    fn write_part(&self, who: &Caller, nid: Nid, w: &WriteFile) -> Result<u64> {
-        let flags = WriteFlags {
-            kill_suidgid: who.uid != 0,
-            ..WriteFlags::default()
-        };
-        let size = self.getattr(nid)?.size;
-        let offset = w.offset.unwrap_or(size);
-        let end = offset.checked_add(w.data.len() as u64);
-        let end = end.filter(|e| *e <= FILE_BYTES_MAX);
-        let end = end.ok_or(Error::FileTooLarge)?;
-        self.write(nid, offset, &w.data, flags, Wait::Allowed)?;
-        if w.last && w.offset.is_some() {
-            let set = SetAttr {
-                size: Some(end),
-                kill_suidgid: who.uid != 0,
-                ..SetAttr::default()
-            };
-            self.setattr(who, nid, &set, Wait::Allowed)?;
-        }
-        Ok(self.getattr(nid)?.size)
-    }
-
-    /// The file of that path; made where it is missing.
-    fn open_file(&self, who: &Caller, w: &WriteFile, made: &mut Vec<Made>) -> Result<Nid> {
-        match self.look(&w.path) {
-            Err(Error::NotFound) => {}
-            Ok((nid, Kind::File)) => return Ok(nid),
-            Ok((_, Kind::Dir)) => return Err(Error::IsDir),
-            Ok(_) => return Err(Error::Invalid),
-            Err(e) => return Err(e),
-        }
-        let (dir, name) = match w.path.iter().rposition(|b| *b == b'/') {
-            Some(at) => (&w.path[..at], &w.path[at + 1..]),
-            None => (&b""[..], &w.path[..]),
-        };
-        let parent = self.open_dir(who, dir, w.parents, made)?;
-        let attr = self.mknod(who, parent, name, mode::REG | w.perm, 0, Wait::Allowed)?;
-        made.push(Made {
-            parent,
-            name: name.to_vec(),
-            kind: Kind::File,
-        });
-        // That counted a lookup, which nobody but this thread knows of.
-        let nid = attr.node.nid();
-        self.forget(nid, 1);
-        Ok(nid)
-    }
-
-    /// The directory of that path; with `make` it is made where it is missing.
-    pub(super) fn open_dir(
-        &self,
-        who: &Caller,
-        path: &[u8],
-        make: bool,
-        made: &mut Vec<Made>,
-    ) -> Result<Nid> {
-        let mut walked: Vec<u8> = Vec::new();
-        let mut dir = Nid::ROOT;
-        for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
-            if !walked.is_empty() {
-                walked.push(b'/');
-            }
-            walked.extend_from_slice(name);
-            dir = match self.look(&walked) {
-                Ok((nid, Kind::Dir)) => nid,
-                Ok(_) => return Err(Error::NotDir),
-                Err(Error::NotFound) if make => self.make_one_dir(who, dir, name, made)?,
-                Err(e) => return Err(e),
-            };
-        }
-        Ok(dir)
-    }
-
-    /// Makes a directory in a directory.
-    pub(super) fn make_one_dir(
-        &self,
-        who: &Caller,
-        parent: Nid,
-        name: &[u8],
-        made: &mut Vec<Made>,
-    ) -> Result<Nid> {
-        let attr = self.mkdir(who, parent, name, 0o777 & !who.umask, Wait::Allowed)?;
-        made.push(Made {
-            parent,
-            name: name.to_vec(),
-            kind: Kind::Dir,
-        });
-        self.forget(attr.node.nid(), 1);
-        Ok(attr.node.nid())
-    }
-
-    /// What a path of the live tree leads to, links followed.
-    pub(super) fn look(&self, path: &[u8]) -> Result<(Nid, Kind)> {
-        self.request(Wait::Allowed, |inner| {
-            let nid = find(&inner.live, path, true)?;
-            Ok((nid, inner.live.inode(nid)?.kind()))
-        })
-    }
+    Ok(size)
 }
 
-impl Workspace {
-    /// Writes a part of a file of the live tree; gives the file's length afterwards.
-    pub fn write_file(&self, branch: &str, who: &Caller, part: &WriteFile) -> Result<u64> {
-        self.branch(branch)?.write_file(who, part)
+/// Notes that a file's size changes behind the kernel's back; false where it does not know the file.
+fn doubts_size(branch: &Branch, nid: Nid) -> bool {
+    let lookups = &mut branch.lock().lookups;
+    lookups.doubt_size(nid);
+    lookups.is_doubted(nid)
+}
+
+fn write_part(branch: &Branch, who: &Caller, nid: Nid, w: &WriteFile) -> Result<u64> {
+    let flags = WriteFlags {
+        kill_suidgid: who.uid != 0,
+        ..WriteFlags::default()
+    };
+    let size = branch.getattr(nid)?.size;
+    let offset = w.offset.unwrap_or(size);
+    let end = offset.checked_add(w.data.len() as u64);
+    let end = end.filter(|e| *e <= FILE_BYTES_MAX);
+    let end = end.ok_or(Error::FileTooLarge)?;
+    branch.write(nid, offset, &w.data, flags, Wait::Allowed)?;
+    if w.last && w.offset.is_some() {
+        let set = SetAttr {
+            size: Some(end),
+            kill_suidgid: who.uid != 0,
+            ..SetAttr::default()
+        };
+        branch.setattr(who, nid, &set, Wait::Allowed)?;
     }
+    Ok(branch.getattr(nid)?.size)
+}
+
+/// The file of that path; made where it is missing.
+fn open_file(branch: &Branch, who: &Caller, w: &WriteFile, made: &mut Vec<Made>) -> Result<Nid> {
+    match look(branch, &w.path) {
+        Err(Error::NotFound) => {}
+        Ok((nid, Kind::File)) => return Ok(nid),
+        Ok((_, Kind::Dir)) => return Err(Error::IsDir),
+        Ok(_) => return Err(Error::Invalid),
+        Err(e) => return Err(e),
+    }
+    let (dir, name) = match w.path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&w.path[..at], &w.path[at + 1..]),
+        None => (&b""[..], &w.path[..]),
+    };
+    let parent = open_dir(branch, who, dir, w.parents, made)?;
+    let attr = branch.mknod(who, parent, name, mode::REG | w.perm, 0, Wait::Allowed)?;
+    made.push(Made {
+        parent,
+        name: name.to_vec(),
+        kind: Kind::File,
+    });
+    // That counted a lookup, which nobody but this thread knows of.
+    let nid = attr.node.nid();
+    branch.forget(nid, 1);
+    Ok(nid)
+}
+
+/// The directory of that path; with `make` it is made where it is missing.
+pub(super) fn open_dir(
+    branch: &Branch,
+    who: &Caller,
+    path: &[u8],
+    make: bool,
+    made: &mut Vec<Made>,
+) -> Result<Nid> {
+    let mut walked: Vec<u8> = Vec::new();
+    let mut dir = Nid::ROOT;
+    for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+        if !walked.is_empty() {
+            walked.push(b'/');
+        }
+        walked.extend_from_slice(name);
+        dir = match look(branch, &walked) {
+            Ok((nid, Kind::Dir)) => nid,
+            Ok(_) => return Err(Error::NotDir),
+            Err(Error::NotFound) if make => make_one_dir(branch, who, dir, name, made)?,
+            Err(e) => return Err(e),
+        };
+    }
+    Ok(dir)
+}
+
+/// Makes a directory in a directory.
+pub(super) fn make_one_dir(
+    branch: &Branch,
+    who: &Caller,
+    parent: Nid,
+    name: &[u8],
+    made: &mut Vec<Made>,
+) -> Result<Nid> {
+    let attr = branch.mkdir(who, parent, name, 0o777 & !who.umask, Wait::Allowed)?;
+    made.push(Made {
+        parent,
+        name: name.to_vec(),
+        kind: Kind::Dir,
+    });
+    branch.forget(attr.node.nid(), 1);
+    Ok(attr.node.nid())
+}
+
+/// What a path of the live tree leads to, links followed.
+pub(super) fn look(branch: &Branch, path: &[u8]) -> Result<(Nid, Kind)> {
+    branch.request(Wait::Allowed, |inner| {
+        let nid = find(&inner.live, path, true)?;
+        Ok((nid, inner.live.inode(nid)?.kind()))
+    })
+}
+
+/// Writes a part of a file of the live tree; gives the file's length afterwards.
+pub fn write_file(ws: &Workspace, branch: &str, who: &Caller, part: &WriteFile) -> Result<u64> {
+    write_file_in(ws.branch(branch)?.as_ref(), who, part)
 }

@@ -9,8 +9,10 @@
 //! lock → its inner lock → `table`.
 
 use crate::branch::Branch;
+use crate::branch::create;
 use crate::branch::open::OpenBranch;
 use crate::branch::shared::SharedParts;
+use crate::branch::states;
 use crate::branch::tree_file::Trees;
 use crate::branch::wake::Wake;
 use crate::error::{Error, Result};
@@ -360,7 +362,7 @@ impl Views {
             }
         }
         let _pin = of.places.store.pin();
-        let tree = of.tree_of(state)?;
+        let tree = states::tree_of(of, state)?;
         let mut table = self.table.write();
         let unused: Vec<((u16, u64), u16)> = table
             .snapshots
@@ -378,7 +380,7 @@ impl Views {
         self.release(&mut table);
         let free = (FIRST_SNAPSHOT_SLOT..SLOTS_MAX).find(|n| table.is_free(*n));
         let slot = free.ok_or(Error::TooManyBranches)?;
-        let view = Arc::new(of.snapshot(slot, tree));
+        let view = Arc::new(create::snapshot(of, slot, tree));
         if let Some(cache) = &table.cache {
             view.set_cache(cache.clone());
         }
@@ -413,7 +415,7 @@ impl Workspace {
         if wait == Wait::Never {
             return Err(Error::WouldBlock);
         }
-        branch.wait_for_id(state, &|_, _| {})?;
+        states::wait_for_id(&branch, state, &|_, _| {})?;
         self.views.snapshot(&branch, state)
     }
 }

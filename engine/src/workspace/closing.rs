@@ -4,10 +4,12 @@
 //! is gone, is in the journal and is stored after the next start.
 
 use super::Workspace;
+use crate::branch::seal;
+use crate::branch::states;
 use crate::branch::{Branch, drop_orphans};
 use crate::error::{Result, errno};
 use crate::record::OpKind;
-use crate::verbs::Progress;
+use crate::types::Progress;
 use objstore::CommitId;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -87,13 +89,13 @@ impl Branch {
     /// Makes an automatic commit of what differs from the head, and seals everything.
     fn close_with_commit(&self, author: &str, progress: Progress<'_>) -> Result<Closed> {
         let head = self.lock().book.history.head;
-        let before = self.tree_of(head)?;
+        let before = states::tree_of(self, head)?;
         let state = {
             let mut inner = self.lock();
             drop_orphans(&mut inner.live);
-            self.freeze_if_differs(&mut inner, &before, OpKind::Stop, author)?
+            states::freeze_if_differs(self, &mut inner, &before, OpKind::Stop, author)?
         };
-        let commit = match self.wait_for_id(state, progress) {
+        let commit = match states::wait_for_id(self, state, progress) {
             Ok(commit) => commit,
             Err(e) if self.is_importing() => {
                 tracing::warn!("{}: the last state has no commit yet: {e}", self.name());
@@ -104,7 +106,7 @@ impl Branch {
             }
             Err(e) => return Err(e),
         };
-        match self.seal() {
+        match seal::seal(self) {
             // The journal has all of it, and is opened again at the next start.
             Err(e) if e.errno() == errno::ENOSPC => {
                 tracing::warn!("{}: it is closed without sealing: {e}", self.name());

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::world::{MAIN, World};
+use engine::verbs;
 use engine::{
     ApplyReport, ApplyRequest, Caller, Cancel, Fault, NodeId, Result, SetAttr, Wait, WriteFlags,
 };
@@ -166,7 +167,7 @@ pub fn apply_unless(
         branch: MAIN.into(),
         ..ApplyRequest::default()
     };
-    world.w().apply_with(&request, &|_, _| (), faults, cancel)
+    verbs::apply_with(world.w(), &request, &|_, _| (), faults, cancel)
 }
 
 pub fn apply(world: &World) -> Result<ApplyReport> {

@@ -1,6 +1,7 @@
 //! A workspace on a simulated disk, tool calls in it, and what is to hold of its timeline.
 #![allow(dead_code)]
 
+use engine::verbs;
 use engine::{
     CallOutcome, CallRecord, CallStart, Caller, CloseMode, DiffSide, Engine, EngineConfig,
     GcRequest, MergeRequest, TimelineItem, Workspace, WriteFile,
@@ -60,7 +61,7 @@ pub fn write_on(w: &Workspace, branch: &str, path: &str, data: &str) {
         perm: 0o644,
         parents: true,
     };
-    w.write_file(branch, &Caller::default(), &part).unwrap();
+    verbs::write_file(w, branch, &Caller::default(), &part).unwrap();
 }
 
 pub fn write(w: &Workspace, path: &str, data: &str) {
@@ -68,7 +69,7 @@ pub fn write(w: &Workspace, path: &str, data: &str) {
 }
 
 pub fn read(w: &Workspace, path: &str) -> String {
-    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::view_of(w, MAIN, &DiffSide::Live).unwrap();
     let bytes = view.read(path.as_bytes(), 0, 1 << 20).unwrap().bytes;
     String::from_utf8(bytes).unwrap()
 }
@@ -113,8 +114,7 @@ pub fn in_call(w: &Workspace, branch: &str, name: &str, work: impl FnOnce()) {
 }
 
 pub fn rename_on(w: &Workspace, branch: &str, from: &str, to: &str) {
-    w.rename_path(branch, from.as_bytes(), to.as_bytes())
-        .unwrap();
+    verbs::rename_path(w, branch, from.as_bytes(), to.as_bytes()).unwrap();
 }
 
 pub fn merge(w: &Workspace, from: &str, into: &str) -> engine::merge::Outcome {
@@ -123,13 +123,13 @@ pub fn merge(w: &Workspace, from: &str, into: &str) -> engine::merge::Outcome {
         into: into.into(),
         ..MergeRequest::default()
     };
-    let report = w.merge_branch(&request, &|_, _| ()).unwrap();
+    let report = verbs::merge_branch(w, &request, &|_, _| ()).unwrap();
     assert_eq!(report.conflicts, [], "{from} into {into}");
     report.outcome
 }
 
 pub fn delete(w: &Workspace, branch: &str) {
-    w.delete_branch(branch, &|_, _| ()).unwrap();
+    verbs::delete_branch(w, branch, &|_, _| ()).unwrap();
 }
 
 /// Takes away what nothing needs, without a grace period.
@@ -175,9 +175,7 @@ pub fn all(w: &Workspace) -> Vec<TimelineItem> {
 pub fn changed(w: &Workspace, id: u64) -> Vec<String> {
     let item = w.call(MAIN, id).unwrap();
     let side = |s: Option<engine::StateRef>| DiffSide::Ref(s.unwrap().commit.unwrap().to_string());
-    let changes = w
-        .diff(MAIN, &side(item.before), &side(item.after), &[])
-        .unwrap();
+    let changes = verbs::diff(w, MAIN, &side(item.before), &side(item.after), &[]).unwrap();
     let path = |c: &engine::Change| String::from_utf8_lossy(&c.path).into_owned();
     changes
         .iter()
@@ -204,7 +202,7 @@ pub fn blamed(w: &Workspace, path: &str) -> Vec<String> {
 
 /// Names in the root directory.
 pub fn names(w: &Workspace) -> Vec<String> {
-    let view = w.view_of(MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::view_of(w, MAIN, &DiffSide::Live).unwrap();
     let listed = view.list(b"").unwrap();
     let mut names: Vec<String> = listed
         .iter()

@@ -13,6 +13,7 @@ use super::rng::{Rng, bytes};
 use super::runner::Runner;
 use super::world::MAIN;
 use crate::ensure;
+use engine::verbs;
 use engine::{
     CallOutcome, CallStart, Caller, Error, MergeRequest, Resolution, RolledBack, Wait,
     merge::{Conflict, Outcome},
@@ -61,7 +62,7 @@ impl Runner {
         let w = self.world.w();
         w.settle().map_err(|e| format!("settle: {e}"))?;
         self.unsettled = false;
-        let log = w.log(MAIN, true).map_err(|e| format!("log: {e}"))?;
+        let log = verbs::log(w, MAIN, true).map_err(|e| format!("log: {e}"))?;
         let mut own = None;
         for (i, e) in log.iter().rev().enumerate() {
             let id = e.commit.ok_or("a state got no id")?;
@@ -126,11 +127,11 @@ impl Runner {
     pub fn branch(&mut self, which: u32) -> Result<(), String> {
         let (name, w) = (BRANCHES[which as usize % 2], self.world.w());
         if self.besides.branches.remove(name).is_some() {
-            let gone = w.delete_branch(name, &|_, _| ());
+            let gone = verbs::delete_branch(w, name, &|_, _| ());
             return gone.map(drop).map_err(|e| format!("deleting: {e}"));
         }
         let mut before = self.before();
-        let made = self.world.w().create_branch(name, MAIN, None);
+        let made = verbs::create_branch(self.world.w(), name, MAIN, None);
         made.map_err(|e| format!("branching: {e}"))?;
         self.resync(&mut before, "before-branch")?;
         self.besides.branches.insert(name.to_owned(), before.tree);
@@ -165,7 +166,7 @@ impl Runner {
                 }
             }
             (2, _) => {
-                let done = w.kv_set(&name, "key/0", &format!("{seed}"));
+                let done = verbs::kv_set(w, &name, "key/0", &format!("{seed}"));
                 done.map_err(|e| format!("kv_set: {e}"))?;
             }
             (_, true) => {}
@@ -199,7 +200,7 @@ impl Runner {
             let differs = learn::branch(self.world.w(), name)?.difference(want);
             ensure!(differs.is_none(), "branch {name}: {differs:?}");
         }
-        let conflicts = self.world.w().conflicts(MAIN);
+        let conflicts = verbs::conflicts(self.world.w(), MAIN);
         let conflicts = conflicts.map_err(|e| format!("conflicts: {e}"))?;
         ensure!(
             conflicts == self.besides.conflicts,
@@ -211,7 +212,7 @@ impl Runner {
 
     /// After a switch: the conflicts that are left.
     pub fn learn_conflicts(&mut self) -> Result<(), String> {
-        let left = self.world.w().conflicts(MAIN);
+        let left = verbs::conflicts(self.world.w(), MAIN);
         self.besides.conflicts = left.map_err(|e| format!("conflicts: {e}"))?;
         Ok(())
     }
@@ -229,7 +230,7 @@ impl Runner {
             dry_run,
             ..MergeRequest::default()
         };
-        let done = self.world.w().merge_branch(&req, &|_, _| ());
+        let done = verbs::merge_branch(self.world.w(), &req, &|_, _| ());
         let done = done.map_err(|e| format!("merge: {e}"))?;
         let own = self.resync(&mut before, "before-merge")?;
         let nothing = done.outcome == Outcome::UpToDate
@@ -262,10 +263,7 @@ impl Runner {
         else {
             return Ok(());
         };
-        let done = self
-            .world
-            .w()
-            .restore(MAIN, &target, std::slice::from_ref(&path));
+        let done = verbs::restore(self.world.w(), MAIN, &target, std::slice::from_ref(&path));
         match done {
             Err(Error::InTheWay(_)) => Ok(()),
             Err(e) => Err(format!("restore of {path:?}: {e}")),
@@ -303,7 +301,7 @@ impl Runner {
             Resolution::Working,
         ][how as usize % 4];
         let mut before = self.before();
-        match self.world.w().resolve_conflict(MAIN, &conflict.path, how) {
+        match verbs::resolve_conflict(self.world.w(), MAIN, &conflict.path, how) {
             Err(Error::InTheWay(_)) => return Ok(()),
             Err(e) => return Err(format!("resolving by {how:?}: {e}")),
             Ok((left, _)) => {
@@ -347,7 +345,7 @@ impl Runner {
             return Ok(());
         };
         let mut before = self.before();
-        match self.world.w().undo_call(MAIN, id, false) {
+        match verbs::undo_call(self.world.w(), MAIN, id, false) {
             Err(Error::CallUnknown { .. }) => {
                 self.resync(&mut before, "tool-call")?;
             }

@@ -1,6 +1,7 @@
 //! Requests by path, for tests that say what they do rather than draw it.
 
 use super::world::World;
+use engine::verbs;
 use engine::{
     Caller, CheckpointRequest, CommitId, GcRequest, MAIN, MergeReport, MergeRequest, NodeId,
     Result, SetAttr, Target, Wait, Workspace, WriteFlags, mode,
@@ -79,7 +80,7 @@ pub fn checkpoint(w: &Workspace, branch: &str, label: &str) -> CommitId {
         wait: true,
         ..Default::default()
     };
-    let done = w.checkpoint(branch, req, &|_, _| ()).unwrap();
+    let done = verbs::checkpoint(w, branch, req, &|_, _| ()).unwrap();
     done.commit.unwrap()
 }
 
@@ -91,7 +92,7 @@ pub fn merge(w: &Workspace, from: &str, into: &str) -> MergeReport {
         keep_conflicts: true,
         ..MergeRequest::default()
     };
-    w.merge_branch(&req, &|_, _| ()).unwrap()
+    verbs::merge_branch(w, &req, &|_, _| ()).unwrap()
 }
 
 /// The state that a label names.

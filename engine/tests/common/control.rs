@@ -9,6 +9,7 @@ use super::rng::bytes;
 use super::runner::{Pages, Runner};
 use super::world::MAIN;
 use crate::ensure;
+use engine::verbs;
 use engine::{CheckpointRequest, CloseMode, DiffSide, Error, GcRequest, Kind, RolledBack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,11 +19,7 @@ const LABELS: [&str; 5] = ["one", "two words", "drei", "vier", "fünf"];
 
 impl Runner {
     fn log(&mut self) -> Result<(), String> {
-        let log = self
-            .world
-            .w()
-            .log(MAIN, true)
-            .map_err(|e| format!("log: {e}"))?;
+        let log = verbs::log(self.world.w(), MAIN, true).map_err(|e| format!("log: {e}"))?;
         self.history.compare(&log)
     }
 
@@ -74,7 +71,7 @@ impl Runner {
             meta: meta.clone(),
             wait,
         };
-        let done = self.world.w().checkpoint(MAIN, request, &|_, _| ());
+        let done = verbs::checkpoint(self.world.w(), MAIN, request, &|_, _| ());
         let done = done.map_err(|e| format!("checkpoint: {e}"))?;
         ensure!(
             done.new_commit == (!plain || differs.is_some()) || (done.new_commit && self.unsettled),
@@ -118,13 +115,13 @@ impl Runner {
         let plan = page.and_then(|p| self.plan_page(p));
         self.pages.expect(plan);
         if which % 5 == 0 && want.is_some() {
-            let plan = self.world.w().rollback_plan(MAIN, &target);
+            let plan = verbs::rollback_plan(self.world.w(), MAIN, &target);
             plan.map_err(|e| format!("planning a rollback to {target:?}: {e}"))?;
         }
         let keep_kv = (how / 8) % 3 == 0;
         let have = match keep_kv {
-            true => self.world.w().rollback_keeping_kv(MAIN, &target),
-            false => self.world.w().rollback(MAIN, &target),
+            true => verbs::rollback_keeping_kv(self.world.w(), MAIN, &target),
+            false => verbs::rollback(self.world.w(), MAIN, &target),
         };
         let kept = keep_kv.then(|| self.live.kv.clone());
         match (want, have) {
@@ -139,7 +136,7 @@ impl Runner {
                 target.kv = kept.clone().unwrap_or(target.kv);
                 let live = self.live.clone().without_orphans();
                 let same = self.history.head == n && live.difference(&target).is_none();
-                let states = self.world.w().log(MAIN, true).map_or(0, |l| l.len());
+                let states = verbs::log(self.world.w(), MAIN, true).map_or(0, |l| l.len());
                 let switched = states > self.history.commits.len() || done.replaced.is_some();
                 if same && !(self.unsettled && switched) {
                     ensure!(done.files_changed == 0, "nothing to do, yet {done:?}");
@@ -185,9 +182,13 @@ impl Runner {
         let refused = !forward && steps > 0 && h.later.iter().any(|later| *later >= steps);
         let turn = if forward { h.redo.pop() } else { h.undo.pop() };
         let w = self.world.w();
-        let have = if forward { w.redo(MAIN) } else { w.undo(MAIN) };
+        let have = if forward {
+            verbs::redo(w, MAIN)
+        } else {
+            verbs::undo(w, MAIN)
+        };
         let have = match have {
-            Err(Error::LaterAsked(_)) if refused => w.undo_over_later(MAIN),
+            Err(Error::LaterAsked(_)) if refused => verbs::undo_over_later(w, MAIN),
             Ok(done) if refused => return Err(format!("undone over a checkpoint: {done:?}")),
             have => have,
         };
@@ -229,11 +230,7 @@ impl Runner {
             tree.file_mut(node).write(at, &data);
             tree.at(node).mtime = When::Any;
         }
-        let log = self
-            .world
-            .w()
-            .log(MAIN, true)
-            .map_err(|e| format!("log: {e}"))?;
+        let log = verbs::log(self.world.w(), MAIN, true).map_err(|e| format!("log: {e}"))?;
         if log.len() >= self.history.commits.len() {
             return Ok((n, self.history.head));
         }
@@ -372,11 +369,7 @@ impl Runner {
         self.kv_of_commits()?;
         self.check_branches()?;
         self.diff()?;
-        let status = self
-            .world
-            .w()
-            .status(MAIN)
-            .map_err(|e| format!("status: {e}"))?;
+        let status = verbs::status(self.world.w(), MAIN).map_err(|e| format!("status: {e}"))?;
         ensure!(status.poisoned.is_none(), "poisoned: {:?}", status.poisoned);
         ensure!(
             status.base_changed.is_empty(),
@@ -388,11 +381,8 @@ impl Runner {
 
     fn diff(&self) -> Result<(), String> {
         let (from, to) = (DiffSide::Ref("@".into()), DiffSide::Live);
-        let have = self
-            .world
-            .w()
-            .diff(MAIN, &from, &to, &[])
-            .map_err(|e| format!("diff: {e}"))?;
+        let have =
+            verbs::diff(self.world.w(), MAIN, &from, &to, &[]).map_err(|e| format!("diff: {e}"))?;
         let mut shown = BTreeSet::new();
         for c in have {
             match c.old_path {

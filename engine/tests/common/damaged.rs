@@ -1,6 +1,7 @@
 //! Stores that are damaged on purpose, checked and repaired.
 
 use super::world::{MAIN, World};
+use engine::verbs;
 use engine::{
     CallOutcome, CallRecord, Caller, CheckpointRequest, CommitId, DiffSide, Engine, EngineConfig,
     FsckReport, NodeId, Wait, WriteFlags, mode,
@@ -95,7 +96,7 @@ pub fn checkpoint(world: &World, branch: &str, label: &str) -> CommitId {
         meta: vec![("of".to_owned(), branch.to_owned())],
         wait: true,
     };
-    let made = world.w().checkpoint(branch, request, &|_, _| ());
+    let made = verbs::checkpoint(world.w(), branch, request, &|_, _| ());
     made.unwrap().commit.unwrap()
 }
 
@@ -144,7 +145,7 @@ pub fn call(world: &World, branch: &str, name: &str) {
 
 /// All files of a branch, read without a mount.
 pub fn files(world: &World, branch: &str) -> Files {
-    let view = world.w().view_of(branch, &DiffSide::Live).unwrap();
+    let view = verbs::view_of(world.w(), branch, &DiffSide::Live).unwrap();
     let mut out = Files::new();
     let mut dirs = vec![Vec::new()];
     while let Some(dir) = dirs.pop() {

@@ -4,6 +4,7 @@ use super::model::Tree;
 use super::runner::Runner;
 use super::world::MAIN;
 use crate::ensure;
+use engine::verbs;
 use engine::{DiffSide, KvEntry, KvMap, Time, Workspace};
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub fn all(map: &KvMap) -> Keys {
 
 /// Compares the keys of the live tree.
 pub fn compare(tree: &Tree, w: &Workspace) -> Result<(), String> {
-    let have = all(&w.kv(MAIN).map_err(|e| format!("keys: {e}"))?);
+    let have = all(&verbs::kv(w, MAIN).map_err(|e| format!("keys: {e}"))?);
     same(&have, &tree.kv)
 }
 
@@ -60,7 +61,7 @@ impl Runner {
                     nsec: 6,
                 },
             };
-            let done = w.kv_set_at(MAIN, &key, entry.clone());
+            let done = verbs::kv_set_at(w, MAIN, &key, entry.clone());
             done.map_err(|e| format!("kv_set_at: {e}"))?;
             let entry = KvEntry {
                 value: kept,
@@ -69,7 +70,7 @@ impl Runner {
             self.live.kv.insert(key, entry);
             return Ok(());
         }
-        let entry = w.kv_set(MAIN, &key, &text);
+        let entry = verbs::kv_set(w, MAIN, &key, &text);
         let entry = entry.map_err(|e| format!("kv_set: {e}"))?;
         let before = self.live.kv.get(&key);
         let created = before.map_or(entry.updated, |b| b.created);
@@ -85,7 +86,7 @@ impl Runner {
     /// Removes a key.
     pub fn kv_delete(&mut self, pick: u8) -> Result<(), String> {
         let key = key(pick);
-        let had = self.world.w().kv_delete(MAIN, &key);
+        let had = verbs::kv_delete(self.world.w(), MAIN, &key);
         let had = had.map_err(|e| format!("kv_delete: {e}"))?;
         let want = self.live.kv.remove(&key).is_some();
         ensure!(had == want, "{key} was there: {had}");
@@ -97,7 +98,7 @@ impl Runner {
         for commit in &self.history.commits {
             let Some(id) = commit.id else { continue };
             let side = DiffSide::Ref(id.to_string());
-            let have = self.world.w().kv_of(MAIN, &side);
+            let have = verbs::kv_of(self.world.w(), MAIN, &side);
             let have = have.map_err(|e| format!("keys of {id}: {e}"))?;
             same(&all(&have), &commit.tree.kv).map_err(|e| format!("in {id}: {e}"))?;
         }

@@ -6,6 +6,7 @@ use super::check::{data_of, list};
 use super::content::{BLOCK, Content};
 use super::keys::all;
 use super::model::{Body, Node, ROOT, Tree, When};
+use engine::verbs;
 use engine::{Caller, CommitId, DiffSide, Kind, MAIN, NodeId, Wait, Workspace};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ fn xattrs(w: &Workspace, node: NodeId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Str
 /// What a branch shows, with its keys.
 pub fn branch(w: &Workspace, name: &str) -> Result<Tree, String> {
     let mut out = tree(w, root(w, name))?;
-    out.kv = all(&w.kv(name).map_err(|e| format!("keys of {name}: {e}"))?);
+    out.kv = all(&verbs::kv(w, name).map_err(|e| format!("keys of {name}: {e}"))?);
     Ok(out)
 }
 
@@ -103,9 +104,7 @@ pub fn commit(w: &Workspace, id: &CommitId) -> Result<Tree, String> {
     w.forget(at, 1);
     let mut out = out.map_err(|e| format!("snapshot {id}: {e}"))?;
     let side = DiffSide::Ref(id.to_string());
-    out.kv = all(&w
-        .kv_of(MAIN, &side)
-        .map_err(|e| format!("keys of {id}: {e}"))?);
+    out.kv = all(&verbs::kv_of(w, MAIN, &side).map_err(|e| format!("keys of {id}: {e}"))?);
     for node in out.nodes.values_mut() {
         (node.ino, node.ctime) = (None, When::Any);
     }

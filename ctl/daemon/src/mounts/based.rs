@@ -4,6 +4,7 @@ use super::{Mounts, Slot};
 use crate::faults;
 use agentvfs_client::protocol::{Fault, Start};
 use agentvfs_client::quote::quoted;
+use engine::verbs;
 use engine::{BaseFound, WorkspaceConfig};
 use std::path::Path;
 
@@ -37,7 +38,7 @@ impl Mounts {
     pub(super) fn base_warning(&self, name: &str, slot: &Slot) -> Option<String> {
         let workspace = slot.live()?;
         workspace.base_missing()?;
-        let status = workspace.status(engine::MAIN).ok()?;
+        let status = verbs::status(&workspace, engine::MAIN).ok()?;
         let trouble = base_trouble(workspace.base(), &status)?;
         Some(format!(
             "{trouble}; stop it, then agentvfs workspace start {name} --from DIR binds it to another directory"

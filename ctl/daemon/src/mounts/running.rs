@@ -2,6 +2,7 @@
 
 use crate::record::Record;
 use agentvfs_client::protocol::{Device, Import, Latency, MountChoice, Requests};
+use engine::verbs;
 use engine::{ImportState, Workspace};
 use fuse_front::{MountError, MountOptions, Mounted};
 use std::collections::BTreeMap;
@@ -84,8 +85,7 @@ fn options(place: &Path, name: &str, allow_other: bool, choice: &MountChoice) ->
 
 /// How the import of a running workspace is doing; `None` where it cannot tell.
 pub fn import(workspace: &Workspace) -> Option<Import> {
-    workspace
-        .status("main")
+    verbs::status(workspace, "main")
         .ok()
         .map(|status| of_import(&status.import))
 }

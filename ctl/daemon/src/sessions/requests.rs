@@ -5,10 +5,11 @@ use crate::faults;
 use crate::mounts::Mounts;
 use crate::request::on;
 use agentvfs_client::protocol::*;
+use engine::verbs;
 
 /// Has the processes of a cgroup see a branch.
 pub fn register(mounts: &Mounts, ask: &SessionRegister) -> Result<SessionRegisterAnswer, Fault> {
-    let all = on(mounts, &ask.workspace, |w| Ok(w.list_branches()))?;
+    let all = on(mounts, &ask.workspace, |w| Ok(verbs::list_branches(w)))?;
     if !all.iter().any(|branch| branch.name == ask.branch) {
         let error = engine::Error::NoSuchBranch(ask.branch.clone());
         return Err(faults::of_engine(&error, &ask.workspace));

@@ -4,6 +4,7 @@ use super::names::Namer;
 use super::{Affected, Check, RepairStep};
 use crate::branch::Inner;
 use crate::branch::inspect::inspect;
+use crate::engine::gc;
 use crate::error::{Error, Result};
 use crate::journal::{JournalError, JournalResult, PayloadRef, journal_of};
 use crate::kv::stored::WHAT;
@@ -33,7 +34,7 @@ impl Check<'_> {
             }
             return Ok(());
         }
-        let dirs = match self.engine.branch_dirs(name) {
+        let dirs = match gc::branch_dirs(self.engine, name) {
             Ok(dirs) => dirs,
             // Which ref that is was found already; the other branches cannot be told from it.
             Err(Error::Damaged { .. } | Error::Store(_)) => return Ok(()),
@@ -45,7 +46,7 @@ impl Check<'_> {
 
     /// Looks at the branches of a workspace that is not open. What one shows may be in another's journal.
     fn closed(&mut self, name: &str, dirs: &[(String, String)], namer: &mut Namer<'_>) {
-        let trees = self.engine.look_at_trees(name);
+        let trees = gc::look_at_trees(self.engine, name);
         let mut found = Vec::new();
         for (branch, dir) in dirs {
             self.report.branches += 1;

@@ -4,6 +4,9 @@
 use super::{FsckReport, Reopen};
 use crate::branch::inspect::{first_needed_record, inspect, state_path, take_older_keys};
 use crate::engine::Engine;
+use crate::engine::fsck::exact;
+use crate::engine::fsck::reopen;
+use crate::engine::gc;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Needed};
 use crate::workspace::WorkspaceConfig;
@@ -169,159 +172,163 @@ impl Engine {
         told: &mut dyn FnMut(&RepairStep, Result<()>),
     ) -> Result<()> {
         for step in &report.steps {
-            told(step, self.carry_out(step));
+            told(step, carry_out_step(self, step));
         }
         self.store.close()?;
         Ok(())
     }
+}
 
-    fn carry_out(&self, step: &RepairStep) -> Result<()> {
-        match step {
-            RepairStep::RebuildIndex { path } => Ok(self.store.rebuild_index(path)?),
-            RepairStep::FromBase { workspace, path } => self.restore_from_base(workspace, path),
-            RepairStep::RewritePack { path } => {
-                self.set_aside(path)?;
-                Ok(self.store.rewrite_pack(path)?)
-            }
-            RepairStep::CutJournal { dir, before } => self.cut_journal(dir, *before),
-            RepairStep::MarkAnew { dir } => {
-                let journal = format!("{dir}/journal");
-                self.set_aside(&format!("{journal}/mark"))?;
-                Ok(Journal::mend_mark(&*self.storage, &journal)?)
-            }
-            RepairStep::OlderKeys { dir } => self.older_keys(dir),
-            RepairStep::TakeState { dir, file } => self.take_state(dir, *file),
-            RepairStep::TreeHeader { path } => self.mend_tree_header(path),
-            RepairStep::Replay { workspace, dir } => self.replay_all(workspace, dir),
-            RepairStep::Reopen(step) => self.reopen(step),
-            RepairStep::WorkspaceRecord { workspace, base } => self.put(&WorkspaceConfig {
-                name: workspace.clone(),
-                base: base.clone(),
-                mount: None,
-                created: crate::clock::now(),
-                running: None,
-            }),
-            RepairStep::BranchRecord {
-                workspace,
-                branch,
-                number,
-            } => {
-                let name = branch_refs::ref_name(workspace, branch);
-                self.set_aside(&objstore::refs::ref_path(&name)?)?;
-                let record = BranchRecord::new(*number, crate::clock::now(), None);
-                Ok(self.refs.set(&name, &crate::record::encode(&record))?)
-            }
-            RepairStep::DropRef { name } => {
-                self.set_aside(&objstore::refs::ref_path(name)?)?;
-                Ok(self.refs.delete(name)?)
-            }
+fn carry_out_step(engine: &Engine, step: &RepairStep) -> Result<()> {
+    match step {
+        RepairStep::RebuildIndex { path } => Ok(engine.store.rebuild_index(path)?),
+        RepairStep::FromBase { workspace, path } => restore_from_base(engine, workspace, path),
+        RepairStep::RewritePack { path } => {
+            set_aside(engine, path)?;
+            Ok(engine.store.rewrite_pack(path)?)
+        }
+        RepairStep::CutJournal { dir, before } => cut_journal(engine, dir, *before),
+        RepairStep::MarkAnew { dir } => {
+            let journal = format!("{dir}/journal");
+            set_aside(engine, &format!("{journal}/mark"))?;
+            Ok(Journal::mend_mark(&*engine.storage, &journal)?)
+        }
+        RepairStep::OlderKeys { dir } => older_keys(engine, dir),
+        RepairStep::TakeState { dir, file } => exact::take_state(engine, dir, *file),
+        RepairStep::TreeHeader { path } => exact::mend_tree_header(engine, path),
+        RepairStep::Replay { workspace, dir } => exact::replay_all(engine, workspace, dir),
+        RepairStep::Reopen(step) => reopen::reopen(engine, step),
+        RepairStep::WorkspaceRecord { workspace, base } => engine.put(&WorkspaceConfig {
+            name: workspace.clone(),
+            base: base.clone(),
+            mount: None,
+            created: crate::clock::now(),
+            running: None,
+        }),
+        RepairStep::BranchRecord {
+            workspace,
+            branch,
+            number,
+        } => {
+            let name = branch_refs::ref_name(workspace, branch);
+            set_aside(engine, &objstore::refs::ref_path(&name)?)?;
+            let record = BranchRecord::new(*number, crate::clock::now(), None);
+            Ok(engine.refs.set(&name, &crate::record::encode(&record))?)
+        }
+        RepairStep::DropRef { name } => {
+            set_aside(engine, &objstore::refs::ref_path(name)?)?;
+            Ok(engine.refs.delete(name)?)
         }
     }
+}
 
-    /// Reads a file of the base and stores what of it is missing. A file that is no longer what it was
-    /// stores something else, which gc takes away.
-    fn restore_from_base(&self, workspace: &str, path: &[u8]) -> Result<()> {
-        let base = self.get(workspace)?.base;
-        let file = base.join(std::ffi::OsStr::from_bytes(path));
-        let meta = std::fs::symlink_metadata(&file).map_err(Error::io(&file))?;
-        if !meta.is_file() {
-            return Err(Error::NotFound);
+/// Reads a file of the base and stores what of it is missing. A file that is no longer what it was
+/// stores something else, which gc takes away.
+fn restore_from_base(engine: &Engine, workspace: &str, path: &[u8]) -> Result<()> {
+    let base = engine.get(workspace)?.base;
+    let file = base.join(std::ffi::OsStr::from_bytes(path));
+    let meta = std::fs::symlink_metadata(&file).map_err(Error::io(&file))?;
+    if !meta.is_file() {
+        return Err(Error::NotFound);
+    }
+    let source = std::fs::File::open(&file).map_err(Error::io(&file))?;
+    let all = std::iter::once(0..meta.len()).collect::<Vec<_>>();
+    store_content(&engine.store, None, &[], &all, meta.len(), &source)?;
+    Ok(engine.store.sync()?)
+}
+
+fn cut_journal(engine: &Engine, dir: &str, before: Option<u64>) -> Result<()> {
+    let journal = format!("{dir}/journal");
+    for name in engine.storage.list(&journal).map_err(Error::io(&journal))? {
+        set_aside(engine, &format!("{journal}/{name}"))?;
+    }
+    // A state names its tree file, but that is not read for this.
+    let trees = gc::look_at_trees(engine, "");
+    let needed = Needed {
+        from: Some(first_needed_record(&*engine.storage, &trees, dir)?),
+        before,
+    };
+    let number = branch_refs::number_of(dir);
+    let storage = &*engine.storage;
+    Ok(Journal::repair(
+        storage,
+        &journal,
+        needed,
+        number,
+        engine.boot,
+    )?)
+}
+
+fn older_keys(engine: &Engine, dir: &str) -> Result<()> {
+    let trees = gc::look_at_trees(engine, "");
+    if let Some(path) = state_path(&*engine.storage, &trees, dir)? {
+        set_aside(engine, &path)?;
+    }
+    take_older_keys(&*engine.storage, &engine.store, &trees, dir)
+}
+
+/// As [`Engine::set_aside`], where there is such a file.
+pub(super) fn set_aside_if_there(engine: &Engine, path: &str) -> Result<()> {
+    match engine.storage.open(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        _ => set_aside(engine, path),
+    }
+}
+
+/// Copies a file of the store to `damaged/`, durably, under its path; earlier copies stay, and one
+/// with the same bytes will do.
+pub(super) fn set_aside(engine: &Engine, path: &str) -> Result<()> {
+    let storage = &*engine.storage;
+    let mut to = format!("{ASIDE}/{path}");
+    let (dir, _) = to.rsplit_once('/').unwrap_or((ASIDE, ""));
+    let dir = dir.to_owned();
+    let io = || Error::io(to.clone());
+    storage.create_dir_all(&dir).map_err(io())?;
+    let from = storage.open(path).map_err(io())?;
+    let taken = storage.list(&dir).map_err(io())?;
+    let name = to[dir.len() + 1..].to_owned();
+    let mut number = 1;
+    while taken.contains(&to[dir.len() + 1..].to_owned()) {
+        let copy = storage.open(&to).map_err(Error::io(to.clone()))?;
+        if is_same(&*from, &*copy).map_err(Error::io(path))? {
+            // It may have been made by a repair that was cut off.
+            let synced = copy.sync().and_then(|()| storage.sync_dir(&dir));
+            return synced.map_err(Error::io(to));
         }
-        let source = std::fs::File::open(&file).map_err(Error::io(&file))?;
-        let all = std::iter::once(0..meta.len()).collect::<Vec<_>>();
-        store_content(&self.store, None, &[], &all, meta.len(), &source)?;
-        Ok(self.store.sync()?)
+        number += 1;
+        to = format!("{dir}/{name}.{number}");
     }
+    let copied = storage.create(&to).and_then(|copy| {
+        each_piece(&*from, |_, piece| copy.append(&[piece]).map(|_| true))?;
+        copy.sync()?;
+        storage.sync_dir(&dir)
+    });
+    copied.map_err(Error::io(to))
+}
 
-    fn cut_journal(&self, dir: &str, before: Option<u64>) -> Result<()> {
-        let journal = format!("{dir}/journal");
-        for name in self.storage.list(&journal).map_err(Error::io(&journal))? {
-            self.set_aside(&format!("{journal}/{name}"))?;
-        }
-        // A state names its tree file, but that is not read for this.
-        let trees = self.look_at_trees("");
-        let needed = Needed {
-            from: Some(first_needed_record(&*self.storage, &trees, dir)?),
-            before,
-        };
-        let number = branch_refs::number_of(dir);
-        let storage = &*self.storage;
-        Ok(Journal::repair(
-            storage, &journal, needed, number, self.boot,
-        )?)
-    }
+/// The number of a branch whose ref cannot be read: that of the one directory that none of the
+/// others has. `None` where there is not exactly one, or another ref is damaged too.
+pub(super) fn number_of(engine: &Engine, workspace: &str, branch: &str) -> Option<u16> {
+    let known = branch_refs::numbers_but(&engine.refs, workspace, branch).ok()?;
+    let dir = format!("workspaces/{workspace}/branches");
+    let numbers = engine.storage.list(&dir).ok()?;
+    let numbers = numbers.iter().filter_map(|name| name.parse::<u16>().ok());
+    let mut left = numbers.filter(|n| *n > 0 && !known.contains(n));
+    let only = left.next()?;
+    left.next().is_none().then_some(only)
+}
 
-    fn older_keys(&self, dir: &str) -> Result<()> {
-        let trees = self.look_at_trees("");
-        if let Some(path) = state_path(&*self.storage, &trees, dir)? {
-            self.set_aside(&path)?;
-        }
-        take_older_keys(&*self.storage, &self.store, &trees, dir)
+/// The base that a workspace was started from, as its first commit's message has it.
+pub(super) fn base_by_history(engine: &Engine, workspace: &str) -> Option<PathBuf> {
+    let dir = branch_refs::branch_dir(workspace, 0);
+    let trees = gc::look_at_trees(engine, workspace);
+    let found = inspect(&*engine.storage, &engine.store, &trees, &dir, engine.boot).ok()??;
+    let first = found.inner.book.history.states.values().next()?;
+    if first.info.message.starts_with(crate::IMPORTED) {
+        return Some(crate::engine::exchange::no_base(engine.root()));
     }
-
-    /// As [`Engine::set_aside`], where there is such a file.
-    pub(super) fn set_aside_if_there(&self, path: &str) -> Result<()> {
-        match self.storage.open(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            _ => self.set_aside(path),
-        }
-    }
-
-    /// Copies a file of the store to `damaged/`, durably, under its path; earlier copies stay, and one
-    /// with the same bytes will do.
-    pub(super) fn set_aside(&self, path: &str) -> Result<()> {
-        let storage = &*self.storage;
-        let mut to = format!("{ASIDE}/{path}");
-        let (dir, _) = to.rsplit_once('/').unwrap_or((ASIDE, ""));
-        let dir = dir.to_owned();
-        let io = || Error::io(to.clone());
-        storage.create_dir_all(&dir).map_err(io())?;
-        let from = storage.open(path).map_err(io())?;
-        let taken = storage.list(&dir).map_err(io())?;
-        let name = to[dir.len() + 1..].to_owned();
-        let mut number = 1;
-        while taken.contains(&to[dir.len() + 1..].to_owned()) {
-            let copy = storage.open(&to).map_err(Error::io(to.clone()))?;
-            if is_same(&*from, &*copy).map_err(Error::io(path))? {
-                // It may have been made by a repair that was cut off.
-                let synced = copy.sync().and_then(|()| storage.sync_dir(&dir));
-                return synced.map_err(Error::io(to));
-            }
-            number += 1;
-            to = format!("{dir}/{name}.{number}");
-        }
-        let copied = storage.create(&to).and_then(|copy| {
-            each_piece(&*from, |_, piece| copy.append(&[piece]).map(|_| true))?;
-            copy.sync()?;
-            storage.sync_dir(&dir)
-        });
-        copied.map_err(Error::io(to))
-    }
-
-    /// The number of a branch whose ref cannot be read: that of the one directory that none of the
-    /// others has. `None` where there is not exactly one, or another ref is damaged too.
-    pub(super) fn number_of(&self, workspace: &str, branch: &str) -> Option<u16> {
-        let known = branch_refs::numbers_but(&self.refs, workspace, branch).ok()?;
-        let dir = format!("workspaces/{workspace}/branches");
-        let numbers = self.storage.list(&dir).ok()?;
-        let numbers = numbers.iter().filter_map(|name| name.parse::<u16>().ok());
-        let mut left = numbers.filter(|n| *n > 0 && !known.contains(n));
-        let only = left.next()?;
-        left.next().is_none().then_some(only)
-    }
-
-    /// The base that a workspace was started from, as its first commit's message has it.
-    pub(super) fn base_by_history(&self, workspace: &str) -> Option<PathBuf> {
-        let dir = branch_refs::branch_dir(workspace, 0);
-        let trees = self.look_at_trees(workspace);
-        let found = inspect(&*self.storage, &self.store, &trees, &dir, self.boot).ok()??;
-        let first = found.inner.book.history.states.values().next()?;
-        if first.info.message.starts_with(crate::IMPORTED) {
-            return Some(crate::engine::exchange::no_base(self.root()));
-        }
-        let base = first.info.message.strip_prefix("start from ")?;
-        Some(PathBuf::from(OsString::from_vec(base.as_bytes().to_vec())))
-    }
+    let base = first.info.message.strip_prefix("start from ")?;
+    Some(PathBuf::from(OsString::from_vec(base.as_bytes().to_vec())))
 }
 
 /// Gives the bytes of a file to `each`, with their offset, until it says false.

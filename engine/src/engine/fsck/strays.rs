@@ -11,6 +11,8 @@ use crate::branch::inspect::left_of;
 use crate::clock;
 use crate::engine::Engine;
 use crate::engine::exchange::{IMPORTED, no_base};
+use crate::engine::gc;
+use crate::engine::gc::tombs;
 use crate::error::Result;
 use crate::names::MAIN;
 use crate::record::Counters;
@@ -62,126 +64,124 @@ struct Search {
     created: Time,
 }
 
-impl Engine {
-    /// Looks for the commits of a branch; `own` are commits that are known to be its.
-    pub(super) fn strays(
-        &self,
-        workspace: &str,
-        branch: &str,
-        own: &HashSet<CommitId>,
-    ) -> Result<Strays> {
-        let search = self.search(workspace, branch)?;
-        let mut roots = search.roots_of(own.iter());
-        if roots.is_empty() {
-            let known = search.siblings.iter().flat_map(|s| &s.knows);
-            roots = search.roots_of(known);
-        }
-        if roots.is_empty() {
-            roots.extend(self.start_of(workspace, &search));
-        }
-        let mut work: Vec<CommitId> = own.iter().copied().collect();
-        let all = search.commits.keys();
-        work.extend(all.filter(|id| search.is_certain(id, &roots)));
-        if work.is_empty() {
-            work.extend(&roots);
-        }
-        let certain = search.with_ancestors(work).into_iter();
-        let certain: HashSet<CommitId> = certain.map(|(id, _)| id).collect();
-        let all = search.commits.keys();
-        let maybe = all.filter(|id| certain.contains(id) || search.is_nobodys(id, &roots));
-        let commits = search.with_ancestors(maybe.copied().collect());
-        let ids: HashSet<CommitId> = commits.iter().map(|(id, _)| *id).collect();
-        Ok(Strays {
-            commits,
-            certain,
-            labels: search.labels(&ids),
-            counters: search.counters(),
-        })
+/// Looks for the commits of a branch; `own` are commits that are known to be its.
+pub(super) fn strays(
+    engine: &Engine,
+    workspace: &str,
+    branch: &str,
+    own: &HashSet<CommitId>,
+) -> Result<Strays> {
+    let search = search_strays(engine, workspace, branch)?;
+    let mut roots = search.roots_of(own.iter());
+    if roots.is_empty() {
+        let known = search.siblings.iter().flat_map(|s| &s.knows);
+        roots = search.roots_of(known);
     }
-
-    /// Timelines of all branches of a workspace: a branch begins with all entries of the one that it was
-    /// made of.
-    pub(super) fn timelines(&self, workspace: &str) -> Result<Vec<Timeline>> {
-        let all = self.siblings(workspace)?.into_values();
-        Ok(all.map(|s| s.timeline).collect())
+    if roots.is_empty() {
+        roots.extend(start_of(engine, workspace, &search));
     }
+    let mut work: Vec<CommitId> = own.iter().copied().collect();
+    let all = search.commits.keys();
+    work.extend(all.filter(|id| search.is_certain(id, &roots)));
+    if work.is_empty() {
+        work.extend(&roots);
+    }
+    let certain = search.with_ancestors(work).into_iter();
+    let certain: HashSet<CommitId> = certain.map(|(id, _)| id).collect();
+    let all = search.commits.keys();
+    let maybe = all.filter(|id| certain.contains(id) || search.is_nobodys(id, &roots));
+    let commits = search.with_ancestors(maybe.copied().collect());
+    let ids: HashSet<CommitId> = commits.iter().map(|(id, _)| *id).collect();
+    Ok(Strays {
+        commits,
+        certain,
+        labels: search.labels(&ids),
+        counters: search.counters(),
+    })
+}
 
-    fn search(&self, workspace: &str, branch: &str) -> Result<Search> {
-        let mut commits = HashMap::new();
-        for id in self.store.ids(Kind::Commit) {
-            let id = CommitId::from_bytes(id);
-            if let Ok(commit) = self.store.get_object::<Commit>(&id)
-                && !commit.meta.iter().any(|(key, _)| key == BASE_FACT)
-            {
-                commits.insert(id, commit);
-            }
+/// Timelines of all branches of a workspace: a branch begins with all entries of the one that it was
+/// made of.
+pub(super) fn timelines(engine: &Engine, workspace: &str) -> Result<Vec<Timeline>> {
+    let all = siblings_of(engine, workspace)?.into_values();
+    Ok(all.map(|s| s.timeline).collect())
+}
+
+fn search_strays(engine: &Engine, workspace: &str, branch: &str) -> Result<Search> {
+    let mut commits = HashMap::new();
+    for id in engine.store.ids(Kind::Commit) {
+        let id = CommitId::from_bytes(id);
+        if let Ok(commit) = engine.store.get_object::<Commit>(&id)
+            && !commit.meta.iter().any(|(key, _)| key == BASE_FACT)
+        {
+            commits.insert(id, commit);
         }
-        let mut siblings = self.siblings(workspace)?;
-        let me = siblings.remove(branch);
-        let mut search = Search {
-            commits,
-            roots: HashMap::new(),
-            siblings: siblings.into_values().collect(),
-            foreign: HashSet::new(),
-            is_main: branch == MAIN,
-            created: me.map_or(Time::default(), |s| s.created),
+    }
+    let mut siblings = siblings_of(engine, workspace)?;
+    let me = siblings.remove(branch);
+    let mut search = Search {
+        commits,
+        roots: HashMap::new(),
+        siblings: siblings.into_values().collect(),
+        foreign: HashSet::new(),
+        is_main: branch == MAIN,
+        created: me.map_or(Time::default(), |s| s.created),
+    };
+    search.find_roots();
+    let deleted = tombs::tombs(engine, clock::now(), Duration::MAX)?;
+    let deleted = search.with_ancestors(deleted);
+    search.foreign.extend(deleted.into_iter().map(|(id, _)| id));
+    for other in engine.names()?.into_iter().filter(|n| n != workspace) {
+        let branches = siblings_of(engine, &other).unwrap_or_default();
+        let known = branches.into_values().flat_map(|s| s.knows);
+        search.foreign.extend(known);
+    }
+    Ok(search)
+}
+
+/// What is left of all branches of a workspace.
+fn siblings_of(engine: &Engine, workspace: &str) -> Result<BTreeMap<String, Sibling>> {
+    let made = engine.get(workspace).map_or(Time::default(), |c| c.created);
+    let others = recorded(&engine.refs, workspace)?.0.into_iter();
+    let others = others.map(|(name, r)| (name, r.number, r.created));
+    let trees = gc::look_at_trees(engine, workspace);
+    let all = std::iter::once((MAIN.to_owned(), 0, made)).chain(others);
+    let read = |(name, number, created): (String, u16, Time)| {
+        let dir = branch_dir(workspace, number);
+        let mut left = left_of(&*engine.storage, &trees, &dir, engine.boot);
+        left.keep_commits(&engine.store);
+        let history = left.inner.book.history;
+        let ids = history.states.values().filter_map(|s| s.info.id);
+        let sibling = Sibling {
+            created,
+            is_main: number == 0,
+            whole: left.has_head,
+            knows: ids.collect(),
+            counters: left.inner.book.counters,
+            timeline: left.inner.book.timeline,
+            history,
         };
-        search.find_roots();
-        let deleted = self.tombs(clock::now(), Duration::MAX)?;
-        let deleted = search.with_ancestors(deleted);
-        search.foreign.extend(deleted.into_iter().map(|(id, _)| id));
-        for other in self.names()?.into_iter().filter(|n| n != workspace) {
-            let branches = self.siblings(&other).unwrap_or_default();
-            let known = branches.into_values().flat_map(|s| s.knows);
-            search.foreign.extend(known);
-        }
-        Ok(search)
-    }
+        (name, sibling)
+    };
+    Ok(all.map(read).collect())
+}
 
-    /// What is left of all branches of a workspace.
-    fn siblings(&self, workspace: &str) -> Result<BTreeMap<String, Sibling>> {
-        let made = self.get(workspace).map_or(Time::default(), |c| c.created);
-        let others = recorded(&self.refs, workspace)?.0.into_iter();
-        let others = others.map(|(name, r)| (name, r.number, r.created));
-        let trees = self.look_at_trees(workspace);
-        let all = std::iter::once((MAIN.to_owned(), 0, made)).chain(others);
-        let read = |(name, number, created): (String, u16, Time)| {
-            let dir = branch_dir(workspace, number);
-            let mut left = left_of(&*self.storage, &trees, &dir, self.boot);
-            left.keep_commits(&self.store);
-            let history = left.inner.book.history;
-            let ids = history.states.values().filter_map(|s| s.info.id);
-            let sibling = Sibling {
-                created,
-                is_main: number == 0,
-                whole: left.has_head,
-                knows: ids.collect(),
-                counters: left.inner.book.counters,
-                timeline: left.inner.book.timeline,
-                history,
-            };
-            (name, sibling)
+/// The commit that the workspace began with, by what that says.
+fn start_of(engine: &Engine, workspace: &str, search: &Search) -> Option<CommitId> {
+    let config = engine.get(workspace).ok()?;
+    let imported = config.base == no_base(engine.root());
+    let message = format!("start from {}", config.base.display());
+    let begins = search.commits.iter().filter(|(id, c)| {
+        let as_said = match imported {
+            true => c.message.starts_with(IMPORTED),
+            false => c.kind == CommitKind::Start && c.message == message,
         };
-        Ok(all.map(read).collect())
-    }
-
-    /// The commit that the workspace began with, by what that says.
-    fn start_of(&self, workspace: &str, search: &Search) -> Option<CommitId> {
-        let config = self.get(workspace).ok()?;
-        let imported = config.base == no_base(self.root());
-        let message = format!("start from {}", config.base.display());
-        let begins = search.commits.iter().filter(|(id, c)| {
-            let as_said = match imported {
-                true => c.message.starts_with(IMPORTED),
-                false => c.kind == CommitKind::Start && c.message == message,
-            };
-            let since = c.time_sec + START_SKEW_SEC >= config.created.sec;
-            as_said && c.parents.is_empty() && since && !search.foreign.contains(id)
-        });
-        // A workspace of the same name and base may have been there before, or be there under another.
-        let first = begins.min_by_key(|(_, c)| (c.time_sec, c.time_nsec));
-        first.map(|(id, _)| *id)
-    }
+        let since = c.time_sec + START_SKEW_SEC >= config.created.sec;
+        as_said && c.parents.is_empty() && since && !search.foreign.contains(id)
+    });
+    // A workspace of the same name and base may have been there before, or be there under another.
+    let first = begins.min_by_key(|(_, c)| (c.time_sec, c.time_nsec));
+    first.map(|(id, _)| *id)
 }
 
 impl Search {

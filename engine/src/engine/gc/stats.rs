@@ -10,6 +10,8 @@ use crate::branch::Inner;
 use crate::branch::inspect::inspect;
 use crate::clock;
 use crate::engine::Engine;
+use crate::engine::gc;
+use crate::engine::gc::timelines;
 use crate::error::{Error, Result};
 use crate::timeline::kept::kept;
 use crate::types::Kind;
@@ -137,135 +139,140 @@ impl Engine {
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
                 lower_priority();
-                self.add_up()
+                add_up(self)
             });
             run.join().unwrap_or(Err(Error::Closing))
         })
     }
+}
 
-    fn add_up(&self) -> Result<StoreFigures> {
-        let _pin = self.store.pin();
-        self.store.flush()?;
-        let all = self.store.look(&self.stop);
-        let mut total = Tally::default();
-        let mut sizes = Sizes::new(&self.store);
-        let mut figures = self.store_figures()?;
-        let mut looks = Vec::new();
-        let now = clock::now();
-        for name in self.names()? {
-            let own = self.store.look(&self.stop);
-            let mut tally = Tally::default();
-            let mut w = WorkspaceFigures {
-                name: name.clone(),
-                ..WorkspaceFigures::default()
-            };
-            self.each_branch(&name, &mut |branch, inner, dir| {
-                let roots = Roots::of(inner);
-                walk(&own, &roots, &mut tally)?;
-                walk(&all, &roots, &mut total)?;
-                let figures_of = self.branch_figures(branch, inner, dir)?;
-                figures.logical_bytes += figures_of.bytes;
-                for id in &roots.commits {
-                    figures.logical_bytes += sizes.of_commit(id)?;
-                }
-                w.branches.push(figures_of);
-                Ok(())
-            })?;
-            w.needed_bytes = tally.needed;
-            for (_, record) in kept(&self.refs, &name)? {
-                let roots = self.kept_roots(&record, now);
-                walk(&own, &roots, &mut tally)?;
-                walk(&all, &roots, &mut total)?;
-            }
-            figures.state_bytes += self.bytes_below(&trees_dir(&name))?;
-            figures.workspaces.push(w);
-            looks.push(own);
-        }
-        for (i, w) in figures.workspaces.iter_mut().enumerate() {
-            let others: Vec<&Collection<'_>> = looks
-                .iter()
-                .enumerate()
-                .filter(|(j, _)| *j != i)
-                .map(|(_, l)| l)
-                .collect();
-            w.own_bytes = looks[i].bytes_of_none(&others);
-        }
-        Ok(finish(figures, total))
-    }
-
-    fn store_figures(&self) -> Result<StoreFigures> {
-        let stats = self.store.stats();
-        let io = |e| Error::io("packs")(e);
-        Ok(StoreFigures {
-            used_bytes: self.storage.used_bytes().map_err(io)?,
-            free_bytes: self.storage.free_bytes().map_err(io)?,
-            quota: self.settings().quota,
-            packs: stats.packs as u64,
-            pack_bytes: stats.bytes,
-            objects: stats.objects as u64,
-            ..StoreFigures::default()
-        })
-    }
-
-    /// Calls `each` for every branch of a workspace with its name, its state and its directory. An open
-    /// one is looked at as it was at one moment.
-    pub(crate) fn each_branch(
-        &self,
-        workspace: &str,
-        each: &mut dyn FnMut(&str, &Inner, &str) -> Result<()>,
-    ) -> Result<()> {
-        if let Some(w) = self.opened(workspace) {
-            for branch in w.views.branches() {
-                let copy = branch.lock().snapshot();
-                each(&branch.name(), &copy, &branch.dir)?;
-            }
-            return Ok(());
-        }
-        let trees = self.look_at_trees(workspace);
-        for (name, dir) in self.branch_dirs(workspace)? {
-            if let Some(found) = inspect(&*self.storage, &self.store, &trees, &dir, self.boot)? {
-                each(&name, &found.inner, &dir)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn branch_figures(&self, name: &str, inner: &Inner, dir: &str) -> Result<BranchFigures> {
-        let mut out = BranchFigures {
-            name: name.to_owned(),
-            journal_bytes: self.bytes_below(&format!("{dir}/journal"))?,
-            state_bytes: self.bytes_below(dir)?,
-            ..BranchFigures::default()
+fn add_up(engine: &Engine) -> Result<StoreFigures> {
+    let _pin = engine.store.pin();
+    engine.store.flush()?;
+    let all = engine.store.look(&engine.stop);
+    let mut total = Tally::default();
+    let mut sizes = Sizes::new(&engine.store);
+    let mut figures = store_figures(engine)?;
+    let mut looks = Vec::new();
+    let now = clock::now();
+    for name in engine.names()? {
+        let own = engine.store.look(&engine.stop);
+        let mut tally = Tally::default();
+        let mut w = WorkspaceFigures {
+            name: name.clone(),
+            ..WorkspaceFigures::default()
         };
-        inner.live.for_each(&mut |_, inode| {
-            if inode.kind() == Kind::File && inode.nlink > 0 {
-                out.files += 1;
-                out.bytes += inode.size;
+        each_branch(engine, &name, &mut |branch, inner, dir| {
+            let roots = Roots::of(inner);
+            walk(&own, &roots, &mut tally)?;
+            walk(&all, &roots, &mut total)?;
+            let figures_of = branch_figures(engine, branch, inner, dir)?;
+            figures.logical_bytes += figures_of.bytes;
+            for id in &roots.commits {
+                figures.logical_bytes += sizes.of_commit(id)?;
             }
-        });
-        out.keys = inner.live.kv().len() as u64;
-        inner.live.kv().scan("", &mut |key, entry| {
-            out.bytes += (key.len() + entry.value.len()) as u64;
-            true
-        });
-        for state in inner.book.history.states.values() {
-            let automatic = state.info.kind.is_automatic() && !state.info.asked;
-            *(if automatic {
-                &mut out.automatic
-            } else {
-                &mut out.commits
-            }) += 1;
+            w.branches.push(figures_of);
+            Ok(())
+        })?;
+        w.needed_bytes = tally.needed;
+        for (_, record) in kept(&engine.refs, &name)? {
+            let roots = timelines::kept_roots(engine, &record, now);
+            walk(&own, &roots, &mut tally)?;
+            walk(&all, &roots, &mut total)?;
         }
-        Ok(out)
+        figures.state_bytes += bytes_below(engine, &trees_dir(&name))?;
+        figures.workspaces.push(w);
+        looks.push(own);
     }
+    for (i, w) in figures.workspaces.iter_mut().enumerate() {
+        let others: Vec<&Collection<'_>> = looks
+            .iter()
+            .enumerate()
+            .filter(|(j, _)| *j != i)
+            .map(|(_, l)| l)
+            .collect();
+        w.own_bytes = looks[i].bytes_of_none(&others);
+    }
+    Ok(finish(figures, total))
+}
 
-    /// Bytes of the files in a directory.
-    fn bytes_below(&self, dir: &str) -> Result<u64> {
-        let names = self.storage.list(dir).map_err(Error::io(dir))?;
-        // A directory is no segment, and a file may go while it is looked at.
-        let len = |name: &String| self.storage.open(&format!("{dir}/{name}")).map(|f| f.len());
-        Ok(names.iter().filter_map(|name| len(name).ok()).sum())
+fn store_figures(engine: &Engine) -> Result<StoreFigures> {
+    let stats = engine.store.stats();
+    let io = |e| Error::io("packs")(e);
+    Ok(StoreFigures {
+        used_bytes: engine.storage.used_bytes().map_err(io)?,
+        free_bytes: engine.storage.free_bytes().map_err(io)?,
+        quota: engine.settings().quota,
+        packs: stats.packs as u64,
+        pack_bytes: stats.bytes,
+        objects: stats.objects as u64,
+        ..StoreFigures::default()
+    })
+}
+
+/// Calls `each` for every branch of a workspace with its name, its state and its directory. An open
+/// one is looked at as it was at one moment.
+pub(crate) fn each_branch(
+    engine: &Engine,
+    workspace: &str,
+    each: &mut dyn FnMut(&str, &Inner, &str) -> Result<()>,
+) -> Result<()> {
+    if let Some(w) = engine.opened(workspace) {
+        for branch in w.views.branches() {
+            let copy = branch.lock().snapshot();
+            each(&branch.name(), &copy, &branch.dir)?;
+        }
+        return Ok(());
     }
+    let trees = gc::look_at_trees(engine, workspace);
+    for (name, dir) in gc::branch_dirs(engine, workspace)? {
+        if let Some(found) = inspect(&*engine.storage, &engine.store, &trees, &dir, engine.boot)? {
+            each(&name, &found.inner, &dir)?;
+        }
+    }
+    Ok(())
+}
+
+fn branch_figures(engine: &Engine, name: &str, inner: &Inner, dir: &str) -> Result<BranchFigures> {
+    let mut out = BranchFigures {
+        name: name.to_owned(),
+        journal_bytes: bytes_below(engine, &format!("{dir}/journal"))?,
+        state_bytes: bytes_below(engine, dir)?,
+        ..BranchFigures::default()
+    };
+    inner.live.for_each(&mut |_, inode| {
+        if inode.kind() == Kind::File && inode.nlink > 0 {
+            out.files += 1;
+            out.bytes += inode.size;
+        }
+    });
+    out.keys = inner.live.kv().len() as u64;
+    inner.live.kv().scan("", &mut |key, entry| {
+        out.bytes += (key.len() + entry.value.len()) as u64;
+        true
+    });
+    for state in inner.book.history.states.values() {
+        let automatic = state.info.kind.is_automatic() && !state.info.asked;
+        *(if automatic {
+            &mut out.automatic
+        } else {
+            &mut out.commits
+        }) += 1;
+    }
+    Ok(out)
+}
+
+/// Bytes of the files in a directory.
+fn bytes_below(engine: &Engine, dir: &str) -> Result<u64> {
+    let names = engine.storage.list(dir).map_err(Error::io(dir))?;
+    // A directory is no segment, and a file may go while it is looked at.
+    let len = |name: &String| {
+        engine
+            .storage
+            .open(&format!("{dir}/{name}"))
+            .map(|f| f.len())
+    };
+    Ok(names.iter().filter_map(|name| len(name).ok()).sum())
 }
 
 fn walk(look: &Collection<'_>, roots: &Roots, tally: &mut Tally) -> Result<()> {

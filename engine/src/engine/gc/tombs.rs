@@ -7,6 +7,7 @@
 use crate::branch::inspect::inspect;
 use crate::clock;
 use crate::engine::Engine;
+use crate::engine::gc;
 use crate::error::{Error, Result};
 use crate::types::Time;
 use crate::workspace::branch_refs::{self, DeletedRecord, deleted_record};
@@ -28,117 +29,118 @@ struct Tomb {
     commits: Vec<CommitId>,
 }
 
-impl Engine {
-    /// Notes the commits of a workspace that is about to be deleted. One that cannot be read any more
-    /// is deleted without.
-    pub(crate) fn remember_deleted(&self, name: &str) -> Result<()> {
-        let mut commits = Vec::new();
-        let trees = self.look_at_trees(name);
-        for (_, dir) in self.branch_dirs(name)? {
-            match inspect(&*self.storage, &self.store, &trees, &dir, self.boot) {
-                Ok(Some(found)) => {
-                    let states = found.inner.book.history.states.values();
-                    commits.extend(states.filter_map(|s| s.info.id));
-                }
-                Ok(None) => {}
-                Err(e) => tracing::warn!("{dir} is deleted though it cannot be read: {e}"),
+/// Notes the commits of a workspace that is about to be deleted. One that cannot be read any more
+/// is deleted without.
+pub(crate) fn remember_deleted(engine: &Engine, name: &str) -> Result<()> {
+    let mut commits = Vec::new();
+    let trees = gc::look_at_trees(engine, name);
+    for (_, dir) in gc::branch_dirs(engine, name)? {
+        match inspect(&*engine.storage, &engine.store, &trees, &dir, engine.boot) {
+            Ok(Some(found)) => {
+                let states = found.inner.book.history.states.values();
+                commits.extend(states.filter_map(|s| s.info.id));
             }
+            Ok(None) => {}
+            Err(e) => tracing::warn!("{dir} is deleted though it cannot be read: {e}"),
         }
-        let branches = self.deleted_branches(&branch_refs::deleted_dir(name))?;
-        commits.extend(branches.into_iter().map(|(_, record)| record.last));
-        self.garbage.store(true, Ordering::Relaxed);
-        let name = format!("{DIR}/{name}");
-        commits.extend(self.tomb(&name)?.into_iter().flat_map(|t| t.commits));
-        commits.truncate(COMMITS_MAX);
-        let tomb = Tomb {
-            version: VERSION,
-            time: clock::now(),
-            commits,
-        };
-        let bytes = crate::record::encode(&tomb);
-        self.refs.set(&name, &bytes).map_err(Error::Store)
     }
+    let branches = deleted_branches(engine, &branch_refs::deleted_dir(name))?;
+    commits.extend(branches.into_iter().map(|(_, record)| record.last));
+    engine.garbage.store(true, Ordering::Relaxed);
+    let name = format!("{DIR}/{name}");
+    commits.extend(tomb(engine, &name)?.into_iter().flat_map(|t| t.commits));
+    commits.truncate(COMMITS_MAX);
+    let tomb = Tomb {
+        version: VERSION,
+        time: clock::now(),
+        commits,
+    };
+    let bytes = crate::record::encode(&tomb);
+    engine.refs.set(&name, &bytes).map_err(Error::Store)
+}
 
-    /// Removes what a deletion left that was cut off: its objects may be gone.
-    pub(crate) fn clear_deleted(&self, name: &str) -> Result<()> {
-        if self.tomb(&format!("{DIR}/{name}"))?.is_none() {
-            return Ok(());
-        }
-        branch_refs::forget_refs(&self.refs, name)?;
-        self.refs.delete(&crate::verbs::apply::ref_name(name))?;
-        let left = format!("workspaces/{name}");
-        self.storage.remove_dir_all(&left).map_err(Error::io(left))
+/// Removes what a deletion left that was cut off: its objects may be gone.
+pub(crate) fn clear_deleted(engine: &Engine, name: &str) -> Result<()> {
+    if tomb(engine, &format!("{DIR}/{name}"))?.is_none() {
+        return Ok(());
     }
+    branch_refs::forget_refs(&engine.refs, name)?;
+    engine.refs.delete(&crate::verbs::apply::ref_name(name))?;
+    let left = format!("workspaces/{name}");
+    engine
+        .storage
+        .remove_dir_all(&left)
+        .map_err(Error::io(left))
+}
 
-    fn tomb(&self, name: &str) -> Result<Option<Tomb>> {
-        let Some(bytes) = self.refs.get(name)? else {
-            return Ok(None);
-        };
-        let tomb: Tomb = crate::record::decode(&bytes).map_err(|why| Error::Damaged {
-            what: format!("ref {name}"),
-            why,
-        })?;
-        Ok((tomb.version == VERSION).then_some(tomb))
-    }
+fn tomb(engine: &Engine, name: &str) -> Result<Option<Tomb>> {
+    let Some(bytes) = engine.refs.get(name)? else {
+        return Ok(None);
+    };
+    let tomb: Tomb = crate::record::decode(&bytes).map_err(|why| Error::Damaged {
+        what: format!("ref {name}"),
+        why,
+    })?;
+    Ok((tomb.version == VERSION).then_some(tomb))
+}
 
-    fn all_tombs(&self) -> Result<Vec<(String, Tomb)>> {
-        let names = self.refs.list(DIR)?;
-        let workspaces = names.into_iter().filter(|n| !is_of_branch(n));
-        let tombs = workspaces.map(|name| {
-            let tomb = self.tomb(&name)?;
-            Ok(tomb.map(|tomb| (name, tomb)))
-        });
-        tombs.filter_map(Result::transpose).collect()
-    }
+fn all_tombs(engine: &Engine) -> Result<Vec<(String, Tomb)>> {
+    let names = engine.refs.list(DIR)?;
+    let workspaces = names.into_iter().filter(|n| !is_of_branch(n));
+    let tombs = workspaces.map(|name| {
+        let tomb = tomb(engine, &name)?;
+        Ok(tomb.map(|tomb| (name, tomb)))
+    });
+    tombs.filter_map(Result::transpose).collect()
+}
 
-    /// Commits of what was deleted less than `grace` ago.
-    pub(crate) fn tombs(&self, now: Time, grace: Duration) -> Result<Vec<CommitId>> {
-        let tombs = self.all_tombs()?;
-        let young = tombs
-            .into_iter()
-            .filter(|(_, t)| is_young(t.time, now, grace));
-        let branches = self.deleted_branches(DIR)?.into_iter();
-        let branches = branches.filter(|(_, r)| is_young(r.deleted, now, grace));
-        let last = branches.map(|(_, r)| r.last);
-        Ok(young.flat_map(|(_, t)| t.commits).chain(last).collect())
-    }
+/// Commits of what was deleted less than `grace` ago.
+pub(crate) fn tombs(engine: &Engine, now: Time, grace: Duration) -> Result<Vec<CommitId>> {
+    let tombs = all_tombs(engine)?;
+    let young = tombs
+        .into_iter()
+        .filter(|(_, t)| is_young(t.time, now, grace));
+    let branches = deleted_branches(engine, DIR)?.into_iter();
+    let branches = branches.filter(|(_, r)| is_young(r.deleted, now, grace));
+    let last = branches.map(|(_, r)| r.last);
+    Ok(young.flat_map(|(_, t)| t.commits).chain(last).collect())
+}
 
-    /// Refs of branches that were deleted, of all workspaces or of one.
-    fn deleted_branches(&self, below: &str) -> Result<Vec<(String, DeletedRecord)>> {
-        let mut found = Vec::new();
-        for name in self
-            .refs
-            .list(below)?
-            .into_iter()
-            .filter(|n| is_of_branch(n))
+/// Refs of branches that were deleted, of all workspaces or of one.
+fn deleted_branches(engine: &Engine, below: &str) -> Result<Vec<(String, DeletedRecord)>> {
+    let mut found = Vec::new();
+    for name in engine
+        .refs
+        .list(below)?
+        .into_iter()
+        .filter(|n| is_of_branch(n))
+    {
+        if let Some(bytes) = engine.refs.get(&name)?
+            && let Some(record) = deleted_record(&name, &bytes)?
         {
-            if let Some(bytes) = self.refs.get(&name)?
-                && let Some(record) = deleted_record(&name, &bytes)?
-            {
-                found.push((name, record));
-            }
+            found.push((name, record));
         }
-        Ok(found)
     }
+    Ok(found)
+}
 
-    /// Forgets what was deleted longer ago.
-    pub(crate) fn bury(&self, now: Time, grace: Duration) -> Result<()> {
-        for (name, tomb) in self.all_tombs()? {
-            if !is_young(tomb.time, now, grace) {
-                let bare = name.trim_start_matches("deleted/");
-                if !self.names()?.iter().any(|n| n == bare) {
-                    self.clear_deleted(bare)?;
-                }
-                self.refs.delete(&name)?;
+/// Forgets what was deleted longer ago.
+pub(crate) fn bury(engine: &Engine, now: Time, grace: Duration) -> Result<()> {
+    for (name, tomb) in all_tombs(engine)? {
+        if !is_young(tomb.time, now, grace) {
+            let bare = name.trim_start_matches("deleted/");
+            if !engine.names()?.iter().any(|n| n == bare) {
+                clear_deleted(engine, bare)?;
             }
+            engine.refs.delete(&name)?;
         }
-        for (name, record) in self.deleted_branches(DIR)? {
-            if !is_young(record.deleted, now, grace) {
-                self.refs.delete(&name)?;
-            }
-        }
-        Ok(())
     }
+    for (name, record) in deleted_branches(engine, DIR)? {
+        if !is_young(record.deleted, now, grace) {
+            engine.refs.delete(&name)?;
+        }
+    }
+    Ok(())
 }
 
 /// True for the ref of a branch that was deleted, among those below `deleted`.

@@ -2,10 +2,12 @@
 
 use super::trees::{Moment, Trees};
 use crate::branch::Branch;
+use crate::branch::states;
 use crate::error::Result;
 use crate::record::OpKind;
 use crate::record::call::What;
 use crate::timeline::log::{Log, Newest};
+use crate::verbs::diff;
 use crate::verbs::find;
 use objstore::{Commit, CommitId, ObjectStore};
 
@@ -33,9 +35,9 @@ impl Branch {
         };
         if moment.entry.is_none() && follow && find(&self.lock().live, path, false).is_ok() {
             // It may have been renamed since.
-            let tree = self.tree_of(state)?;
+            let tree = states::tree_of(self, state)?;
             let live = self.lock().live.clone();
-            let changes = self.changes(&tree, &live, &[])?;
+            let changes = diff::changes(self, &tree, &live, &[])?;
             let renames = changes
                 .into_iter()
                 .filter_map(|c| Some((c.path, c.old_path?)));

@@ -8,6 +8,7 @@ use crate::merge::Root;
 use crate::stored::store::{UNREADABLE, meta_of};
 use crate::tree::load::inode_of;
 use crate::types::{Kind, Nid};
+use crate::verbs::show_merged;
 use objstore::content::FileContent;
 use objstore::{Body, Edit, TreeEntry, TreeId, edit_tree};
 use std::collections::{BTreeMap, HashMap};
@@ -41,140 +42,138 @@ struct Looked<'a> {
 /// Directories with their entries, parents before children.
 type Listing = BTreeMap<Vec<u8>, (Arc<BaseDir>, Vec<BaseEntry>)>;
 
-impl Branch {
-    /// Reads all of the base. Files whose version was imported before are not read again.
-    pub(crate) fn scan_base(&self, cancel: &Cancel) -> Result<Scan> {
-        let listing = self.list_base(cancel)?;
-        let mut names: HashMap<(u64, u64), u32> = HashMap::new();
-        for entry in listing.values().flat_map(|(_, entries)| entries) {
-            if entry.nlink > 1 && Kind::of_mode(entry.mode) != Some(Kind::Dir) {
-                *names.entry((entry.stamp.dev, entry.stamp.ino)).or_default() += 1;
-            }
+/// Reads all of the base. Files whose version was imported before are not read again.
+pub(crate) fn scan_base(branch: &Branch, cancel: &Cancel) -> Result<Scan> {
+    let listing = list_base(branch, cancel)?;
+    let mut names: HashMap<(u64, u64), u32> = HashMap::new();
+    for entry in listing.values().flat_map(|(_, entries)| entries) {
+        if entry.nlink > 1 && Kind::of_mode(entry.mode) != Some(Kind::Dir) {
+            *names.entry((entry.stamp.dev, entry.stamp.ino)).or_default() += 1;
         }
-        let mut scan = Scan {
-            root: Root {
-                meta: meta_of(&self.base_inode(&self.places.base.root_entry()?)),
-                tree: None,
-            },
-            stamps: HashMap::new(),
-            links: HashMap::new(),
-        };
-        let mut dirs: HashMap<Vec<u8>, Option<TreeId>> = HashMap::new();
-        // Children first: a path is longer than that of its directory.
-        for (path, (dir, entries)) in listing.iter().rev() {
-            let mut edits = Vec::with_capacity(entries.len());
-            for entry in entries {
-                let below = join(path, &entry.name);
-                let tree = dirs.remove(&below).flatten();
-                let several = names.get(&(entry.stamp.dev, entry.stamp.ino)).copied();
-                cancel.check()?;
-                let looked = Looked {
-                    path: &below,
-                    dir,
-                    tree,
-                    several,
-                    cancel,
-                };
-                let found = self.scan_entry(looked, entry, &mut scan)?;
-                edits.extend(found.map(Edit::Put));
-            }
-            let tree = edit_tree(&self.places.store, None, edits)?;
-            dirs.insert(path.clone(), tree);
-        }
-        scan.root.tree = dirs.remove(&b""[..]).flatten();
-        self.mark_unsynced();
-        Ok(scan)
     }
-
-    fn base_inode(&self, entry: &BaseEntry) -> crate::tree::inode::Inode {
-        inode_of(entry, None, &BaseDir::root(), Nid::ROOT, 1)
-    }
-
-    fn list_base(&self, cancel: &Cancel) -> Result<Listing> {
-        let mut found = Listing::new();
-        let mut work = vec![(Vec::new(), BaseDir::root())];
-        while let Some((path, dir)) = work.pop() {
+    let mut scan = Scan {
+        root: Root {
+            meta: meta_of(&base_inode(branch, &branch.places.base.root_entry()?)),
+            tree: None,
+        },
+        stamps: HashMap::new(),
+        links: HashMap::new(),
+    };
+    let mut dirs: HashMap<Vec<u8>, Option<TreeId>> = HashMap::new();
+    // Children first: a path is longer than that of its directory.
+    for (path, (dir, entries)) in listing.iter().rev() {
+        let mut edits = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let below = join(path, &entry.name);
+            let tree = dirs.remove(&below).flatten();
+            let several = names.get(&(entry.stamp.dev, entry.stamp.ino)).copied();
             cancel.check()?;
-            let entries = match self.places.base.read_dir(&dir) {
-                Err(Error::Access) => Vec::new(),
-                other => other?,
+            let looked = Looked {
+                path: &below,
+                dir,
+                tree,
+                several,
+                cancel,
             };
-            for entry in &entries {
-                if Kind::of_mode(entry.mode) == Some(Kind::Dir) {
-                    let below = BaseDir::child(&dir, &entry.name);
-                    work.push((join(&path, &entry.name), below));
-                }
-            }
-            found.insert(path, (dir, entries));
+            let found = scan_entry(branch, looked, entry, &mut scan)?;
+            edits.extend(found.map(Edit::Put));
         }
-        Ok(found)
+        let tree = edit_tree(&branch.places.store, None, edits)?;
+        dirs.insert(path.clone(), tree);
     }
+    scan.root.tree = dirs.remove(&b""[..]).flatten();
+    show_merged::mark_unsynced(branch);
+    Ok(scan)
+}
 
-    /// An entry of the tree; `None` for what vanished meanwhile.
-    fn scan_entry(
-        &self,
-        at: Looked<'_>,
-        entry: &BaseEntry,
-        scan: &mut Scan,
-    ) -> Result<Option<TreeEntry>> {
-        let mut entry = entry.clone();
-        let mut meta = meta_of(&self.base_inode(&entry));
-        let body = match Kind::of_mode(entry.mode) {
-            Some(Kind::Dir) => Body::Dir(at.tree),
-            Some(Kind::Symlink) => Body::Symlink(entry.target.clone()),
-            Some(Kind::File) => match self.scan_file(at.dir, &mut entry, at.cancel)? {
-                Some(content) => {
-                    meta = meta_of(&self.base_inode(&entry));
-                    Body::File(content)
-                }
-                None => {
-                    let size = entry.stamp.size.to_le_bytes().to_vec();
-                    meta.xattrs.retain(|(name, _)| name != UNREADABLE);
-                    meta.xattrs.push((UNREADABLE.to_vec(), size));
-                    meta.xattrs.sort();
-                    Body::File(FileContent::Empty)
-                }
-            },
-            _ => Body::None,
+fn base_inode(_branch: &Branch, entry: &BaseEntry) -> crate::tree::inode::Inode {
+    inode_of(entry, None, &BaseDir::root(), Nid::ROOT, 1)
+}
+
+fn list_base(branch: &Branch, cancel: &Cancel) -> Result<Listing> {
+    let mut found = Listing::new();
+    let mut work = vec![(Vec::new(), BaseDir::root())];
+    while let Some((path, dir)) = work.pop() {
+        cancel.check()?;
+        let entries = match branch.places.base.read_dir(&dir) {
+            Err(Error::Access) => Vec::new(),
+            other => other?,
         };
-        if !matches!(body, Body::Dir(_)) {
-            scan.stamps.insert(at.path.to_vec(), entry.stamp);
-            if at.several.is_some_and(|names| names > 1) {
-                meta.link_group = entry.stamp.ino;
-                scan.links.insert(entry.stamp.ino, at.path.to_vec());
+        for entry in &entries {
+            if Kind::of_mode(entry.mode) == Some(Kind::Dir) {
+                let below = BaseDir::child(&dir, &entry.name);
+                work.push((join(&path, &entry.name), below));
             }
         }
-        Ok(Some(TreeEntry {
-            name: entry.name,
-            meta,
-            body,
-        }))
+        found.insert(path, (dir, entries));
     }
+    Ok(found)
+}
 
-    /// The content of a file; `None` where it may not be read.
-    fn scan_file(
-        &self,
-        dir: &Arc<BaseDir>,
-        entry: &mut BaseEntry,
-        cancel: &Cancel,
-    ) -> Result<Option<FileContent>> {
-        for _ in 0..TRIES {
-            let file = BaseFile::new(dir.clone(), &entry.name, entry.stamp, entry.alloc);
-            match self
-                .importer
-                .import_unless(&self.places, &file, Some(cancel))
-            {
-                Ok(content) => return Ok(Some(content)),
-                Err(Error::Access | Error::BaseUnreadable { .. }) => return Ok(None),
-                Err(Error::BaseChanged(_)) => match self.places.base.current(&file)? {
-                    Some(now) => *entry = now,
-                    None => break,
-                },
-                Err(e) => return Err(e),
+/// An entry of the tree; `None` for what vanished meanwhile.
+fn scan_entry(
+    branch: &Branch,
+    at: Looked<'_>,
+    entry: &BaseEntry,
+    scan: &mut Scan,
+) -> Result<Option<TreeEntry>> {
+    let mut entry = entry.clone();
+    let mut meta = meta_of(&base_inode(branch, &entry));
+    let body = match Kind::of_mode(entry.mode) {
+        Some(Kind::Dir) => Body::Dir(at.tree),
+        Some(Kind::Symlink) => Body::Symlink(entry.target.clone()),
+        Some(Kind::File) => match scan_file(branch, at.dir, &mut entry, at.cancel)? {
+            Some(content) => {
+                meta = meta_of(&base_inode(branch, &entry));
+                Body::File(content)
             }
+            None => {
+                let size = entry.stamp.size.to_le_bytes().to_vec();
+                meta.xattrs.retain(|(name, _)| name != UNREADABLE);
+                meta.xattrs.push((UNREADABLE.to_vec(), size));
+                meta.xattrs.sort();
+                Body::File(FileContent::Empty)
+            }
+        },
+        _ => Body::None,
+    };
+    if !matches!(body, Body::Dir(_)) {
+        scan.stamps.insert(at.path.to_vec(), entry.stamp);
+        if at.several.is_some_and(|names| names > 1) {
+            meta.link_group = entry.stamp.ino;
+            scan.links.insert(entry.stamp.ino, at.path.to_vec());
         }
-        Err(Error::BaseInUse(join(&dir.path(), &entry.name)))
     }
+    Ok(Some(TreeEntry {
+        name: entry.name,
+        meta,
+        body,
+    }))
+}
+
+/// The content of a file; `None` where it may not be read.
+fn scan_file(
+    branch: &Branch,
+    dir: &Arc<BaseDir>,
+    entry: &mut BaseEntry,
+    cancel: &Cancel,
+) -> Result<Option<FileContent>> {
+    for _ in 0..TRIES {
+        let file = BaseFile::new(dir.clone(), &entry.name, entry.stamp, entry.alloc);
+        match branch
+            .importer
+            .import_unless(&branch.places, &file, Some(cancel))
+        {
+            Ok(content) => return Ok(Some(content)),
+            Err(Error::Access | Error::BaseUnreadable { .. }) => return Ok(None),
+            Err(Error::BaseChanged(_)) => match branch.places.base.current(&file)? {
+                Some(now) => *entry = now,
+                None => break,
+            },
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Error::BaseInUse(join(&dir.path(), &entry.name)))
 }
 
 /// A name in a directory, as a path.
