@@ -11,13 +11,17 @@ pub(crate) mod anchors;
 pub(crate) mod history;
 pub(crate) mod later;
 pub(crate) mod retention;
+pub(crate) mod timeline;
 
 use crate::book::anchors::Anchors;
 use crate::book::history::History;
 use crate::book::later::Asked;
 use crate::book::retention::Expiry;
+use crate::book::timeline::Switched;
+use crate::book::timeline::Timeline;
+use crate::record::call::StateRef;
+use crate::record::call::SwitchWord;
 use crate::record::{Counters, Event, StateInfo, SwitchKind};
-use crate::timeline::{StateRef, SwitchWord, Switched, Timeline};
 use crate::tree::Tree;
 use objstore::{CommitId, TimelineHead};
 use std::collections::BTreeSet;

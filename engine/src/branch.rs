@@ -6,13 +6,16 @@
 
 pub mod acting;
 pub(crate) mod auto;
+pub(crate) mod calls;
 pub(crate) mod carry;
 pub(crate) mod close;
 pub(crate) mod create;
 pub mod descent;
+pub(crate) mod endings;
 pub(crate) mod events;
 pub(crate) mod fence;
 pub(crate) mod frames;
+pub(crate) mod inherit;
 pub(crate) mod inspect;
 pub(crate) mod known;
 pub(crate) mod left;
@@ -25,6 +28,7 @@ pub(crate) mod shared;
 pub(crate) mod sizes;
 pub(crate) mod state_file;
 pub(crate) mod states;
+pub(crate) mod timeline;
 pub(crate) mod tree_file;
 pub(crate) mod wake;
 pub(crate) mod whose;

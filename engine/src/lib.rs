@@ -25,7 +25,6 @@ mod ops;
 pub mod record;
 pub mod settings;
 mod stored;
-mod timeline;
 pub mod tree;
 pub mod types;
 pub mod verbs;
@@ -37,7 +36,9 @@ pub use crate::engine::gc::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
 };
 pub use base::{Stamp, open_dead_bases_with};
+pub use book::timeline::log::check_log_bytes;
 pub use branch::acting::{acting_as, acting_for};
+pub use branch::calls::{CallRecord, CallStart};
 pub use branch::descent;
 pub use branch::state_file::check_state_bytes;
 pub use branch::states::Target;
@@ -48,21 +49,25 @@ pub use error::{Error, Result, errno};
 pub use kv::{KvEntry, KvMap};
 pub use names::MAIN;
 pub use objstore::CommitId;
-pub use settings::Settings;
-pub use timeline::{
-    Blame, BlameChange, BlameItem, BlameQuery, CALL_TEXT_BYTES_MAX, CallOutcome, CallRecord,
-    CallStart, CallStatus, Doubt, EndedBy, ImportedCall, ImportedTimeline, Owner, Process,
-    RunningCall, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX, TakenOver, TimelineFault, TimelineItem,
-    TimelinePage, TimelineQuery, TimelineSource, Verified, check_log_bytes,
+pub use record::call::{
+    CALL_TEXT_BYTES_MAX, CallOutcome, EndedBy, Owner, Process, StateRef, SwitchWord,
+    TOOL_NAME_BYTES_MAX,
 };
+pub use settings::Settings;
 pub use tree::acl;
 pub use types::*;
 pub use verbs::apply::{ApplyReport, ApplyRequest, Fault, Faults, UpdateRequest};
-pub use verbs::patch;
+pub use verbs::blame::{Blame, BlameChange, BlameItem, BlameQuery};
+pub use verbs::calls::RunningCall;
+pub use verbs::timeline::certain::Doubt;
+pub use verbs::timeline::imported::{ImportedCall, ImportedTimeline, TakenOver};
+pub use verbs::timeline::read::{CallStatus, TimelineItem, TimelinePage, TimelineQuery};
+pub use verbs::timeline::sources::TimelineSource;
+pub use verbs::timeline::verify::{TimelineFault, Verified};
 pub use verbs::{
     BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
     DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, Node, Resolution,
-    RolledBack, Status, Stretch, View, WriteFile,
+    RolledBack, Status, Stretch, View, WriteFile, patch,
 };
 pub use workspace::branches::SeenBy;
 pub use workspace::views::names_last;

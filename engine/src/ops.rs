@@ -1,10 +1,10 @@
 //! File operations on a branch, one file for each kind.
 
-mod attr;
-mod data;
-mod list;
-mod names;
-mod xattr;
+pub(crate) mod attr;
+pub(crate) mod data;
+pub(crate) mod list;
+pub(crate) mod names;
+pub(crate) mod xattr;
 
 use crate::branch::Inner;
 use crate::error::{Error, Result};

@@ -4,7 +4,9 @@
 
 pub(crate) mod announce;
 pub(crate) mod apply;
+pub(crate) mod blame;
 pub(crate) mod branches;
+pub(crate) mod calls;
 pub(crate) mod checkpoint;
 pub(crate) mod diff;
 pub(crate) mod exchange;
@@ -19,37 +21,39 @@ pub(crate) mod restore;
 pub(crate) mod rollback;
 pub(crate) mod show_merged;
 pub(crate) mod switch;
+pub(crate) mod timeline;
 pub(crate) mod undo;
 pub(crate) mod undo_call;
 pub(crate) mod view;
 pub(crate) mod write;
 
 pub use apply::{apply, apply_patch, apply_unless, apply_with, update, update_unless};
+pub use blame::{blame, blame_as};
 pub use branches::deleting::delete_branch;
-pub use branches::{BranchInfo, Created, Deleted};
-pub use branches::{create_branch, list_branches, rename_branch};
+pub use branches::{BranchInfo, Created, Deleted, create_branch, list_branches, rename_branch};
+pub use calls::{call_finish, call_record, call_start, calling, end_calls_of, running_calls};
 pub use checkpoint::checkpoint;
 pub use diff::diff;
-pub use exchange::Calls;
-pub use exchange::{commit_of, create_branch_from};
+pub use exchange::{Calls, commit_of, create_branch_from};
 pub use kv::{kv, kv_at, kv_delete, kv_get, kv_list, kv_of, kv_set, kv_set_all, kv_set_at};
-pub use merging::{conflicts, diff_branches, merge_branch, merge_branch_unless};
+pub use merging::{
+    MergeReport, MergeRequest, conflicts, diff_branches, merge_branch, merge_branch_unless,
+};
 pub use names::{make_dir, remove_path, rename_path};
 pub use report::{log, status};
-pub use resolve::resolve_conflict;
+pub use resolve::{Resolution, resolve_conflict};
 pub use restore::{restore, restore_plan};
 pub use rollback::{rollback, rollback_keeping_kv, rollback_keys, rollback_plan};
+pub use timeline::certain::{call_doubt, call_own_before};
+pub use timeline::imported::call_import;
+pub use timeline::read::{call, call_with_commits, timeline, timeline_each};
+pub use timeline::sources::{timeline_of, timelines};
+pub use timeline::verify::timeline_verify;
 pub use undo::{redo, undo, undo_over_later};
-pub use undo_call::CallUndone;
-pub use undo_call::undo_call;
+pub use undo_call::{CallUndone, undo_call};
 pub(crate) use view::find;
-pub use view::view_of;
-pub use view::{Node, Stretch, View};
-pub use write::WriteFile;
-pub use write::write_file;
-
-pub use merging::{MergeReport, MergeRequest};
-pub use resolve::Resolution;
+pub use view::{Node, Stretch, View, view_of};
+pub use write::{WriteFile, write_file};
 
 use crate::cancel::Cancel;
 use crate::types::{Progress, Time};

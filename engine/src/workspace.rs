@@ -8,6 +8,7 @@ pub(crate) mod views;
 
 use crate::branch::auto;
 use crate::branch::seal;
+use crate::ops;
 pub use closing::{CloseMode, Closed};
 
 use crate::branch::Branch;
@@ -126,7 +127,7 @@ impl Workspace {
             return self.lookup_virtual(parent, name, wait);
         }
         let (b, nid) = self.route(parent)?;
-        b.lookup(nid, name, wait)
+        ops::names::lookup(&b, nid, name, wait)
     }
 
     /// The kernel forgets a node that was looked up `lookups` times.
@@ -135,7 +136,7 @@ impl Workspace {
             return self.views.virtual_forgotten(node, lookups);
         }
         match self.route(node) {
-            Ok((b, nid)) => b.forget(nid, lookups),
+            Ok((b, nid)) => ops::names::forget(&b, nid, lookups),
             Err(_) => self.views.gone_forgotten(node, lookups),
         }
     }
@@ -146,13 +147,13 @@ impl Workspace {
             return self.virtual_attr(node);
         }
         let (b, nid) = self.route(node)?;
-        b.getattr(nid)
+        ops::attr::getattr(&b, nid)
     }
 
     /// Changes attributes; returns them all.
     pub fn setattr(&self, who: &Caller, node: NodeId, set: &SetAttr, wait: Wait) -> Result<Attr> {
         let (b, nid) = self.route(node)?;
-        b.setattr(who, nid, set, wait)
+        ops::attr::setattr(&b, who, nid, set, wait)
     }
 
     /// Target of a symbolic link; that of `view` depends on who asks.
@@ -161,7 +162,7 @@ impl Workspace {
             return self.virtual_link(who, node);
         }
         let (b, nid) = self.route(node)?;
-        b.readlink(nid)
+        ops::names::readlink(&b, nid)
     }
 
     /// Calls `emit` for each entry after `cookie` (0: from the start) until it returns false; that
@@ -178,7 +179,7 @@ impl Workspace {
             return self.list_virtual(dir, cookie, emit);
         }
         let (b, nid) = self.route(dir)?;
-        b.readdir(nid, cookie, plus, wait, emit)
+        ops::list::readdir(&b, nid, cookie, plus, wait, emit)
     }
 
     /// Makes a file, fifo, socket or device (`mode` with type bits); counts a lookup.
@@ -192,7 +193,7 @@ impl Workspace {
         wait: Wait,
     ) -> Result<Attr> {
         let (b, nid) = self.route(parent)?;
-        b.mknod(who, nid, name, mode, rdev, wait)
+        ops::names::mknod(&b, who, nid, name, mode, rdev, wait)
     }
 
     /// Makes a directory; counts a lookup.
@@ -205,7 +206,7 @@ impl Workspace {
         wait: Wait,
     ) -> Result<Attr> {
         let (b, nid) = self.route(parent)?;
-        b.mkdir(who, nid, name, mode, wait)
+        ops::names::mkdir(&b, who, nid, name, mode, wait)
     }
 
     /// Makes a symbolic link; counts a lookup.
@@ -218,25 +219,25 @@ impl Workspace {
         wait: Wait,
     ) -> Result<Attr> {
         let (b, nid) = self.route(parent)?;
-        b.symlink(who, nid, name, target, wait)
+        ops::names::symlink(&b, who, nid, name, target, wait)
     }
 
     /// Gives an inode a further name; counts a lookup.
     pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8], wait: Wait) -> Result<Attr> {
         let (b, nid, dir) = self.route_both(node, parent)?;
-        b.link(nid, dir, name, wait)
+        ops::names::link(&b, nid, dir, name, wait)
     }
 
     /// Removes a name of something that is no directory.
     pub fn unlink(&self, parent: NodeId, name: &[u8], wait: Wait) -> Result<()> {
         let (b, nid) = self.route(parent)?;
-        b.unlink(nid, name, wait)
+        ops::names::unlink(&b, nid, name, wait)
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, parent: NodeId, name: &[u8], wait: Wait) -> Result<()> {
         let (b, nid) = self.route(parent)?;
-        b.rmdir(nid, name, By::Kernel, wait)
+        ops::names::rmdir(&b, nid, name, By::Kernel, wait)
     }
 
     /// Moves a name.
@@ -250,13 +251,13 @@ impl Workspace {
         wait: Wait,
     ) -> Result<()> {
         let (b, from, to) = self.route_both(parent, new_parent)?;
-        b.rename((from, name), (to, new_name), flags, By::Kernel, wait)
+        ops::names::rename(&b, (from, name), (to, new_name), flags, By::Kernel, wait)
     }
 
     /// Reads up to `size` bytes; fewer at the end of the file.
     pub fn read(&self, node: NodeId, offset: u64, size: u32, wait: Wait) -> Result<Vec<u8>> {
         let (b, nid) = self.route(node)?;
-        b.read(nid, offset, size, wait)
+        ops::data::read(&b, nid, offset, size, wait)
     }
 
     /// Reads into `buf`, and says how much; less than it holds at the end of the file. What is in `buf`
@@ -269,13 +270,13 @@ impl Workspace {
         wait: Wait,
     ) -> Result<usize> {
         let (b, nid) = self.route(node)?;
-        b.read_into(nid, offset, buf, wait)
+        ops::data::read_into(&b, nid, offset, buf, wait)
     }
 
     /// Notes that a program reads a file; nothing where there is none.
     pub fn note_read(&self, node: NodeId) {
         if let Ok((b, nid)) = self.route(node) {
-            b.note_read(nid);
+            ops::data::note_read(&b, nid);
         }
     }
 
@@ -290,7 +291,7 @@ impl Workspace {
         wait: Wait,
     ) -> Result<u32> {
         let (b, nid) = self.route(node)?;
-        let written = b.write(nid, offset, data, flags, wait);
+        let written = ops::data::write(&b, nid, offset, data, flags, wait);
         if b.read_only && flags.from_cache {
             // Stored through a mapping, into a page that others read.
             b.drop_pages(nid, offset..offset.saturating_add(data.len() as u64));
@@ -309,13 +310,13 @@ impl Workspace {
         wait: Wait,
     ) -> Result<()> {
         let (b, nid) = self.route(node)?;
-        b.fallocate(nid, offset, len, mode, wait)
+        ops::data::fallocate(&b, nid, offset, len, mode, wait)
     }
 
     /// Finds data or holes (lseek(2)).
     pub fn lseek(&self, node: NodeId, offset: u64, whence: Seek, wait: Wait) -> Result<u64> {
         let (b, nid) = self.route(node)?;
-        b.lseek(nid, offset, whence, wait)
+        ops::data::lseek(&b, nid, offset, whence, wait)
     }
 
     /// Shares a range of `src` with `dst`; returns how many bytes that were.
@@ -329,7 +330,7 @@ impl Workspace {
         wait: Wait,
     ) -> Result<u64> {
         let (b, from, to) = self.route_both(src, dst)?;
-        b.copy_range((from, src_off), (to, dst_off), len, wait)
+        ops::data::copy_range(&b, (from, src_off), (to, dst_off), len, wait)
     }
 
     /// Brings everything answered so far on the node's branch to stable storage. Waits for the disk.
@@ -361,7 +362,7 @@ impl Workspace {
             return Err(Error::NoData);
         }
         let (b, nid) = self.route(node)?;
-        b.getxattr(nid, name)
+        ops::xattr::getxattr(&b, nid, name)
     }
 
     /// Names of all extended attributes, each ended by NUL.
@@ -370,7 +371,7 @@ impl Workspace {
             return Ok(Vec::new());
         }
         let (b, nid) = self.route(node)?;
-        b.listxattr(nid)
+        ops::xattr::listxattr(&b, nid)
     }
 
     /// Names of the extended attributes that `who` may see, each ended by NUL.
@@ -379,7 +380,7 @@ impl Workspace {
             return self.listxattr(node);
         }
         let (b, nid) = self.route(node)?;
-        b.listxattr_of_others(nid)
+        ops::xattr::listxattr_of_others(&b, nid)
     }
 
     /// Sets an extended attribute; `flags` as setxattr(2) has them.
@@ -393,13 +394,13 @@ impl Workspace {
         wait: Wait,
     ) -> Result<()> {
         let (b, nid) = self.route(node)?;
-        b.setxattr(nid, name, value, flags, wait)
+        ops::xattr::setxattr(&b, nid, name, value, flags, wait)
     }
 
     /// Removes an extended attribute.
     pub fn removexattr(&self, _who: &Caller, node: NodeId, name: &[u8], wait: Wait) -> Result<()> {
         let (b, nid) = self.route(node)?;
-        b.removexattr(nid, name, wait)
+        ops::xattr::removexattr(&b, nid, name, wait)
     }
 
     /// Tells the engine who keeps the kernel's caches.

@@ -95,7 +95,7 @@ impl History<'_> {
             lineage: vec![process],
             ..CallStart::default()
         };
-        let id = self.w.call_start(MAIN, call).unwrap();
+        let id = verbs::call_start(&self.w, MAIN, call).unwrap();
         println!("{moment}: call {id} begins");
         self.calls.push(Known {
             id,
@@ -250,11 +250,11 @@ impl History<'_> {
 
     /// What `tool diff` shows of a call; nothing where it is not certain.
     fn told(&self, id: u64) -> Option<BTreeSet<String>> {
-        let item = self.w.call_with_commits(MAIN, id).unwrap();
-        if self.w.call_doubt(MAIN, id).unwrap().is_some() {
+        let item = verbs::call_with_commits(&self.w, MAIN, id).unwrap();
+        if verbs::call_doubt(&self.w, MAIN, id).unwrap().is_some() {
             return None;
         }
-        let before = self.w.call_own_before(MAIN, id).unwrap();
+        let before = verbs::call_own_before(&self.w, MAIN, id).unwrap();
         let before = before.or(item.before.unwrap().commit);
         let side = |commit: Option<engine::CommitId>| DiffSide::Ref(commit.unwrap().to_string());
         let (from, to) = (side(before), side(item.after.unwrap().commit));
@@ -325,7 +325,7 @@ impl History<'_> {
                 limit: 1000,
                 follow: false,
             };
-            let items = match self.w.blame_as(MAIN, path.as_bytes(), query) {
+            let items = match verbs::blame_as(&self.w, MAIN, path.as_bytes(), query) {
                 Ok(blame) => blame.items,
                 Err(Error::NoSuchPath(_)) => Vec::new(),
                 Err(e) => panic!("{path}: {e}"),

@@ -16,7 +16,7 @@ fn text(of: &str) -> String {
 /// Rows: kind or name of the call, what it did, the old name, and another branch than main.
 fn rows(w: &Workspace, branch: &str, path: &str, follow: bool) -> Vec<String> {
     let query = BlameQuery { limit: 100, follow };
-    let blame = w.blame_as(branch, path.as_bytes(), query).unwrap();
+    let blame = verbs::blame_as(w, branch, path.as_bytes(), query).unwrap();
     assert_eq!(blame.unknown, 0);
     let one = |i: engine::BlameItem| {
         let what = match i.kind {
@@ -243,9 +243,9 @@ fn where_the_limit_ends_the_search_nobody_is_said_to_have_changed_nothing() {
         limit,
         follow: true,
     };
-    let cut = w.blame_as(MAIN, b"a", query(1)).unwrap();
+    let cut = verbs::blame_as(&w, MAIN, b"a", query(1)).unwrap();
     assert_eq!((cut.items.len(), cut.more, cut.commits), (1, true, vec![]));
-    let whole = w.blame_as(MAIN, b"a", query(3)).unwrap();
+    let whole = verbs::blame_as(&w, MAIN, b"a", query(3)).unwrap();
     assert_eq!((whole.items.len(), whole.calls, whole.more), (2, 1, false));
     end(&engine);
 }
@@ -261,7 +261,7 @@ fn a_file_that_no_call_changed_names_its_commits() {
         .unwrap()
         .commit
         .unwrap();
-    let of = |path: &str| w.blame(MAIN, path.as_bytes(), 9).unwrap();
+    let of = |path: &str| verbs::blame(&w, MAIN, path.as_bytes(), 9).unwrap();
     let found = of("README");
     assert_eq!((found.items.len(), found.calls), (0, 0));
     assert_eq!(found.commits, [first]);

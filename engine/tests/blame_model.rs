@@ -418,8 +418,8 @@ impl Model {
     fn check(&self, w: &Workspace, seed: u64) {
         for (name, b) in &self.branches {
             let mut told = BTreeSet::new();
-            for source in w.timelines(name).unwrap() {
-                w.timeline_of(&source, &mut |item| {
+            for source in verbs::timelines(w, name).unwrap() {
+                verbs::timeline_of(w, &source, &mut |item| {
                     let twice = item.switch.is_none() && !told.insert(item.name.clone());
                     assert!(!twice, "seed {seed}: {name} tells {} twice", item.name);
                     Ok(true)
@@ -442,7 +442,7 @@ impl Model {
 }
 
 fn check_file(w: &Workspace, branch: &str, path: &str, f: &File, seed: u64) {
-    let blame = w.blame(branch, path.as_bytes(), 1000).unwrap();
+    let blame = verbs::blame(w, branch, path.as_bytes(), 1000).unwrap();
     assert_eq!(blame.unknown, 0, "seed {seed}: {path} on {branch}");
     let rows = format!("{blame:#?}");
     let calls = blame.items.into_iter().filter(|i| i.kind == "call");

@@ -127,7 +127,7 @@ fn plan_of(report: &FsckReport) -> Plan {
 
 /// The timeline is whole, or what is missing of it is told.
 fn timeline_is(world: &World, plan: Plan, at: &str) {
-    let verified = world.w().timeline_verify(MAIN).unwrap();
+    let verified = verbs::timeline_verify(world.w(), MAIN).unwrap();
     let lost = match plan {
         Plan::Newest { entries_lost } => entries_lost,
         Plan::Exact => 0,
@@ -358,7 +358,7 @@ fn a_branch_whose_journal_has_all_loses_nothing() {
             1,
             "{at}"
         );
-        let verified = world.w().timeline_verify(MAIN).unwrap();
+        let verified = verbs::timeline_verify(world.w(), MAIN).unwrap();
         assert_eq!(verified.faults, [], "{at}");
         let target = Target::Ref(first.to_string());
         verbs::rollback(world.w(), MAIN, &target).unwrap();

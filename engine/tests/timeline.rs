@@ -18,11 +18,11 @@ fn a_call_tells_what_it_found_and_what_it_left() {
     let (_, engine, w) = start(dir.path());
     let first = edit(&w, "a", "1");
     let second = begin(&w, "shell");
-    let item = w.call(MAIN, second).unwrap();
+    let item = verbs::call(&w, MAIN, second).unwrap();
     assert_eq!((item.status, item.completed), (CallStatus::Pending, None));
     write(&w, "b", "2");
     let why = CallOutcome::Error("no such thing".into());
-    w.call_finish(MAIN, second, why).unwrap();
+    verbs::call_finish(&w, MAIN, second, why).unwrap();
     write(&w, "README", "by hand\n");
     let third = record(&w, "look");
     let fourth = record(&w, "look");
@@ -44,9 +44,9 @@ fn a_call_tells_what_it_found_and_what_it_left() {
     // Nothing changed between, so one state is what one left and the next found.
     assert_eq!(items[3].after, items[2].before);
     assert_eq!(items[0].before, items[0].after);
-    let over = w.call_finish(MAIN, first, CallOutcome::Success(None));
+    let over = verbs::call_finish(&w, MAIN, first, CallOutcome::Success(None));
     assert!(matches!(over, Err(Error::CallOver(1))));
-    let none = w.call_finish(MAIN, 99, CallOutcome::Success(None));
+    let none = verbs::call_finish(&w, MAIN, 99, CallOutcome::Success(None));
     assert!(matches!(none, Err(Error::NoSuchCall(99))));
     verified(&w);
     end(&engine);
@@ -60,9 +60,7 @@ fn lists_are_filtered_and_paged() {
         let id = begin(&w, if n % 3 == 0 { "a" } else { "b" });
         match n % 2 {
             0 => finish(&w, id),
-            _ => w
-                .call_finish(MAIN, id, CallOutcome::Error("x".repeat(100_000)))
-                .unwrap(),
+            _ => verbs::call_finish(&w, MAIN, id, CallOutcome::Error("x".repeat(100_000))).unwrap(),
         }
     }
     let query = |name: Option<&str>, status, before| TimelineQuery {
@@ -73,7 +71,7 @@ fn lists_are_filtered_and_paged() {
         ..TimelineQuery::default()
     };
     let ids = |q: &TimelineQuery| {
-        let page = w.timeline(MAIN, q).unwrap();
+        let page = verbs::timeline(&w, MAIN, q).unwrap();
         let ids: Vec<u64> = page.items.iter().map(|i| i.call.unwrap()).collect();
         (ids, page.next)
     };
@@ -131,7 +129,7 @@ fn switches_add_entries_and_remove_none() {
     let running = begin(&w, "long");
     verbs::rollback(&w, MAIN, &Target::Head).unwrap();
     finish(&w, running);
-    assert_eq!(w.call(MAIN, running).unwrap().switches.len(), 1);
+    assert_eq!(verbs::call(&w, MAIN, running).unwrap().switches.len(), 1);
     let refused = verbs::undo_call(&w, MAIN, running, false);
     assert!(matches!(refused, Err(Error::CallUnknown { .. })));
     verified(&w);
@@ -148,12 +146,12 @@ fn calls_that_ran_at_the_same_time_name_each_other() {
     let c = edit(&w, "y", "2");
     finish(&w, b);
     let d = edit(&w, "z", "3");
-    let overlaps = |id| w.call(MAIN, id).unwrap().overlaps;
+    let overlaps = |id| verbs::call(&w, MAIN, id).unwrap().overlaps;
     assert_eq!(
         [overlaps(a), overlaps(b), overlaps(c), overlaps(d)],
         [vec![b], vec![a], vec![], vec![]]
     );
-    assert_eq!(w.call(MAIN, c).unwrap().parent, Some(b));
+    assert_eq!(verbs::call(&w, MAIN, c).unwrap().parent, Some(b));
     // By the times that they are told with.
     let at = |sec| Some(Time { sec, nsec: 0 });
     let told = |from, to| CallRecord {
@@ -163,9 +161,9 @@ fn calls_that_ran_at_the_same_time_name_each_other() {
         started: at(from),
         completed: at(to),
     };
-    let one = w.call_record(MAIN, told(100, 110)).unwrap();
-    let two = w.call_record(MAIN, told(105, 115)).unwrap();
-    let three = w.call_record(MAIN, told(115, 120)).unwrap();
+    let one = verbs::call_record(&w, MAIN, told(100, 110)).unwrap();
+    let two = verbs::call_record(&w, MAIN, told(105, 115)).unwrap();
+    let three = verbs::call_record(&w, MAIN, told(115, 120)).unwrap();
     assert_eq!(
         [overlaps(one), overlaps(two), overlaps(three)],
         [vec![two], vec![one], vec![]]
@@ -308,10 +306,10 @@ fn blame_tells_who_changed_a_path() {
     );
     assert_eq!(blamed(&w, "src/deep/lib"), ["checkpoint good", "call 2"]);
     assert_eq!(blamed(&w, "README"), ["checkpoint good", "call 3"]);
-    let few = w.blame(MAIN, b"src", 2).unwrap();
+    let few = verbs::blame(&w, MAIN, b"src", 2).unwrap();
     assert_eq!(few.items.len(), 2);
     assert!(matches!(
-        w.blame(MAIN, b"none", 9),
+        verbs::blame(&w, MAIN, b"none", 9),
         Err(Error::NoSuchPath(_))
     ));
     end(&engine);
@@ -332,26 +330,29 @@ fn calls_from_elsewhere_keep_their_ids_and_times() {
         ..ImportedCall::default()
     };
     let done = Some(CallOutcome::Success(Some("1".into())));
-    let ids = w
-        .call_import(
-            MAIN,
-            vec![
-                call(Some(5), done.clone()),
-                call(None, None),
-                call(Some(9), done),
-            ],
-        )
-        .unwrap();
+    let ids = verbs::call_import(
+        &w,
+        MAIN,
+        vec![
+            call(Some(5), done.clone()),
+            call(None, None),
+            call(Some(9), done),
+        ],
+    )
+    .unwrap();
     assert_eq!(ids, [5, 6, 9]);
-    let item = w.call(MAIN, 5).unwrap();
+    let item = verbs::call(&w, MAIN, 5).unwrap();
     assert_eq!(
         (item.started, item.completed, item.duration_ms()),
         (at(7), Some(at(9)), Some(2000))
     );
     assert_eq!((item.before, item.after), (None, None));
-    assert_eq!(w.call(MAIN, 6).unwrap().status, CallStatus::Pending);
+    assert_eq!(
+        verbs::call(&w, MAIN, 6).unwrap().status,
+        CallStatus::Pending
+    );
     assert!(matches!(
-        w.call_import(MAIN, vec![call(Some(9), None)]),
+        verbs::call_import(&w, MAIN, vec![call(Some(9), None)]),
         Err(Error::CallIdTaken(9))
     ));
     assert!(matches!(

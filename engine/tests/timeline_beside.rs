@@ -28,7 +28,7 @@ fn begin_in(w: &Workspace, lineage: &[Process]) -> u64 {
         lineage: lineage.to_vec(),
         ..CallStart::default()
     };
-    w.call_start(MAIN, call).unwrap()
+    verbs::call_start(w, MAIN, call).unwrap()
 }
 
 /// Two calls of processes that have nothing to do with each other.
@@ -56,9 +56,9 @@ fn refused(w: &Workspace, id: u64) -> String {
 
 /// What `tool diff` shows.
 fn own(w: &Workspace, id: u64) -> Vec<String> {
-    let item = w.call_with_commits(MAIN, id).unwrap();
-    assert_eq!(w.call_doubt(MAIN, id).unwrap(), None);
-    let before = w.call_own_before(MAIN, id).unwrap();
+    let item = verbs::call_with_commits(w, MAIN, id).unwrap();
+    assert_eq!(verbs::call_doubt(w, MAIN, id).unwrap(), None);
+    let before = verbs::call_own_before(w, MAIN, id).unwrap();
     let before = before.or(item.before.unwrap().commit);
     let side = |commit: Option<engine::CommitId>| DiffSide::Ref(commit.unwrap().to_string());
     let changes = verbs::diff(
@@ -78,7 +78,7 @@ fn own(w: &Workspace, id: u64) -> Vec<String> {
 
 /// Calls that changed a path, each with those that may have done it in its place.
 fn who(w: &Workspace, path: &str) -> Vec<(u64, Vec<u64>)> {
-    let blame = w.blame(MAIN, path.as_bytes(), 100).unwrap();
+    let blame = verbs::blame(w, MAIN, path.as_bytes(), 100).unwrap();
     let one = |i: BlameItem| Some((i.call?, i.overlaps));
     let mut found: Vec<_> = blame.items.into_iter().filter_map(one).collect();
     found.sort();
@@ -158,7 +158,7 @@ fn what_both_changed_is_refused_and_named() {
             );
             assert_eq!(why, wanted);
         }
-        assert_eq!(w.call(MAIN, one).unwrap().overlaps, [other]);
+        assert_eq!(verbs::call(&w, MAIN, one).unwrap().overlaps, [other]);
     };
     both(&|| write(&w, "x", "1\n"), &|| write(&w, "x", "2\n"), "x");
     both(
@@ -253,7 +253,7 @@ fn calls_inside_those_that_run_side_by_side_are_their_parts() {
     finish(&w, inner);
     finish(&w, one);
     finish(&w, other);
-    assert_eq!(w.call(MAIN, inner).unwrap().parent, Some(one));
+    assert_eq!(verbs::call(&w, MAIN, inner).unwrap().parent, Some(one));
     assert_eq!(own(&w, one), ["A inner", "A outer"]);
     assert_eq!(own(&w, other), ["A other"]);
     // What the one around it did meanwhile counts as the inner one's, as where nothing runs beside it.
@@ -357,7 +357,7 @@ fn what_was_told_of_a_call_whose_end_a_crash_cut_off_does_not_count() {
     drop((engine, w));
     for disk in images {
         let (engine, w) = open(&disk, dir.path());
-        let runs = w.running_calls(MAIN).unwrap();
+        let runs = verbs::running_calls(&w, MAIN).unwrap();
         let was_running = runs.iter().any(|call| call.id == one);
         write(&w, "b", "?\n");
         runs.iter().for_each(|call| finish(&w, call.id));

@@ -152,7 +152,7 @@ impl History<'_> {
             ..CallStart::default()
         };
         self.calls.push(Known {
-            id: self.w.call_start(MAIN, call).unwrap(),
+            id: verbs::call_start(&self.w, MAIN, call).unwrap(),
             process,
             lineage,
             begun: self.moment,
@@ -206,7 +206,7 @@ impl History<'_> {
             false => last,
         };
         let outcome = CallOutcome::Success(None);
-        self.w.call_finish(MAIN, self.calls[n].id, outcome).unwrap();
+        verbs::call_finish(&self.w, MAIN, self.calls[n].id, outcome).unwrap();
         self.over(n);
     }
 
@@ -216,7 +216,7 @@ impl History<'_> {
         }
         let at = self.rng.below(self.processes.len() as u64) as usize;
         let gone = self.processes.remove(at)[0];
-        let ended = self.w.end_calls_of(&|p| *p == gone).unwrap();
+        let ended = verbs::end_calls_of(&self.w, &|p| *p == gone).unwrap();
         let meant: Vec<usize> = self.running();
         let meant = meant
             .into_iter()
@@ -274,7 +274,7 @@ impl History<'_> {
         let disk = killed.unwrap_or_else(|| image(&self.disk));
         let (engine, w) = open(&disk, self.dir);
         (self.disk, self.engine, self.w) = (disk, engine, w);
-        let running = self.w.running_calls(MAIN).unwrap();
+        let running = verbs::running_calls(&self.w, MAIN).unwrap();
         let expected: Vec<u64> = self.running().iter().map(|n| self.calls[*n].id).collect();
         assert_eq!(running.iter().map(|c| c.id).collect::<Vec<_>>(), expected);
     }
@@ -347,14 +347,14 @@ impl History<'_> {
     fn check_all(&self) {
         self.w.settle().unwrap();
         for call in &self.calls {
-            let doubt = self.w.call_doubt(MAIN, call.id).unwrap();
+            let doubt = verbs::call_doubt(&self.w, MAIN, call.id).unwrap();
             assert_eq!(
                 doubt.is_none(),
                 self.certain(call),
                 "call {}: {doubt:?}",
                 call.id
             );
-            let item = self.w.call(MAIN, call.id).unwrap();
+            let item = verbs::call(&self.w, MAIN, call.id).unwrap();
             assert_eq!(item.completed.is_some(), call.ended.is_some());
             let inside = self.calls.iter().filter(|o| call.is_inside(o));
             let parent = call.ended.and_then(|_| inside.map(|o| o.id).max());

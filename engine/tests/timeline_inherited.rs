@@ -20,7 +20,7 @@ fn checkpoint(w: &Workspace, branch: &str) -> String {
 /// Names of the calls and switches of a branch's own timeline, the oldest first.
 fn told(w: &Workspace, branch: &str) -> Vec<String> {
     let mut names = Vec::new();
-    w.timeline_each(branch, &mut |item| {
+    verbs::timeline_each(w, branch, &mut |item| {
         let known = |s: Option<engine::StateRef>| s.is_some_and(|s| s.commit.is_some());
         assert!(known(item.before) && known(item.after), "{item:?}");
         names.push(item.name);
@@ -33,7 +33,7 @@ fn told(w: &Workspace, branch: &str) -> Vec<String> {
 
 /// Names of the calls that changed a path, the oldest first.
 fn blamed(w: &Workspace, branch: &str, path: &str) -> Vec<String> {
-    let blame = w.blame(branch, path.as_bytes(), 100).unwrap();
+    let blame = verbs::blame(w, branch, path.as_bytes(), 100).unwrap();
     assert_eq!(blame.unknown, 0, "{blame:?}");
     let calls = blame.items.into_iter().filter(|i| i.kind == "call");
     let mut names: Vec<String> = calls.map(|i| i.name).collect();
@@ -46,7 +46,7 @@ fn write_in(w: &Workspace, branch: &str, call: &str, path: &str, data: &str) {
 }
 
 fn whole(w: &Workspace, branch: &str) {
-    let found = w.timeline_verify(branch).unwrap();
+    let found = verbs::timeline_verify(w, branch).unwrap();
     assert_eq!(found.faults, [], "{branch}");
 }
 
@@ -94,8 +94,8 @@ fn what_a_call_left_has_the_call_and_what_it_found_has_not() {
     write(&w, "a", "333");
     finish(&w, id);
     write_in(&w, MAIN, "later", "a", "4444");
-    let inner = w.call_with_commits(MAIN, id + 1).unwrap();
-    let outer = w.call_with_commits(MAIN, id).unwrap();
+    let inner = verbs::call_with_commits(&w, MAIN, id + 1).unwrap();
+    let outer = verbs::call_with_commits(&w, MAIN, id).unwrap();
     let at = |state: Option<engine::StateRef>| state.unwrap().commit.unwrap().to_string();
     verbs::create_branch(&w, "before", MAIN, Some(&at(outer.before))).unwrap();
     verbs::create_branch(&w, "within", MAIN, Some(&at(inner.after))).unwrap();
@@ -103,7 +103,7 @@ fn what_a_call_left_has_the_call_and_what_it_found_has_not() {
     assert_eq!(told(&w, "before"), ["one"]);
     assert_eq!(told(&w, "within"), ["one", "outer", "inner"]);
     assert_eq!(told(&w, "after"), ["one", "outer", "inner"]);
-    let status = |branch, id| w.call(branch, id).unwrap().status;
+    let status = |branch, id| verbs::call(&w, branch, id).unwrap().status;
     assert_eq!(status("after", id), CallStatus::Success);
     assert_eq!(status("within", id + 1), CallStatus::Success);
     // It ran still at that moment.
@@ -196,7 +196,7 @@ fn a_log_that_is_in_the_store_is_cut_too() {
             completed: None,
         };
         write(&w, "a", &n.to_string().repeat(n));
-        w.call_record(MAIN, call).unwrap();
+        verbs::call_record(&w, MAIN, call).unwrap();
     };
     (1..30).for_each(note);
     let commit = checkpoint(&w, MAIN);

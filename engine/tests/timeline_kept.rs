@@ -67,19 +67,18 @@ fn a_kill_in_the_middle_of_a_call_leaves_it_pending() {
     end(&engine);
     drop((w, engine));
     let (engine, w) = open(&killed, dir.path());
-    let status = |id| w.call(MAIN, id).unwrap().status;
+    let status = |id| verbs::call(&w, MAIN, id).unwrap().status;
     assert_eq!(
         (status(over), status(runs)),
         (CallStatus::Success, CallStatus::Pending)
     );
     let next = edit(&w, "b", "2");
-    let item = w.call(MAIN, next).unwrap();
+    let item = verbs::call(&w, MAIN, next).unwrap();
     assert_eq!((item.parent, item.overlaps), (Some(runs), vec![]));
-    w.call_finish(MAIN, runs, CallOutcome::Error("killed".into()))
-        .unwrap();
-    assert_eq!(w.call(MAIN, runs).unwrap().overlaps, [0; 0]);
+    verbs::call_finish(&w, MAIN, runs, CallOutcome::Error("killed".into())).unwrap();
+    assert_eq!(verbs::call(&w, MAIN, runs).unwrap().overlaps, [0; 0]);
     let later = edit(&w, "c", "3");
-    assert_eq!(w.call(MAIN, later).unwrap().overlaps, [0; 0]);
+    assert_eq!(verbs::call(&w, MAIN, later).unwrap().overlaps, [0; 0]);
     verified(&w);
     end(&engine);
 }
@@ -93,7 +92,7 @@ fn a_branch_goes_on_with_the_timeline_it_was_made_of() {
     write(&w, "b", "2");
     verbs::create_branch(&w, "side", MAIN, None).unwrap();
     write_on(&w, "side", "c", "3");
-    let over = w.call_finish("side", runs, CallOutcome::Success(None));
+    let over = verbs::call_finish(&w, "side", runs, CallOutcome::Success(None));
     assert!(
         matches!(over, Err(Error::CallOver(_))),
         "it runs on the other branch"
@@ -105,7 +104,7 @@ fn a_branch_goes_on_with_the_timeline_it_was_made_of() {
         started: None,
         completed: None,
     };
-    let id = w.call_record("side", call).unwrap();
+    let id = verbs::call_record(&w, "side", call).unwrap();
     assert_eq!(id, runs + 1);
     finish(&w, runs);
     let killed = disk.image_at(disk.op_count(), Policy::Drop, 1);
@@ -113,14 +112,20 @@ fn a_branch_goes_on_with_the_timeline_it_was_made_of() {
     drop((w, engine));
     let (engine, w) = open(&killed, dir.path());
     w.settle().unwrap();
-    assert_eq!(w.call(MAIN, runs).unwrap().status, CallStatus::Success);
-    let there = w.call("side", runs).unwrap();
+    assert_eq!(
+        verbs::call(&w, MAIN, runs).unwrap().status,
+        CallStatus::Success
+    );
+    let there = verbs::call(&w, "side", runs).unwrap();
     assert_eq!(there.status, CallStatus::Error, "nobody can end it there");
     assert!(there.error.unwrap().starts_with("unknown: "));
-    let ours = |n| w.call(MAIN, n).unwrap().after.unwrap().commit;
-    assert_eq!(w.call("side", 1).unwrap().after.unwrap().commit, ours(1));
+    let ours = |n| verbs::call(&w, MAIN, n).unwrap().after.unwrap().commit;
+    assert_eq!(
+        verbs::call(&w, "side", 1).unwrap().after.unwrap().commit,
+        ours(1)
+    );
     for branch in [MAIN, "side"] {
-        let found = w.timeline_verify(branch).unwrap();
+        let found = verbs::timeline_verify(&w, branch).unwrap();
         assert_eq!(found.faults, []);
         assert!(found.commits > 0);
     }
@@ -142,7 +147,7 @@ fn a_long_timeline_lies_in_the_store_and_gc_keeps_it() {
             started: None,
             completed: None,
         };
-        w.call_record(MAIN, call).unwrap();
+        verbs::call_record(&w, MAIN, call).unwrap();
     }
     let everything = GcRequest {
         grace: Some(Duration::ZERO),
@@ -183,7 +188,7 @@ fn an_entry_that_was_altered_or_removed_on_the_disk_is_named() {
         let image = disk.image_at(disk.op_count(), Policy::Keep, 1);
         change_timeline(&image, change);
         let (engine, w) = open(&image, dir.path());
-        let found = w.timeline_verify(MAIN).unwrap();
+        let found = verbs::timeline_verify(&w, MAIN).unwrap();
         end(&engine);
         let faults = found.faults.iter().map(|f| f.entry);
         faults.collect::<Vec<u64>>()

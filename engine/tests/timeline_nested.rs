@@ -25,7 +25,7 @@ fn begin_in(w: &Workspace, lineage: &[Process]) -> u64 {
         lineage: lineage.to_vec(),
         ..CallStart::default()
     };
-    w.call_start(MAIN, call).unwrap()
+    verbs::call_start(w, MAIN, call).unwrap()
 }
 
 fn refused(w: &Workspace, id: u64) -> (String, Vec<u64>) {
@@ -48,7 +48,7 @@ fn a_call_inside_another_is_its_part() {
     write(&w, "d", "outer\n");
     finish(&w, outer);
     w.settle().unwrap();
-    let item = |id| w.call(MAIN, id).unwrap();
+    let item = |id| verbs::call(&w, MAIN, id).unwrap();
     let parents = [outer, inner, innermost].map(|id| item(id).parent);
     assert_eq!(parents, [None, Some(outer), Some(inner)]);
     assert_eq!(item(outer).overlaps, [0; 0]);
@@ -72,7 +72,7 @@ fn a_call_that_nobody_ended_takes_nothing_from_those_inside_it() {
     let (_, engine, w) = start(dir.path());
     let dead = begin(&w, "dead");
     let later = edit(&w, "a", "1\n");
-    assert_eq!(w.call_doubt(MAIN, later).unwrap(), None);
+    assert_eq!(verbs::call_doubt(&w, MAIN, later).unwrap(), None);
     verbs::undo_call(&w, MAIN, later, false).unwrap();
     assert_eq!(names(&w), ["README", "src"]);
     let (why, pending) = refused(&w, dead);
@@ -94,11 +94,11 @@ fn calls_of_processes_that_did_not_start_each_other_are_not_parts() {
     finish(&w, inside);
     finish(&w, beside);
     finish(&w, outer);
-    let overlaps = |id| w.call(MAIN, id).unwrap().overlaps;
+    let overlaps = |id| verbs::call(&w, MAIN, id).unwrap().overlaps;
     assert_eq!(overlaps(outer), [beside]);
     assert_eq!(overlaps(beside), [outer, inside]);
     assert_eq!(overlaps(inside), [beside]);
-    assert_eq!(w.call(MAIN, inside).unwrap().parent, Some(outer));
+    assert_eq!(verbs::call(&w, MAIN, inside).unwrap().parent, Some(outer));
     for id in [outer, beside, inside] {
         assert!(refused(&w, id).0.contains("at the same time"));
     }
@@ -121,7 +121,7 @@ fn calls_that_overlap_are_told_apart_where_nothing_changed_while_both_ran() {
     finish(&w, one);
     write(&w, "b", "2\n");
     // Still running, and yet it is certain that nothing of this is its.
-    assert_eq!(w.call_doubt(MAIN, one).unwrap(), None);
+    assert_eq!(verbs::call_doubt(&w, MAIN, one).unwrap(), None);
     finish(&w, other);
     verbs::undo_call(&w, MAIN, one, false).unwrap();
     assert_eq!(names(&w), ["README", "b", "src"]);
@@ -145,7 +145,7 @@ fn parts_are_known_after_a_power_cut_and_a_clean_end() {
     let beside = begin_in(&w, &[process(2)]);
     let after_cut = disk.image_at(disk.op_count(), Policy::Drop, 1);
     let running = |w: &Workspace| {
-        let calls = w.running_calls(MAIN).unwrap();
+        let calls = verbs::running_calls(w, MAIN).unwrap();
         calls
             .into_iter()
             .map(|c| (c.id, c.owner))
@@ -160,7 +160,7 @@ fn parts_are_known_after_a_power_cut_and_a_clean_end() {
         assert_eq!(running(&w), expected);
         let inside = begin_in(&w, &[process(3), process(2)]);
         finish(&w, inside);
-        let item = w.call(MAIN, inside).unwrap();
+        let item = verbs::call(&w, MAIN, inside).unwrap();
         assert_eq!((item.parent, item.overlaps), (Some(beside), vec![outer]));
         verified(&w);
         end(&engine);
@@ -176,12 +176,12 @@ fn calls_end_with_their_process_and_others_when_they_are_overdue() {
     let dead = begin_in(&w, &[dies, lives]);
     let inside = begin_in(&w, &[dies, lives]);
     write(&w, "a", "1\n");
-    assert_eq!(w.calling(), [lives, dies]);
+    assert_eq!(verbs::calling(&w), [lives, dies]);
     let image = disk.image_at(disk.op_count(), Policy::Keep, 1);
-    assert_eq!(w.end_calls_of(&|p| *p == dies).unwrap(), 2);
+    assert_eq!(verbs::end_calls_of(&w, &|p| *p == dies).unwrap(), 2);
     let died = |w: &Workspace| {
-        let item = w.call(MAIN, dead).unwrap();
-        let parent = w.call(MAIN, inside).unwrap().parent;
+        let item = verbs::call(w, MAIN, dead).unwrap();
+        let parent = verbs::call(w, MAIN, inside).unwrap().parent;
         assert_eq!(item.error.as_deref(), Some("its process died"));
         assert_eq!((item.parent, parent), (Some(living), Some(living)));
         assert_eq!(changed(w, dead), ["A a"]);
@@ -192,20 +192,20 @@ fn calls_end_with_their_process_and_others_when_they_are_overdue() {
     write(&w, "b", "2\n");
     finish(&w, later);
     verbs::undo_call(&w, MAIN, later, false).unwrap();
-    assert_eq!(w.end_calls_of(&|p| *p == dies).unwrap(), 0);
+    assert_eq!(verbs::end_calls_of(&w, &|p| *p == dies).unwrap(), 0);
     let by_hand = begin(&w, "by hand");
     let mut settings = engine.settings();
     settings.end_calls = Some(Duration::ZERO);
     engine.set_settings(settings).unwrap();
-    until(|| w.running_calls(MAIN).unwrap().len() == 1);
+    until(|| verbs::running_calls(&w, MAIN).unwrap().len() == 1);
     assert!(refused(&w, by_hand).0.contains("its end was not reported"));
-    assert_eq!(w.running_calls(MAIN).unwrap()[0].id, living);
+    assert_eq!(verbs::running_calls(&w, MAIN).unwrap()[0].id, living);
     verified(&w);
     end(&engine);
     drop((engine, w));
     // The machine went away meanwhile: it is the same as soon as somebody says so.
     let (engine, w) = open(&image, dir.path());
-    assert_eq!(w.end_calls_of(&|p| *p == dies).unwrap(), 2);
+    assert_eq!(verbs::end_calls_of(&w, &|p| *p == dies).unwrap(), 2);
     w.settle().unwrap();
     died(&w);
     verified(&w);

@@ -19,14 +19,14 @@ fn edit_on(w: &Workspace, branch: &str, name: &str, path: &str, data: &str) -> u
         started: None,
         completed: None,
     };
-    w.call_record(branch, call).unwrap()
+    verbs::call_record(w, branch, call).unwrap()
 }
 
 /// Of each timeline: its branch, `!` where that is deleted, and the names of what is in it, the newest first.
 fn told(w: &Workspace, branch: &str) -> Vec<String> {
     let of = |source: &engine::TimelineSource| {
         let mut names = Vec::new();
-        w.timeline_of(source, &mut |item| {
+        verbs::timeline_of(w, source, &mut |item| {
             names.push(item.name);
             Ok(true)
         })
@@ -34,7 +34,11 @@ fn told(w: &Workspace, branch: &str) -> Vec<String> {
         let gone = if source.deleted.is_some() { "!" } else { "" };
         format!("{}{gone}: {}", source.branch, names.join(" "))
     };
-    w.timelines(branch).unwrap().iter().map(of).collect()
+    verbs::timelines(w, branch)
+        .unwrap()
+        .iter()
+        .map(of)
+        .collect()
 }
 
 #[test]
@@ -57,8 +61,8 @@ fn the_timeline_of_a_merged_branch_outlives_the_branch() {
     let (engine, w) = open(&disk, dir.path());
     gc(&engine);
     assert_eq!(told(&w, MAIN), [ours, "b!: on-b"]);
-    let source = &w.timelines(MAIN).unwrap()[1];
-    w.timeline_of(source, &mut |item| {
+    let source = &verbs::timelines(&w, MAIN).unwrap()[1];
+    verbs::timeline_of(&w, source, &mut |item| {
         let known = |s: Option<engine::StateRef>| s.is_some_and(|s| s.commit.is_some());
         assert!(known(item.before) && known(item.after), "{item:?}");
         Ok(true)
@@ -125,14 +129,14 @@ fn a_call_that_ran_when_its_branch_was_deleted_has_ended() {
         name: "runs".into(),
         ..engine::CallStart::default()
     };
-    w.call_start("b", call).unwrap();
+    verbs::call_start(&w, "b", call).unwrap();
     write_on(&w, "b", "b", "1");
     verbs::checkpoint(&w, "b", Default::default(), &|_, _| {}).unwrap();
     merge(&w, "b", MAIN);
     delete(&w, "b");
-    let sources = w.timelines(MAIN).unwrap();
+    let sources = verbs::timelines(&w, MAIN).unwrap();
     let mut items = Vec::new();
-    w.timeline_of(&sources[1], &mut |item| {
+    verbs::timeline_of(&w, &sources[1], &mut |item| {
         items.push(item);
         Ok(true)
     })
@@ -161,7 +165,7 @@ fn a_power_cut_while_a_branch_is_deleted_loses_neither_it_nor_its_timeline() {
             let image = disk.image_at(cut, policy, cut as u64);
             let (engine, w) = open(&image, dir.path());
             let found = told(&w, MAIN);
-            let there = w.timelines("b").is_ok();
+            let there = verbs::timelines(&w, "b").is_ok();
             let expected = if there { "b: on-b" } else { "b!: on-b" };
             assert_eq!(found[1..], [expected.to_owned()], "cut {cut} {policy:?}");
             gc(&engine);

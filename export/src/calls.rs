@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::history::shown;
 use crate::steps::Order;
 use crate::write::Writer;
+use engine::verbs;
 use engine::{StateRef, TimelineItem, Workspace};
 use objstore::{Commit, CommitId, Kind, ObjectStore};
 use rusqlite::params;
@@ -59,7 +60,7 @@ pub(crate) fn write(
     }
     let mut last = 0;
     let mut failed = None;
-    workspace.timeline_each(branch, &mut |item| {
+    verbs::timeline_each(workspace, branch, &mut |item| {
         if let Some(order) = &mut order {
             order.note(&item);
         }

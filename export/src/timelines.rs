@@ -8,6 +8,7 @@ use crate::changes::Change;
 use crate::error::{Error, Result};
 use crate::history::shown;
 use crate::write::Writer;
+use engine::verbs;
 use engine::{SwitchWord, TimelineItem, TimelineSource, Workspace};
 use objstore::ObjectStore;
 use rusqlite::params;
@@ -52,11 +53,11 @@ pub(crate) fn write(
     branch: &str,
 ) -> Result<()> {
     writer.script(TABLES)?;
-    let all = workspace.timelines(branch)?;
+    let all = verbs::timelines(workspace, branch)?;
     for (source, number) in all.iter().skip(1).zip(1..) {
         one(writer, number, source)?;
         let mut failed = None;
-        workspace.timeline_of(source, &mut |item| {
+        verbs::timeline_of(workspace, source, &mut |item| {
             let written = match (item.switch, item.call) {
                 (Some(by), _) => switch(writer, number, by, &item),
                 (None, Some(id)) => call(writer, store, (number, id), &item),

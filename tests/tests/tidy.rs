@@ -37,7 +37,7 @@ const FLOORS: [&[&str]; 13] = [
     &["stored"],
     &["merge"],
     &["change"],
-    &["book", "timeline", "timeline::running"],
+    &["book"],
     &["branch"],
     &["ops"],
     &[
@@ -47,7 +47,7 @@ const FLOORS: [&[&str]; 13] = [
         "workspace::keeper",
         "workspace::views",
     ],
-    &["verbs", "timeline::*", "workspace::*"],
+    &["verbs", "workspace::*"],
 ];
 /// Imports upwards that there are: an error names what it is about.
 const UPWARDS: [(&str, &str); 2] = [("error", "base"), ("error", "journal")];

@@ -7,6 +7,7 @@
 //! Invariant: a call that is of a process is noted only while that is waited for; so none stays that nobody ends.
 
 use engine::descent::seen;
+use engine::verbs;
 use engine::{Engine, Process, Workspace};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -41,7 +42,7 @@ impl Callers {
     /// that nobody can change yet.
     pub fn take_up(&self, workspace: &Workspace) {
         let name = workspace.name();
-        match workspace.end_calls_of(&is_gone) {
+        match verbs::end_calls_of(workspace, &is_gone) {
             Ok(0) => {}
             Ok(ended) => {
                 tracing::info!(
@@ -53,7 +54,7 @@ impl Callers {
             Err(error) => tracing::warn!(workspace = name, "calls cannot be ended: {error}"),
         }
         // Those of which that failed are gone at once, and it is tried again.
-        for process in workspace.calling() {
+        for process in verbs::calling(workspace) {
             if let Err(error) = self.watch(process) {
                 tracing::error!(workspace = name, "a call's process is not watched: {error}");
             }
@@ -83,7 +84,7 @@ impl Callers {
     fn end_calls_of(&self, process: &Process) -> bool {
         let mut done = true;
         for workspace in self.engine.all_opened() {
-            match workspace.end_calls_of(&|other| other == process) {
+            match verbs::end_calls_of(&workspace, &|other| other == process) {
                 // One that is being closed takes its calls up again when it is opened.
                 Ok(_) | Err(engine::Error::Closing) => {}
                 Err(error) => {

@@ -19,7 +19,7 @@ const ITEMS_MAX: u64 = 10_000;
 pub fn start(mounts: &Mounts, ask: &ToolStart, caller: Option<u32>) -> Result<CallId, Fault> {
     let workspace = mounts.workspace(&ask.workspace)?;
     // Only calls of processes can be told to be no part of one another.
-    let lineage = match ask.of_process || !workspace.calling().is_empty() {
+    let lineage = match ask.of_process || !verbs::calling(&workspace).is_empty() {
         true => lineage(caller),
         false => Vec::new(),
     };
@@ -38,7 +38,9 @@ pub fn start(mounts: &Mounts, ask: &ToolStart, caller: Option<u32>) -> Result<Ca
         owner,
         lineage,
     };
-    let id = on(mounts, &ask.workspace, |w| w.call_start(&ask.branch, call))?;
+    let id = on(mounts, &ask.workspace, |w| {
+        verbs::call_start(w, &ask.branch, call)
+    })?;
     if let Owner::Process(process) = owner
         && callers::is_gone(&process)
     {
@@ -67,7 +69,7 @@ fn outcome(result: &Option<String>, error: &Option<String>) -> Result<CallOutcom
 pub fn finish(mounts: &Mounts, ask: &ToolFinish) -> Result<Nothing, Fault> {
     let outcome = outcome(&ask.result, &ask.error)?;
     on(mounts, &ask.workspace, |w| {
-        w.call_finish(&ask.branch, ask.id, outcome)
+        verbs::call_finish(w, &ask.branch, ask.id, outcome)
     })?;
     Ok(Nothing {})
 }
@@ -81,7 +83,9 @@ pub fn record(mounts: &Mounts, ask: &ToolRecord) -> Result<CallId, Fault> {
         started: ask.started.map(time),
         completed: ask.completed.map(time),
     };
-    let id = on(mounts, &ask.workspace, |w| w.call_record(&ask.branch, call))?;
+    let id = on(mounts, &ask.workspace, |w| {
+        verbs::call_record(w, &ask.branch, call)
+    })?;
     Ok(CallId { id })
 }
 
@@ -89,11 +93,11 @@ pub fn record(mounts: &Mounts, ask: &ToolRecord) -> Result<CallId, Fault> {
 pub fn show(mounts: &Mounts, ask: &OneCall) -> Result<TimelineRow, Fault> {
     let (item, doubt, own) = looking_into(mounts, &ask.workspace, |w| match ask.wait {
         true => Ok((
-            w.call_with_commits(&ask.branch, ask.id)?,
-            w.call_doubt(&ask.branch, ask.id)?,
-            w.call_own_before(&ask.branch, ask.id)?,
+            verbs::call_with_commits(w, &ask.branch, ask.id)?,
+            verbs::call_doubt(w, &ask.branch, ask.id)?,
+            verbs::call_own_before(w, &ask.branch, ask.id)?,
         )),
-        false => Ok((w.call(&ask.branch, ask.id)?, None, None)),
+        false => Ok((verbs::call(w, &ask.branch, ask.id)?, None, None)),
     })?;
     let doubt = doubt.map(|doubt| CallDoubt {
         why: doubt.why,
@@ -140,9 +144,9 @@ pub fn list(mounts: &Mounts, ask: &TimelineList) -> Result<TimelineAnswer, Fault
     };
     let first = ask.all && ask.of.is_none() && ask.before.is_none();
     let (page, others) = looking_into(mounts, &ask.workspace, |w| {
-        let page = w.timeline(&ask.branch, &query)?;
+        let page = verbs::timeline(w, &ask.branch, &query)?;
         let others = match first {
-            true => w.timelines(&ask.branch)?.split_off(1),
+            true => verbs::timelines(w, &ask.branch)?.split_off(1),
             false => Vec::new(),
         };
         Ok((page, others))
@@ -204,7 +208,9 @@ fn row(item: TimelineItem, (branch, branch_deleted): (&str, bool)) -> TimelineRo
 
 /// Whether the timeline is what was recorded.
 pub fn verify(mounts: &Mounts, ask: &OnBranch) -> Result<VerifyAnswer, Fault> {
-    let found = looking_into(mounts, &ask.workspace, |w| w.timeline_verify(&ask.branch))?;
+    let found = looking_into(mounts, &ask.workspace, |w| {
+        verbs::timeline_verify(w, &ask.branch)
+    })?;
     let fault = |f: engine::TimelineFault| VerifyFault {
         entry: f.entry,
         what: f.what,
@@ -224,7 +230,7 @@ pub fn blame(mounts: &Mounts, ask: &BlamePath) -> Result<BlameAnswer, Fault> {
             limit: ask.limit.min(ITEMS_MAX) as usize,
             follow: !ask.no_follow,
         };
-        w.blame_as(&ask.branch, &ask.path.0, query)
+        verbs::blame_as(w, &ask.branch, &ask.path.0, query)
     })?;
     let row = |i: engine::BlameItem| BlameRow {
         kind: i.kind.to_owned(),

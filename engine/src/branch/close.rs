@@ -4,8 +4,10 @@
 
 use super::{Branch, Paused};
 use crate::branch::auto;
+use crate::branch::endings;
 use crate::branch::load;
 use crate::branch::seal;
+use crate::branch::timeline;
 use crate::error::{Error, Result};
 use crate::limits::{SEAL_BYTES, SEAL_IDLE_BYTES};
 use std::sync::atomic::Ordering;
@@ -45,7 +47,7 @@ impl Branch {
         }
         load::drop_stale(self);
         auto::auto_tick(self, true);
-        self.end_overdue_calls();
+        endings::end_overdue_calls(self);
         let seq = self.places.journal.last_seq();
         let idle = {
             let mut rest = self.rest.lock();
@@ -79,7 +81,7 @@ impl Branch {
         seal::store_pending(self)?;
         self.places.store.flush()?;
         self.importer.release();
-        self.flush_timeline()?;
+        timeline::flush_timeline(self)?;
         let bytes = self.places.journal.bytes();
         let sealed = self.sealed_seq.load(Ordering::Relaxed);
         let first_time = self.lock().reference.is_some() && sealed <= 1;

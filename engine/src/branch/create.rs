@@ -14,9 +14,12 @@ use super::{Branch, Inner};
 use crate::base::BaseDir;
 use crate::book::anchors::Anchors;
 use crate::book::history::{History, HistoryRecord, State};
+use crate::book::timeline::Timeline;
+use crate::branch::inherit;
 use crate::branch::seal;
 use crate::branch::shared::SharedParts;
 use crate::branch::states;
+use crate::branch::timeline;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
@@ -25,7 +28,6 @@ use crate::limits::FIRST_NEW_INO;
 use crate::record::{Counters, Event, OpKind, StateInfo};
 use crate::stored::load::load_tree;
 use crate::stored::store::Reference;
-use crate::timeline::Timeline;
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::{Content, Dir};
@@ -121,7 +123,7 @@ pub(crate) fn origin_live(branch: &Branch, author: &str) -> Result<Origin> {
 /// What a state of this branch is, for a new branch. What the timeline needs is stored, and not synced yet.
 pub(crate) fn origin_at(branch: &Branch, state: u64) -> Result<Origin> {
     let tree = states::tree_of(branch, state)?;
-    let timeline = branch.timeline_up_to(state)?;
+    let timeline = inherit::timeline_up_to(branch, state)?;
     let inner = branch.lock();
     Ok(origin(&inner, state, tree, &timeline))
 }
@@ -208,7 +210,7 @@ fn record_way(branch: &Branch, first: Tree, pending: &[(u64, Tree)]) -> Result<(
             },
             &[],
         )?;
-        branch.record_headed(&inner, *number)?;
+        timeline::record_headed(branch, &inner, *number)?;
         for label in inner.book.history.labels_of(*number) {
             let state = *number;
             branch.record(Event::Label { label, state }, &[])?;

@@ -6,6 +6,7 @@
 use super::state_file::{StateFile, StateHead, StateMore};
 use super::{Branch, Inner};
 use crate::branch::load;
+use crate::branch::timeline;
 use crate::error::{Error, Result};
 use crate::journal::journal_of;
 use crate::record::{Event, StateInfo};
@@ -241,7 +242,7 @@ fn put_commit(
             _ => CommitKind::Asked,
         },
         kv: reference.kv,
-        timeline: branch.timeline_head_of(info.number),
+        timeline: timeline::timeline_head_of(branch, info.number),
     };
     Ok(branch.places.store.put_object(&commit)?)
 }

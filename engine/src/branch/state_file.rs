@@ -12,10 +12,11 @@ use super::frames::{Bytes, Header, Reader, Writer, frames_from};
 use super::tree_file::Trees;
 use crate::book::history::HistoryRecord;
 use crate::book::later::Later;
+use crate::book::timeline::Timeline;
+use crate::book::timeline::running::TimelineBefore;
 use crate::error::{Error, Result};
 use crate::kv::stored;
 use crate::record::{Counters, InodeRecord};
-use crate::timeline::{Timeline, TimelineBefore};
 use crate::tree::Tree;
 use crate::tree::patch::{self, BaseDirs, record_of};
 use crate::types::Nid;
@@ -517,7 +518,7 @@ pub(crate) mod tests {
             version: 5,
             ..HEADER
         };
-        let (before, now) = crate::timeline::tests_of_running::before();
+        let (before, now) = crate::book::timeline::tests_of_running::before();
         let writer = Writer::begin(&*segment, &old).unwrap();
         writer.value(&head()).unwrap();
         writer.value(&Option::<FileContent>::None).unwrap();

@@ -13,9 +13,9 @@
 //! Tests: `engine/tests/timeline_beside.rs`, `engine/tests/beside_model.rs`, `tests/tests/cli_beside.rs`.
 
 use super::{Inner, acting};
+use crate::book::timeline::running::Running;
 use crate::record::Mutation;
 use crate::record::call::{OVERLAPS_MAX, Owner, Process, What};
-use crate::timeline::Running;
 use crate::tree::Tree;
 use crate::types::Nid;
 use std::collections::{BTreeMap, BTreeSet};

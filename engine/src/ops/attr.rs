@@ -12,33 +12,37 @@ use crate::types::{Attr, Caller, Kind, Nid, SetAttr, SetTime, Time, Wait};
 
 const CAPABILITY: &[u8] = b"security.capability";
 
-impl Branch {
-    /// What `stat` shows. A directory's link count and size need its entries.
-    pub fn getattr(&self, nid: Nid) -> Result<Attr> {
-        let inner = self.lock();
-        Ok(inner.attr(inner.live.inode(nid)?, self.slot, nid))
-    }
+/// What `stat` shows. A directory's link count and size need its entries.
+pub(crate) fn getattr(branch: &Branch, nid: Nid) -> Result<Attr> {
+    let inner = branch.lock();
+    Ok(inner.attr(inner.live.inode(nid)?, branch.slot, nid))
+}
 
-    /// Changes attributes; returns them all.
-    pub fn setattr(&self, who: &Caller, nid: Nid, set: &SetAttr, wait: Wait) -> Result<Attr> {
-        self.request(wait, |inner| {
-            let inode = target(inner, nid)?;
-            if let Some(size) = set.size {
-                check_size(inode, size)?;
-                // By a path that a rollback has just taken away: the kernel looks the path up again.
-                let fence = inner.fence.as_ref().filter(|_| set.by_path);
-                if fence.is_some_and(|f| f.has_vanished(nid)) {
-                    return Err(Error::Stale);
-                }
+/// Changes attributes; returns them all.
+pub(crate) fn setattr(
+    branch: &Branch,
+    who: &Caller,
+    nid: Nid,
+    set: &SetAttr,
+    wait: Wait,
+) -> Result<Attr> {
+    branch.request(wait, |inner| {
+        let inode = target(inner, nid)?;
+        if let Some(size) = set.size {
+            check_size(inode, size)?;
+            // By a path that a rollback has just taken away: the kernel looks the path up again.
+            let fence = inner.fence.as_ref().filter(|_| set.by_path);
+            if fence.is_some_and(|f| f.has_vanished(nid)) {
+                return Err(Error::Stale);
             }
-            let m = mutation(who, nid, inode, set, clock::now());
-            self.change(inner, m, &[])?;
-            if set.atime.is_some() {
-                inner.accessed.forget(nid);
-            }
-            Ok(inner.attr(inner.live.inode(nid)?, self.slot, nid))
-        })
-    }
+        }
+        let m = mutation(who, nid, inode, set, clock::now());
+        branch.change(inner, m, &[])?;
+        if set.atime.is_some() {
+            inner.accessed.forget(nid);
+        }
+        Ok(inner.attr(inner.live.inode(nid)?, branch.slot, nid))
+    })
 }
 
 fn check_size(inode: &Inode, size: u64) -> Result<()> {

@@ -30,365 +30,380 @@ enum Whose {
     Overtaken,
 }
 
-impl Branch {
-    /// Reads up to `size` bytes; fewer at the end of the file.
-    pub fn read(&self, nid: Nid, offset: u64, size: u32, wait: Wait) -> Result<Vec<u8>> {
-        let left = self.lock().live.inode(nid)?.size.saturating_sub(offset);
-        let mut buf = vec![0; left.min(u64::from(size)) as usize];
-        let len = self.read_into(nid, offset, &mut buf, wait)?;
-        buf.truncate(len);
-        Ok(buf)
-    }
+/// Reads up to `size` bytes; fewer at the end of the file.
+pub(crate) fn read(
+    branch: &Branch,
+    nid: Nid,
+    offset: u64,
+    size: u32,
+    wait: Wait,
+) -> Result<Vec<u8>> {
+    let left = branch.lock().live.inode(nid)?.size.saturating_sub(offset);
+    let mut buf = vec![0; left.min(u64::from(size)) as usize];
+    let len = read_into(branch, nid, offset, &mut buf, wait)?;
+    buf.truncate(len);
+    Ok(buf)
+}
 
-    /// Reads into `buf`, and says how much; less than it holds at the end of the file. What is in `buf`
-    /// after an error, or behind that length, has no meaning.
-    pub fn read_into(&self, nid: Nid, offset: u64, buf: &mut [u8], wait: Wait) -> Result<usize> {
-        let mut gone = None;
-        loop {
-            let inode = self.to_read(nid, offset, buf.len() as u64)?;
-            let file = file_of(&inode)?;
-            let len = inode.size.saturating_sub(offset).min(buf.len() as u64) as usize;
-            match self.places.read(file, offset, &mut buf[..len], wait) {
-                Err(Error::BaseChanged(_)) if wait == Wait::Never => return Err(Error::WouldBlock),
-                Err(Error::BaseChanged(f)) => load::take_anew(self, &f)?,
-                // Folded into the store between the look and the read: look again. What still refers to
-                // that segment then was lost with it.
-                Err(Error::Journal(JournalError::Dropped { segment })) if gone != Some(segment) => {
-                    gone = Some(segment);
-                }
-                other => return other.map(|()| len),
+/// Reads into `buf`, and says how much; less than it holds at the end of the file. What is in `buf`
+/// after an error, or behind that length, has no meaning.
+pub(crate) fn read_into(
+    branch: &Branch,
+    nid: Nid,
+    offset: u64,
+    buf: &mut [u8],
+    wait: Wait,
+) -> Result<usize> {
+    let mut gone = None;
+    loop {
+        let inode = to_read(branch, nid, offset, buf.len() as u64)?;
+        let file = file_of(&inode)?;
+        let len = inode.size.saturating_sub(offset).min(buf.len() as u64) as usize;
+        match branch.places.read(file, offset, &mut buf[..len], wait) {
+            Err(Error::BaseChanged(_)) if wait == Wait::Never => return Err(Error::WouldBlock),
+            Err(Error::BaseChanged(f)) => load::take_anew(branch, &f)?,
+            // Folded into the store between the look and the read: look again. What still refers to
+            // that segment then was lost with it.
+            Err(Error::Journal(JournalError::Dropped { segment })) if gone != Some(segment) => {
+                gone = Some(segment);
+            }
+            other => return other.map(|()| len),
+        }
+    }
+}
+
+/// The inode as it is now, for reading this range.
+fn to_read(branch: &Branch, nid: Nid, offset: u64, size: u64) -> Result<Arc<Inode>> {
+    let mut inner = branch.lock();
+    let inode = inner.live.inode(nid)?.clone();
+    if let Some(fence) = &mut inner.fence {
+        fence.note_read(nid, offset, size);
+    }
+    Ok(inode)
+}
+
+/// Notes that a file was read: its access time follows, where it is due.
+pub(crate) fn note_read(branch: &Branch, nid: Nid) {
+    let mut inner = branch.lock();
+    let Inner { live, accessed, .. } = &mut *inner;
+    if let Some(inode) = live.get(nid) {
+        accessed.read(nid, inode, clock::now());
+    }
+}
+
+/// Writes `data` at `offset`; less of it where the file would become too long.
+pub(crate) fn write(
+    branch: &Branch,
+    nid: Nid,
+    offset: u64,
+    data: &[u8],
+    flags: WriteFlags,
+    wait: Wait,
+) -> Result<u32> {
+    if data.is_empty() {
+        return Ok(0);
+    }
+    // Up to the longest length a file may have; the caller hears how much that was.
+    let room = FILE_BYTES_MAX.saturating_sub(offset).min(data.len() as u64);
+    let data = &data[..room as usize];
+    if data.is_empty() {
+        return Err(Error::FileTooLarge);
+    }
+    branch.check_space(data.len() as u64)?;
+    loop {
+        let unsettled = branch.request(wait, |inner| {
+            if flags.from_cache {
+                return write_cached(branch, inner, nid, offset, data, flags);
+            }
+            write_called(branch, inner, nid, offset, data, flags)?;
+            Ok(None)
+        })?;
+        match unsettled {
+            Some((state, pages)) => branch.settle_pages(state, &pages, wait)?,
+            None => return Ok(data.len() as u32),
+        }
+    }
+}
+
+/// A write(2), or a part of one. One that appends goes to the file's end, also where the kernel has another
+/// end in mind.
+fn write_called(
+    branch: &Branch,
+    inner: &mut Inner,
+    nid: Nid,
+    offset: u64,
+    data: &[u8],
+    flags: WriteFlags,
+) -> Result<()> {
+    let len = data.len() as u64;
+    let fence = inner.fence.as_mut().filter(|_| flags.append);
+    if fence.is_some_and(|f| f.continues(nid, offset, flags.thread)) {
+        return write_on(branch, inner, nid, offset, data, flags);
+    }
+    let doubted = flags.append && inner.lookups.is_doubted(nid);
+    let at = match inner.live.get(nid) {
+        Some(inode) if doubted => inode.size,
+        _ => offset,
+    };
+    if at.saturating_add(len) > FILE_BYTES_MAX {
+        return Err(Error::FileTooLarge);
+    }
+    write_live(branch, inner, nid, at, data, flags)?;
+    let (end, thread) = (offset + len, flags.thread);
+    let append = flags.append.then_some(Appended { end, thread });
+    inner.lookups.note_write(nid, append);
+    if at != offset {
+        inner.lookups.misplace(nid, offset..offset + len);
+        branch.mending.due.store(true, Ordering::SeqCst);
+    } else if doubted {
+        inner.lookups.trust_size(nid);
+    }
+    let Some(fence) = &mut inner.fence else {
+        return Ok(());
+    };
+    if at == offset {
+        fence.note_write(nid, offset, len);
+    }
+    if fence.has_vanished(nid) {
+        let state = fence.state;
+        let end = size_in(inner, state, nid).filter(|_| flags.append);
+        write_fenced(branch, inner, state, nid, end.unwrap_or(at), data)?;
+    }
+    Ok(())
+}
+
+/// A further part of an append of which the replaced state has the part before: it goes there, and what
+/// a merge made of that gets it too.
+fn write_on(
+    branch: &Branch,
+    inner: &mut Inner,
+    nid: Nid,
+    offset: u64,
+    data: &[u8],
+    flags: WriteFlags,
+) -> Result<()> {
+    let fence = inner.fence.as_ref().ok_or(Error::Stale)?;
+    let (state, merged) = (fence.state, fence.carry.is_some());
+    let len = data.len() as u64;
+    let old = size_in(inner, state, nid).ok_or(Error::Stale)?;
+    let new = inner.live.inode(nid)?.size;
+    if old.max(new).saturating_add(len) > FILE_BYTES_MAX {
+        return Err(Error::FileTooLarge);
+    }
+    if merged {
+        write_live(branch, inner, nid, new, data, flags)?;
+    }
+    write_fenced(branch, inner, state, nid, old, data)?;
+    if !merged || new != offset {
+        inner.lookups.doubt_size(nid);
+        inner.lookups.misplace(nid, offset..offset + len);
+        branch.mending.due.store(true, Ordering::SeqCst);
+    }
+    if let Some(fence) = &mut inner.fence {
+        let (end, thread) = (offset + len, flags.thread);
+        fence.append_goes_on(nid, Appended { end, thread });
+    }
+    Ok(())
+}
+
+fn write_live(
+    branch: &Branch,
+    inner: &mut Inner,
+    nid: Nid,
+    offset: u64,
+    data: &[u8],
+    flags: WriteFlags,
+) -> Result<()> {
+    let inode = target(inner, nid)?;
+    if file_of(inode)?.is_unreadable(inode.size) {
+        // No commit could have what is written to a part of it.
+        return Err(Error::Access);
+    }
+    let perm = if flags.kill_suidgid {
+        without_set_id(inode, flags.outside_group)
+    } else {
+        None
+    };
+    let m = Mutation::Write {
+        nid: nid.0,
+        offset,
+        perm,
+        now: clock::now(),
+    };
+    branch.change(inner, m, data)
+}
+
+/// Writes pages of the kernel's cache, each into the state that it belongs to. Nothing is written where
+/// that has to be found out first.
+fn write_cached(
+    branch: &Branch,
+    inner: &mut Inner,
+    nid: Nid,
+    offset: u64,
+    data: &[u8],
+    flags: WriteFlags,
+) -> Result<Option<(u64, Unsettled)>> {
+    let fence = inner.fence.as_ref();
+    let parts = fence.and_then(|f| Some((f.state, f.parts(nid, offset, data.len() as u64)?)));
+    let whole = offset..offset + data.len() as u64;
+    let (state, parts) = parts.unwrap_or((0, vec![(whole, false)]));
+    let mut writes: Vec<(Range<u64>, Whose)> = Vec::new();
+    for (range, fenced) in parts {
+        let carry = inner.fence.as_ref().and_then(|f| f.carry.as_ref());
+        match (fenced, carry) {
+            (false, _) => writes.push((range, Whose::New)),
+            (true, None) => writes.push((range, Whose::Old)),
+            (true, Some(carry)) => match carry.parts(nid, range) {
+                Err(unsettled) => return Ok(Some((state, unsettled))),
+                Ok(parts) => writes.extend(parts.into_iter().map(|(r, same)| match same {
+                    true => (r, Whose::Both),
+                    false => (r, Whose::Overtaken),
+                })),
+            },
+        }
+    }
+    for (range, whose) in writes {
+        let part = |r: &Range<u64>| &data[(r.start - offset) as usize..(r.end - offset) as usize];
+        if whose != Whose::New {
+            let size = size_in(inner, state, nid).unwrap_or(u64::MAX);
+            for r in inner.belonging(nid, size, range.clone()) {
+                write_fenced(branch, inner, state, nid, r.start, part(&r))?;
             }
         }
-    }
-
-    /// The inode as it is now, for reading this range.
-    fn to_read(&self, nid: Nid, offset: u64, size: u64) -> Result<Arc<Inode>> {
-        let mut inner = self.lock();
-        let inode = inner.live.inode(nid)?.clone();
-        if let Some(fence) = &mut inner.fence {
-            fence.note_read(nid, offset, size);
+        if matches!(whose, Whose::New | Whose::Both) {
+            let size = inner.live.get(nid).map_or(u64::MAX, |i| i.size);
+            for r in inner.belonging(nid, size, range) {
+                write_live(branch, inner, nid, r.start, part(&r), flags)?;
+            }
         }
-        Ok(inode)
-    }
-
-    /// Notes that a file was read: its access time follows, where it is due.
-    pub fn note_read(&self, nid: Nid) {
-        let mut inner = self.lock();
-        let Inner { live, accessed, .. } = &mut *inner;
-        if let Some(inode) = live.get(nid) {
-            accessed.read(nid, inode, clock::now());
+        let carry = inner.fence.as_mut().and_then(|f| f.carry.as_mut());
+        if let Some(carry) = carry.filter(|_| whose == Whose::Overtaken) {
+            carry.overtakes(nid);
         }
     }
+    Ok(None)
+}
 
-    /// Writes `data` at `offset`; less of it where the file would become too long.
-    pub fn write(
-        &self,
-        nid: Nid,
-        offset: u64,
-        data: &[u8],
-        flags: WriteFlags,
-        wait: Wait,
-    ) -> Result<u32> {
-        if data.is_empty() {
+/// A page of a state that a rollback replaced: it belongs there.
+fn write_fenced(
+    branch: &Branch,
+    inner: &mut Inner,
+    state: u64,
+    nid: Nid,
+    offset: u64,
+    data: &[u8],
+) -> Result<()> {
+    // Checked before it is recorded: what cannot be carried out must not be in the journal.
+    size_in(inner, state, nid).ok_or(Error::Stale)?;
+    let now = clock::now();
+    let event = Event::Fenced {
+        state,
+        nid: nid.0,
+        offset,
+        now,
+    };
+    branch.carry_out(inner, event, data)
+}
+
+/// Allocates, punches or zeroes a range.
+pub(crate) fn fallocate(
+    branch: &Branch,
+    nid: Nid,
+    offset: u64,
+    len: u64,
+    mode: Fallocate,
+    wait: Wait,
+) -> Result<()> {
+    let end = offset
+        .checked_add(len)
+        .filter(|e| *e <= FILE_BYTES_MAX)
+        .ok_or(Error::FileTooLarge)?;
+    branch.check_space(0)?;
+    branch.request(wait, |inner| {
+        let inode = target(inner, nid)?;
+        file_of(inode)?;
+        let (how, keep) = match mode {
+            Fallocate::Allocate { keep_size } => (Allocation::Fill, keep_size),
+            Fallocate::PunchHole => (Allocation::Punch, true),
+            Fallocate::ZeroRange { keep_size } => (Allocation::Zero, keep_size),
+        };
+        let size = if keep {
+            inode.size
+        } else {
+            inode.size.max(end)
+        };
+        let perm = None;
+        branch.change(
+            inner,
+            Mutation::Allocate {
+                nid: nid.0,
+                offset,
+                len,
+                how,
+                size,
+                perm,
+                now: clock::now(),
+            },
+            &[],
+        )
+    })
+}
+
+/// Finds data or holes.
+pub(crate) fn lseek(
+    branch: &Branch,
+    nid: Nid,
+    offset: u64,
+    whence: Seek,
+    wait: Wait,
+) -> Result<u64> {
+    let inode = branch.lock().live.inode(nid)?.clone();
+    let file = file_of(&inode)?;
+    if wait == Wait::Never && !branch.places.seeks_at_once(file) {
+        return Err(Error::WouldBlock);
+    }
+    branch.places.seek(file, inode.size, offset, whence)
+}
+
+/// Shares a range of `src` with `dst`; returns the bytes that `src` had there.
+pub(crate) fn copy_range(
+    branch: &Branch,
+    src: (Nid, u64),
+    dst: (Nid, u64),
+    len: u64,
+    wait: Wait,
+) -> Result<u64> {
+    branch.check_space(0)?;
+    branch.request(wait, |inner| {
+        let from = inner.live.inode(src.0)?;
+        file_of(from)?;
+        let len = len.min(from.size.saturating_sub(src.1));
+        let to = target(inner, dst.0)?;
+        file_of(to)?;
+        let room = FILE_BYTES_MAX.saturating_sub(dst.1);
+        if room == 0 {
+            return Err(Error::FileTooLarge);
+        }
+        let len = len.min(room);
+        if len == 0 {
             return Ok(0);
         }
-        // Up to the longest length a file may have; the caller hears how much that was.
-        let room = FILE_BYTES_MAX.saturating_sub(offset).min(data.len() as u64);
-        let data = &data[..room as usize];
-        if data.is_empty() {
-            return Err(Error::FileTooLarge);
+        let end = dst.1 + len;
+        if src.0 == dst.0 && src.1 < end && dst.1 < src.1 + len {
+            return Err(Error::Invalid);
         }
-        self.check_space(data.len() as u64)?;
-        loop {
-            let unsettled = self.request(wait, |inner| {
-                if flags.from_cache {
-                    return self.write_cached(inner, nid, offset, data, flags);
-                }
-                self.write_called(inner, nid, offset, data, flags)?;
-                Ok(None)
-            })?;
-            match unsettled {
-                Some((state, pages)) => self.settle_pages(state, &pages, wait)?,
-                None => return Ok(data.len() as u32),
-            }
-        }
-    }
-
-    /// A write(2), or a part of one. One that appends goes to the file's end, also where the kernel has another
-    /// end in mind.
-    fn write_called(
-        &self,
-        inner: &mut Inner,
-        nid: Nid,
-        offset: u64,
-        data: &[u8],
-        flags: WriteFlags,
-    ) -> Result<()> {
-        let len = data.len() as u64;
-        let fence = inner.fence.as_mut().filter(|_| flags.append);
-        if fence.is_some_and(|f| f.continues(nid, offset, flags.thread)) {
-            return self.write_on(inner, nid, offset, data, flags);
-        }
-        let doubted = flags.append && inner.lookups.is_doubted(nid);
-        let at = match inner.live.get(nid) {
-            Some(inode) if doubted => inode.size,
-            _ => offset,
-        };
-        if at.saturating_add(len) > FILE_BYTES_MAX {
-            return Err(Error::FileTooLarge);
-        }
-        self.write_live(inner, nid, at, data, flags)?;
-        let (end, thread) = (offset + len, flags.thread);
-        let append = flags.append.then_some(Appended { end, thread });
-        inner.lookups.note_write(nid, append);
-        if at != offset {
-            inner.lookups.misplace(nid, offset..offset + len);
-            self.mending.due.store(true, Ordering::SeqCst);
-        } else if doubted {
-            inner.lookups.trust_size(nid);
-        }
-        let Some(fence) = &mut inner.fence else {
-            return Ok(());
-        };
-        if at == offset {
-            fence.note_write(nid, offset, len);
-        }
-        if fence.has_vanished(nid) {
-            let state = fence.state;
-            let end = size_in(inner, state, nid).filter(|_| flags.append);
-            self.write_fenced(inner, state, nid, end.unwrap_or(at), data)?;
-        }
-        Ok(())
-    }
-
-    /// A further part of an append of which the replaced state has the part before: it goes there, and what
-    /// a merge made of that gets it too.
-    fn write_on(
-        &self,
-        inner: &mut Inner,
-        nid: Nid,
-        offset: u64,
-        data: &[u8],
-        flags: WriteFlags,
-    ) -> Result<()> {
-        let fence = inner.fence.as_ref().ok_or(Error::Stale)?;
-        let (state, merged) = (fence.state, fence.carry.is_some());
-        let len = data.len() as u64;
-        let old = size_in(inner, state, nid).ok_or(Error::Stale)?;
-        let new = inner.live.inode(nid)?.size;
-        if old.max(new).saturating_add(len) > FILE_BYTES_MAX {
-            return Err(Error::FileTooLarge);
-        }
-        if merged {
-            self.write_live(inner, nid, new, data, flags)?;
-        }
-        self.write_fenced(inner, state, nid, old, data)?;
-        if !merged || new != offset {
-            inner.lookups.doubt_size(nid);
-            inner.lookups.misplace(nid, offset..offset + len);
-            self.mending.due.store(true, Ordering::SeqCst);
-        }
-        if let Some(fence) = &mut inner.fence {
-            let (end, thread) = (offset + len, flags.thread);
-            fence.append_goes_on(nid, Appended { end, thread });
-        }
-        Ok(())
-    }
-
-    fn write_live(
-        &self,
-        inner: &mut Inner,
-        nid: Nid,
-        offset: u64,
-        data: &[u8],
-        flags: WriteFlags,
-    ) -> Result<()> {
-        let inode = target(inner, nid)?;
-        if file_of(inode)?.is_unreadable(inode.size) {
-            // No commit could have what is written to a part of it.
-            return Err(Error::Access);
-        }
-        let perm = if flags.kill_suidgid {
-            without_set_id(inode, flags.outside_group)
-        } else {
-            None
-        };
-        let m = Mutation::Write {
-            nid: nid.0,
-            offset,
-            perm,
+        let m = Mutation::Copy {
+            src: src.0.0,
+            src_offset: src.1,
+            dst: dst.0.0,
+            dst_offset: dst.1,
+            len,
+            perm: None,
             now: clock::now(),
         };
-        self.change(inner, m, data)
-    }
-
-    /// Writes pages of the kernel's cache, each into the state that it belongs to. Nothing is written where
-    /// that has to be found out first.
-    fn write_cached(
-        &self,
-        inner: &mut Inner,
-        nid: Nid,
-        offset: u64,
-        data: &[u8],
-        flags: WriteFlags,
-    ) -> Result<Option<(u64, Unsettled)>> {
-        let fence = inner.fence.as_ref();
-        let parts = fence.and_then(|f| Some((f.state, f.parts(nid, offset, data.len() as u64)?)));
-        let whole = offset..offset + data.len() as u64;
-        let (state, parts) = parts.unwrap_or((0, vec![(whole, false)]));
-        let mut writes: Vec<(Range<u64>, Whose)> = Vec::new();
-        for (range, fenced) in parts {
-            let carry = inner.fence.as_ref().and_then(|f| f.carry.as_ref());
-            match (fenced, carry) {
-                (false, _) => writes.push((range, Whose::New)),
-                (true, None) => writes.push((range, Whose::Old)),
-                (true, Some(carry)) => match carry.parts(nid, range) {
-                    Err(unsettled) => return Ok(Some((state, unsettled))),
-                    Ok(parts) => writes.extend(parts.into_iter().map(|(r, same)| match same {
-                        true => (r, Whose::Both),
-                        false => (r, Whose::Overtaken),
-                    })),
-                },
-            }
-        }
-        for (range, whose) in writes {
-            let part =
-                |r: &Range<u64>| &data[(r.start - offset) as usize..(r.end - offset) as usize];
-            if whose != Whose::New {
-                let size = size_in(inner, state, nid).unwrap_or(u64::MAX);
-                for r in inner.belonging(nid, size, range.clone()) {
-                    self.write_fenced(inner, state, nid, r.start, part(&r))?;
-                }
-            }
-            if matches!(whose, Whose::New | Whose::Both) {
-                let size = inner.live.get(nid).map_or(u64::MAX, |i| i.size);
-                for r in inner.belonging(nid, size, range) {
-                    self.write_live(inner, nid, r.start, part(&r), flags)?;
-                }
-            }
-            let carry = inner.fence.as_mut().and_then(|f| f.carry.as_mut());
-            if let Some(carry) = carry.filter(|_| whose == Whose::Overtaken) {
-                carry.overtakes(nid);
-            }
-        }
-        Ok(None)
-    }
-
-    /// A page of a state that a rollback replaced: it belongs there.
-    fn write_fenced(
-        &self,
-        inner: &mut Inner,
-        state: u64,
-        nid: Nid,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<()> {
-        // Checked before it is recorded: what cannot be carried out must not be in the journal.
-        size_in(inner, state, nid).ok_or(Error::Stale)?;
-        let now = clock::now();
-        let event = Event::Fenced {
-            state,
-            nid: nid.0,
-            offset,
-            now,
-        };
-        self.carry_out(inner, event, data)
-    }
-
-    /// Allocates, punches or zeroes a range.
-    pub fn fallocate(
-        &self,
-        nid: Nid,
-        offset: u64,
-        len: u64,
-        mode: Fallocate,
-        wait: Wait,
-    ) -> Result<()> {
-        let end = offset
-            .checked_add(len)
-            .filter(|e| *e <= FILE_BYTES_MAX)
-            .ok_or(Error::FileTooLarge)?;
-        self.check_space(0)?;
-        self.request(wait, |inner| {
-            let inode = target(inner, nid)?;
-            file_of(inode)?;
-            let (how, keep) = match mode {
-                Fallocate::Allocate { keep_size } => (Allocation::Fill, keep_size),
-                Fallocate::PunchHole => (Allocation::Punch, true),
-                Fallocate::ZeroRange { keep_size } => (Allocation::Zero, keep_size),
-            };
-            let size = if keep {
-                inode.size
-            } else {
-                inode.size.max(end)
-            };
-            let perm = None;
-            self.change(
-                inner,
-                Mutation::Allocate {
-                    nid: nid.0,
-                    offset,
-                    len,
-                    how,
-                    size,
-                    perm,
-                    now: clock::now(),
-                },
-                &[],
-            )
-        })
-    }
-
-    /// Finds data or holes.
-    pub fn lseek(&self, nid: Nid, offset: u64, whence: Seek, wait: Wait) -> Result<u64> {
-        let inode = self.lock().live.inode(nid)?.clone();
-        let file = file_of(&inode)?;
-        if wait == Wait::Never && !self.places.seeks_at_once(file) {
-            return Err(Error::WouldBlock);
-        }
-        self.places.seek(file, inode.size, offset, whence)
-    }
-
-    /// Shares a range of `src` with `dst`; returns the bytes that `src` had there.
-    pub fn copy_range(
-        &self,
-        src: (Nid, u64),
-        dst: (Nid, u64),
-        len: u64,
-        wait: Wait,
-    ) -> Result<u64> {
-        self.check_space(0)?;
-        self.request(wait, |inner| {
-            let from = inner.live.inode(src.0)?;
-            file_of(from)?;
-            let len = len.min(from.size.saturating_sub(src.1));
-            let to = target(inner, dst.0)?;
-            file_of(to)?;
-            let room = FILE_BYTES_MAX.saturating_sub(dst.1);
-            if room == 0 {
-                return Err(Error::FileTooLarge);
-            }
-            let len = len.min(room);
-            if len == 0 {
-                return Ok(0);
-            }
-            let end = dst.1 + len;
-            if src.0 == dst.0 && src.1 < end && dst.1 < src.1 + len {
-                return Err(Error::Invalid);
-            }
-            let m = Mutation::Copy {
-                src: src.0.0,
-                src_offset: src.1,
-                dst: dst.0.0,
-                dst_offset: dst.1,
-                len,
-                perm: None,
-                now: clock::now(),
-            };
-            self.change(inner, m, &[])?;
-            Ok(len)
-        })
-    }
+        branch.change(inner, m, &[])?;
+        Ok(len)
+    })
 }
 
 /// Length of a file in a state of the branch.

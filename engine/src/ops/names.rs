@@ -19,299 +19,312 @@ struct New<'a> {
     target: &'a [u8],
 }
 
-impl Branch {
-    /// The inode that a name stands for; counts a lookup.
-    pub fn lookup(&self, parent: Nid, name: &[u8], wait: Wait) -> Result<Attr> {
-        if name.len() > NAME_BYTES_MAX {
-            return Err(Error::NameTooLong);
-        }
-        self.request(wait, |inner| {
-            let entry = dir_in(inner, parent)?
-                .map
-                .get(name)
-                .ok_or(Error::NotFound)?;
-            self.found(inner, entry.nid)
-        })
+/// The inode that a name stands for; counts a lookup.
+pub(crate) fn lookup(branch: &Branch, parent: Nid, name: &[u8], wait: Wait) -> Result<Attr> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Error::NameTooLong);
     }
+    branch.request(wait, |inner| {
+        let entry = dir_in(inner, parent)?
+            .map
+            .get(name)
+            .ok_or(Error::NotFound)?;
+        found(branch, inner, entry.nid)
+    })
+}
 
-    /// Attributes of an inode that is handed to the kernel under a name.
-    fn found(&self, inner: &mut Inner, nid: Nid) -> Result<Attr> {
-        let attr = inner.attr(inner.live.inode(nid)?, self.slot, nid);
-        inner.lookups.add(nid);
-        Ok(attr)
-    }
+/// Attributes of an inode that is handed to the kernel under a name.
+fn found(branch: &Branch, inner: &mut Inner, nid: Nid) -> Result<Attr> {
+    let attr = inner.attr(inner.live.inode(nid)?, branch.slot, nid);
+    inner.lookups.add(nid);
+    Ok(attr)
+}
 
-    /// The kernel forgets an inode `n` times.
-    pub fn forget(&self, nid: Nid, n: u64) {
-        let mut inner = self.lock();
-        if inner.lookups.sub(nid, n) {
-            inner.reap(nid);
-            if inner.fence.as_ref().is_some_and(|f| f.has_vanished(nid)) {
-                self.signal_progress();
-            }
+/// The kernel forgets an inode `n` times.
+pub(crate) fn forget(branch: &Branch, nid: Nid, n: u64) {
+    let mut inner = branch.lock();
+    if inner.lookups.sub(nid, n) {
+        inner.reap(nid);
+        if inner.fence.as_ref().is_some_and(|f| f.has_vanished(nid)) {
+            branch.signal_progress();
         }
     }
+}
 
-    /// Makes a file, fifo, socket or device.
-    pub fn mknod(
-        &self,
-        who: &Caller,
-        parent: Nid,
-        name: &[u8],
-        mode: u32,
-        rdev: u32,
-        wait: Wait,
-    ) -> Result<Attr> {
-        let kind = Kind::of_mode(mode).ok_or(Error::Invalid)?;
-        if matches!(kind, Kind::Dir | Kind::Symlink) {
-            return Err(Error::Invalid);
+/// Makes a file, fifo, socket or device.
+pub(crate) fn mknod(
+    branch: &Branch,
+    who: &Caller,
+    parent: Nid,
+    name: &[u8],
+    mode: u32,
+    rdev: u32,
+    wait: Wait,
+) -> Result<Attr> {
+    let kind = Kind::of_mode(mode).ok_or(Error::Invalid)?;
+    if matches!(kind, Kind::Dir | Kind::Symlink) {
+        return Err(Error::Invalid);
+    }
+    create(
+        branch,
+        who,
+        parent,
+        name,
+        &New {
+            kind,
+            perm: mode & 0o7777,
+            rdev,
+            target: b"",
+        },
+        wait,
+    )
+}
+
+/// Makes a directory.
+pub(crate) fn mkdir(
+    branch: &Branch,
+    who: &Caller,
+    parent: Nid,
+    name: &[u8],
+    mode: u32,
+    wait: Wait,
+) -> Result<Attr> {
+    create(
+        branch,
+        who,
+        parent,
+        name,
+        &New {
+            kind: Kind::Dir,
+            perm: mode & 0o7777,
+            rdev: 0,
+            target: b"",
+        },
+        wait,
+    )
+}
+
+/// Makes a symbolic link.
+pub(crate) fn symlink(
+    branch: &Branch,
+    who: &Caller,
+    parent: Nid,
+    name: &[u8],
+    target: &[u8],
+    wait: Wait,
+) -> Result<Attr> {
+    if target.len() > SYMLINK_BYTES_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if target.is_empty() {
+        return Err(Error::NotFound);
+    }
+    create(
+        branch,
+        who,
+        parent,
+        name,
+        &New {
+            kind: Kind::Symlink,
+            perm: 0o777,
+            rdev: 0,
+            target,
+        },
+        wait,
+    )
+}
+
+fn create(
+    branch: &Branch,
+    who: &Caller,
+    parent: Nid,
+    name: &[u8],
+    new: &New<'_>,
+    wait: Wait,
+) -> Result<Attr> {
+    branch.check_space(0)?;
+    branch.request(wait, |inner| {
+        if dir_in(inner, parent)?.map.get(name).is_some() {
+            return Err(Error::Exists);
         }
-        self.create(
-            who,
-            parent,
-            name,
-            &New {
-                kind,
-                perm: mode & 0o7777,
-                rdev,
-                target: b"",
-            },
-            wait,
-        )
-    }
-
-    /// Makes a directory.
-    pub fn mkdir(
-        &self,
-        who: &Caller,
-        parent: Nid,
-        name: &[u8],
-        mode: u32,
-        wait: Wait,
-    ) -> Result<Attr> {
-        self.create(
-            who,
-            parent,
-            name,
-            &New {
-                kind: Kind::Dir,
-                perm: mode & 0o7777,
-                rdev: 0,
-                target: b"",
-            },
-            wait,
-        )
-    }
-
-    /// Makes a symbolic link.
-    pub fn symlink(
-        &self,
-        who: &Caller,
-        parent: Nid,
-        name: &[u8],
-        target: &[u8],
-        wait: Wait,
-    ) -> Result<Attr> {
-        if target.len() > SYMLINK_BYTES_MAX {
-            return Err(Error::NameTooLong);
+        check_name(parent, name)?;
+        let dir = inner.live.inode(parent)?;
+        if new.kind == Kind::Dir && dir.dir().is_some_and(|d| d.subdirs >= LINKS_MAX) {
+            return Err(Error::TooManyLinks);
         }
-        if target.is_empty() {
-            return Err(Error::NotFound);
-        }
-        self.create(
-            who,
-            parent,
-            name,
-            &New {
-                kind: Kind::Symlink,
-                perm: 0o777,
-                rdev: 0,
-                target,
-            },
-            wait,
-        )
-    }
+        let (bits, gid) = new_mode(new.kind, new.perm, dir);
+        let (mode, xattrs) = acl::inherit(dir, new.kind, bits, who.umask);
+        let (nid, ino) = (inner.book.counters.nid, inner.book.counters.ino);
+        let m = Mutation::Create {
+            parent: parent.0,
+            name: name.to_vec(),
+            nid,
+            ino,
+            mode,
+            uid: who.uid,
+            gid: gid.unwrap_or(who.gid),
+            rdev: new.rdev,
+            target: new.target.to_vec(),
+            xattrs: xattrs.into_iter().collect(),
+            now: clock::now(),
+        };
+        branch.change(inner, m, &[])?;
+        inner.book.counters.nid += 1;
+        inner.book.counters.ino += 1;
+        found(branch, inner, Nid(nid))
+    })
+}
 
-    fn create(
-        &self,
-        who: &Caller,
-        parent: Nid,
-        name: &[u8],
-        new: &New<'_>,
-        wait: Wait,
-    ) -> Result<Attr> {
-        self.check_space(0)?;
-        self.request(wait, |inner| {
-            if dir_in(inner, parent)?.map.get(name).is_some() {
-                return Err(Error::Exists);
-            }
-            check_name(parent, name)?;
-            let dir = inner.live.inode(parent)?;
-            if new.kind == Kind::Dir && dir.dir().is_some_and(|d| d.subdirs >= LINKS_MAX) {
-                return Err(Error::TooManyLinks);
-            }
-            let (bits, gid) = new_mode(new.kind, new.perm, dir);
-            let (mode, xattrs) = acl::inherit(dir, new.kind, bits, who.umask);
-            let (nid, ino) = (inner.book.counters.nid, inner.book.counters.ino);
-            let m = Mutation::Create {
-                parent: parent.0,
-                name: name.to_vec(),
-                nid,
-                ino,
-                mode,
-                uid: who.uid,
-                gid: gid.unwrap_or(who.gid),
-                rdev: new.rdev,
-                target: new.target.to_vec(),
-                xattrs: xattrs.into_iter().collect(),
-                now: clock::now(),
-            };
-            self.change(inner, m, &[])?;
-            inner.book.counters.nid += 1;
-            inner.book.counters.ino += 1;
-            self.found(inner, Nid(nid))
-        })
-    }
-
-    /// Gives an inode a further name.
-    pub fn link(&self, nid: Nid, parent: Nid, name: &[u8], wait: Wait) -> Result<Attr> {
-        self.check_space(0)?;
-        self.request(wait, |inner| {
-            let inode = target(inner, nid)?;
-            if inode.dir().is_some() {
-                return Err(Error::NotPermitted);
-            }
-            if inode.nlink == 0 {
-                return Err(Error::NotFound);
-            }
-            if inode.nlink >= LINKS_MAX {
-                return Err(Error::TooManyLinks);
-            }
-            if dir_in(inner, parent)?.map.get(name).is_some() {
-                return Err(Error::Exists);
-            }
-            check_name(parent, name)?;
-            let group = inner.book.counters.ino;
-            let m = Mutation::Link {
-                nid: nid.0,
-                parent: parent.0,
-                name: name.to_vec(),
-                group,
-                now: clock::now(),
-            };
-            self.change(inner, m, &[])?;
-            inner.book.counters.ino += 1;
-            self.found(inner, nid)
-        })
-    }
-
-    /// Removes a name of something that is no directory.
-    pub fn unlink(&self, parent: Nid, name: &[u8], wait: Wait) -> Result<()> {
-        self.request(wait, |inner| {
-            let entry = self.removable(inner, parent, name)?;
-            if entry.kind == Kind::Dir {
-                return Err(Error::IsDir);
-            }
-            target(inner, entry.nid)?;
-            self.remove(inner, parent, name, entry)
-        })
-    }
-
-    /// Removes an empty directory.
-    pub fn rmdir(&self, parent: Nid, name: &[u8], by: By, wait: Wait) -> Result<()> {
-        self.request(wait, |inner| {
-            let entry = self.removable(inner, parent, name)?;
-            if entry.kind != Kind::Dir {
-                return Err(Error::NotDir);
-            }
-            check_empty(inner, entry)?;
-            self.remove(inner, parent, name, entry)?;
-            if by == By::Kernel {
-                inner.lookups.removed_by_kernel(entry.nid);
-            }
-            Ok(())
-        })
-    }
-
-    fn removable(&self, inner: &Inner, parent: Nid, name: &[u8]) -> Result<Entry> {
-        if is_reserved(parent, name) {
+/// Gives an inode a further name.
+pub(crate) fn link(
+    branch: &Branch,
+    nid: Nid,
+    parent: Nid,
+    name: &[u8],
+    wait: Wait,
+) -> Result<Attr> {
+    branch.check_space(0)?;
+    branch.request(wait, |inner| {
+        let inode = target(inner, nid)?;
+        if inode.dir().is_some() {
             return Err(Error::NotPermitted);
         }
-        dir_in(inner, parent)?.map.get(name).ok_or(Error::NotFound)
-    }
+        if inode.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        if inode.nlink >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        if dir_in(inner, parent)?.map.get(name).is_some() {
+            return Err(Error::Exists);
+        }
+        check_name(parent, name)?;
+        let group = inner.book.counters.ino;
+        let m = Mutation::Link {
+            nid: nid.0,
+            parent: parent.0,
+            name: name.to_vec(),
+            group,
+            now: clock::now(),
+        };
+        branch.change(inner, m, &[])?;
+        inner.book.counters.ino += 1;
+        found(branch, inner, nid)
+    })
+}
 
-    fn remove(&self, inner: &mut Inner, parent: Nid, name: &[u8], entry: Entry) -> Result<()> {
-        self.change(
-            inner,
-            Mutation::Unlink {
-                parent: parent.0,
-                name: name.to_vec(),
-                now: clock::now(),
-            },
-            &[],
-        )?;
-        inner.reap(entry.nid);
+/// Removes a name of something that is no directory.
+pub(crate) fn unlink(branch: &Branch, parent: Nid, name: &[u8], wait: Wait) -> Result<()> {
+    branch.request(wait, |inner| {
+        let entry = removable(branch, inner, parent, name)?;
+        if entry.kind == Kind::Dir {
+            return Err(Error::IsDir);
+        }
+        target(inner, entry.nid)?;
+        remove(branch, inner, parent, name, entry)
+    })
+}
+
+/// Removes an empty directory.
+pub(crate) fn rmdir(branch: &Branch, parent: Nid, name: &[u8], by: By, wait: Wait) -> Result<()> {
+    branch.request(wait, |inner| {
+        let entry = removable(branch, inner, parent, name)?;
+        if entry.kind != Kind::Dir {
+            return Err(Error::NotDir);
+        }
+        check_empty(inner, entry)?;
+        remove(branch, inner, parent, name, entry)?;
+        if by == By::Kernel {
+            inner.lookups.removed_by_kernel(entry.nid);
+        }
         Ok(())
-    }
+    })
+}
 
-    /// Moves a name (renameat2(2)).
-    pub fn rename(
-        &self,
-        from: (Nid, &[u8]),
-        to: (Nid, &[u8]),
-        flags: RenameFlags,
-        by: By,
-        wait: Wait,
-    ) -> Result<()> {
-        self.request(wait, |inner| {
-            let moved = self.removable(inner, from.0, from.1)?;
-            let replaced = dir_in(inner, to.0)?.map.get(to.1);
-            check_name(to.0, to.1)?;
-            if flags.noreplace && replaced.is_some() {
-                return Err(Error::Exists);
-            }
-            if replaced.is_some_and(|r| r.nid == moved.nid) {
-                // Two names of one inode: nothing is done (rename(2)).
-                return Ok(());
-            }
-            if flags.exchange {
-                let other = replaced.ok_or(Error::NotFound)?;
-                target(inner, other.nid)?;
-                if other.kind == Kind::Dir && inner.live.is_within(from.0, other.nid) {
-                    return Err(Error::Invalid);
-                }
-            } else if let Some(r) = replaced {
-                check_replaceable(inner, moved, r)?;
-            }
-            target(inner, moved.nid)?;
-            if moved.kind == Kind::Dir && inner.live.is_within(to.0, moved.nid) {
+fn removable(_branch: &Branch, inner: &Inner, parent: Nid, name: &[u8]) -> Result<Entry> {
+    if is_reserved(parent, name) {
+        return Err(Error::NotPermitted);
+    }
+    dir_in(inner, parent)?.map.get(name).ok_or(Error::NotFound)
+}
+
+fn remove(
+    branch: &Branch,
+    inner: &mut Inner,
+    parent: Nid,
+    name: &[u8],
+    entry: Entry,
+) -> Result<()> {
+    branch.change(
+        inner,
+        Mutation::Unlink {
+            parent: parent.0,
+            name: name.to_vec(),
+            now: clock::now(),
+        },
+        &[],
+    )?;
+    inner.reap(entry.nid);
+    Ok(())
+}
+
+/// Moves a name (renameat2(2)).
+pub(crate) fn rename(
+    branch: &Branch,
+    from: (Nid, &[u8]),
+    to: (Nid, &[u8]),
+    flags: RenameFlags,
+    by: By,
+    wait: Wait,
+) -> Result<()> {
+    branch.request(wait, |inner| {
+        let moved = removable(branch, inner, from.0, from.1)?;
+        let replaced = dir_in(inner, to.0)?.map.get(to.1);
+        check_name(to.0, to.1)?;
+        if flags.noreplace && replaced.is_some() {
+            return Err(Error::Exists);
+        }
+        if replaced.is_some_and(|r| r.nid == moved.nid) {
+            // Two names of one inode: nothing is done (rename(2)).
+            return Ok(());
+        }
+        if flags.exchange {
+            let other = replaced.ok_or(Error::NotFound)?;
+            target(inner, other.nid)?;
+            if other.kind == Kind::Dir && inner.live.is_within(from.0, other.nid) {
                 return Err(Error::Invalid);
             }
-            let m = Mutation::Rename {
-                parent: from.0.0,
-                name: from.1.to_vec(),
-                new_parent: to.0.0,
-                new_name: to.1.to_vec(),
-                exchange: flags.exchange,
-                now: clock::now(),
-            };
-            self.change(inner, m, &[])?;
-            if let Some(r) = replaced {
-                inner.reap(r.nid);
-            }
-            if by == By::Kernel && !flags.exchange {
-                note_renamed_over(inner, to, replaced);
-            }
-            Ok(())
-        })
-    }
-
-    /// Target of a symbolic link.
-    pub fn readlink(&self, nid: Nid) -> Result<Vec<u8>> {
-        match &self.lock().live.inode(nid)?.content {
-            crate::tree::inode::Content::Symlink(t) => Ok(t.to_vec()),
-            _ => Err(Error::Invalid),
+        } else if let Some(r) = replaced {
+            check_replaceable(inner, moved, r)?;
         }
+        target(inner, moved.nid)?;
+        if moved.kind == Kind::Dir && inner.live.is_within(to.0, moved.nid) {
+            return Err(Error::Invalid);
+        }
+        let m = Mutation::Rename {
+            parent: from.0.0,
+            name: from.1.to_vec(),
+            new_parent: to.0.0,
+            new_name: to.1.to_vec(),
+            exchange: flags.exchange,
+            now: clock::now(),
+        };
+        branch.change(inner, m, &[])?;
+        if let Some(r) = replaced {
+            inner.reap(r.nid);
+        }
+        if by == By::Kernel && !flags.exchange {
+            note_renamed_over(inner, to, replaced);
+        }
+        Ok(())
+    })
+}
+
+/// Target of a symbolic link.
+pub(crate) fn readlink(branch: &Branch, nid: Nid) -> Result<Vec<u8>> {
+    match &branch.lock().live.inode(nid)?.content {
+        crate::tree::inode::Content::Symlink(t) => Ok(t.to_vec()),
+        _ => Err(Error::Invalid),
     }
 }
 

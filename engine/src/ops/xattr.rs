@@ -13,82 +13,80 @@ use crate::types::{Kind, Nid, SETXATTR_KILL_SGID, Wait, mode};
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
-impl Branch {
-    /// Value of an attribute.
-    pub fn getxattr(&self, nid: Nid, name: &[u8]) -> Result<Vec<u8>> {
+/// Value of an attribute.
+pub(crate) fn getxattr(branch: &Branch, nid: Nid, name: &[u8]) -> Result<Vec<u8>> {
+    check_space_of(name)?;
+    let inner = branch.lock();
+    inner
+        .live
+        .inode(nid)?
+        .xattr(name)
+        .cloned()
+        .ok_or(Error::NoData)
+}
+
+/// Names of all attributes, each ended by NUL.
+pub(crate) fn listxattr(branch: &Branch, nid: Nid) -> Result<Vec<u8>> {
+    let inner = branch.lock();
+    let inode = inner.live.inode(nid)?;
+    let names = inode.xattrs.iter().flat_map(|x| x.keys());
+    Ok(names.flat_map(|n| n.iter().copied().chain([0])).collect())
+}
+
+/// [`listxattr`] without what only root may see (xattr(7), trusted).
+pub(crate) fn listxattr_of_others(branch: &Branch, nid: Nid) -> Result<Vec<u8>> {
+    let names = listxattr(branch, nid)?;
+    let each = names.split_inclusive(|byte| *byte == 0);
+    let seen = each.filter(|name| !name.starts_with(b"trusted."));
+    Ok(seen.flatten().copied().collect())
+}
+
+/// Sets an attribute.
+pub(crate) fn setxattr(
+    branch: &Branch,
+    nid: Nid,
+    name: &[u8],
+    value: &[u8],
+    flags: u32,
+    wait: Wait,
+) -> Result<()> {
+    if name.len() > NAME_BYTES_MAX || value.len() > XATTR_BYTES_MAX {
+        return Err(Error::TooBig);
+    }
+    branch.check_space(value.len() as u64)?;
+    branch.request(wait, |inner| {
+        let inode = target(inner, nid)?;
         check_space_of(name)?;
-        let inner = self.lock();
-        inner
-            .live
-            .inode(nid)?
-            .xattr(name)
-            .cloned()
-            .ok_or(Error::NoData)
-    }
-
-    /// Names of all attributes, each ended by NUL.
-    pub fn listxattr(&self, nid: Nid) -> Result<Vec<u8>> {
-        let inner = self.lock();
-        let inode = inner.live.inode(nid)?;
-        let names = inode.xattrs.iter().flat_map(|x| x.keys());
-        Ok(names.flat_map(|n| n.iter().copied().chain([0])).collect())
-    }
-
-    /// [`Branch::listxattr`] without what only root may see (xattr(7), trusted).
-    pub fn listxattr_of_others(&self, nid: Nid) -> Result<Vec<u8>> {
-        let names = self.listxattr(nid)?;
-        let each = names.split_inclusive(|byte| *byte == 0);
-        let seen = each.filter(|name| !name.starts_with(b"trusted."));
-        Ok(seen.flatten().copied().collect())
-    }
-
-    /// Sets an attribute.
-    pub fn setxattr(
-        &self,
-        nid: Nid,
-        name: &[u8],
-        value: &[u8],
-        flags: u32,
-        wait: Wait,
-    ) -> Result<()> {
-        if name.len() > NAME_BYTES_MAX || value.len() > XATTR_BYTES_MAX {
-            return Err(Error::TooBig);
+        match inode.xattr(name).is_some() {
+            true if flags & CREATE != 0 => return Err(Error::Exists),
+            false if flags & REPLACE != 0 => return Err(Error::NoData),
+            _ => {}
         }
-        self.check_space(value.len() as u64)?;
-        self.request(wait, |inner| {
-            let inode = target(inner, nid)?;
-            check_space_of(name)?;
-            match inode.xattr(name).is_some() {
-                true if flags & CREATE != 0 => return Err(Error::Exists),
-                false if flags & REPLACE != 0 => return Err(Error::NoData),
-                _ => {}
-            }
-            let (mut perm, value) = access_list(inode, name, value)?;
-            if flags & SETXATTR_KILL_SGID != 0 {
-                perm = perm.map(|perm| perm & !mode::SGID);
-            }
-            let same_perm = perm.is_none_or(|perm| perm == inode.mode & 0o7777);
-            if same_perm && inode.xattr(name) == value.as_ref() {
-                // Nothing changes, so neither does the change time.
-                return Ok(());
-            }
-            self.change(inner, set(nid, perm, name, value), &[])
-        })
-    }
+        let (mut perm, value) = access_list(inode, name, value)?;
+        if flags & SETXATTR_KILL_SGID != 0 {
+            perm = perm.map(|perm| perm & !mode::SGID);
+        }
+        let same_perm = perm.is_none_or(|perm| perm == inode.mode & 0o7777);
+        if same_perm && inode.xattr(name) == value.as_ref() {
+            // Nothing changes, so neither does the change time.
+            return Ok(());
+        }
+        branch.change(inner, set(nid, perm, name, value), &[])
+    })
+}
 
-    /// Removes an attribute.
-    pub fn removexattr(&self, nid: Nid, name: &[u8], wait: Wait) -> Result<()> {
-        self.request(wait, |inner| {
-            let inode = target(inner, nid)?;
-            check_space_of(name)?;
-            if inode.xattr(name).is_none() {
-                // Removing a list that is not there succeeds, as on other file systems.
-                let list = name == acl::ACCESS || name == acl::DEFAULT;
-                return if list { Ok(()) } else { Err(Error::NoData) };
-            }
-            self.change(inner, set(nid, None, name, None), &[])
-        })
-    }
+/// Removes an attribute.
+pub(crate) fn removexattr(branch: &Branch, nid: Nid, name: &[u8], wait: Wait) -> Result<()> {
+    branch.request(wait, |inner| {
+        let inode = target(inner, nid)?;
+        check_space_of(name)?;
+        if inode.xattr(name).is_none() {
+            // Removing a list that is not there succeeds, as on other file systems.
+            let list = name == acl::ACCESS || name == acl::DEFAULT;
+            return if list { Ok(()) } else { Err(Error::NoData) };
+        }
+        branch.change(inner, set(nid, None, name, None), &[])
+    })
 }
 
 fn set(nid: Nid, perm: Option<u32>, name: &[u8], value: Option<Vec<u8>>) -> Mutation {

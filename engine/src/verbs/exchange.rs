@@ -11,10 +11,11 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::names::check_branch_name;
 use crate::record::OpKind;
-use crate::timeline::TakenOver;
 use crate::types::Progress;
 use crate::types::SLOT_SHIFT;
 use crate::verbs::branches;
+use crate::verbs::timeline::imported;
+use crate::verbs::timeline::imported::TakenOver;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::{deleted_dir, deleted_record};
 use objstore::{CommitId, HexPrefix};
@@ -113,7 +114,7 @@ pub(crate) fn take_over(branch: &Branch, calls: Calls<'_>) -> Result<()> {
         if some.is_empty() {
             return Ok(());
         }
-        branch.import(some)?;
+        imported::import(branch, some)?;
     }
 }
 

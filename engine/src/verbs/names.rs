@@ -9,6 +9,7 @@ use super::view::known_dir;
 use super::write::Made;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
+use crate::ops;
 use crate::types::{By, Caller, Happened, Kind, Nid, RenameFlags, Wait};
 use crate::verbs::announce;
 use crate::verbs::write;
@@ -61,7 +62,8 @@ pub(crate) fn rename_path_in(branch: &Branch, from: &[u8], to: &[u8]) -> Result<
     let (moved, kind) = entry(branch, from.0, &from.1)?;
     let replaced = entry(branch, to.0, &to.1).ok();
     let flags = RenameFlags::default();
-    branch.rename(
+    ops::names::rename(
+        branch,
         (from.0, &from.1),
         (to.0, &to.1),
         flags,
@@ -136,8 +138,8 @@ fn some_entries(branch: &Branch, dir: Nid) -> Result<Vec<(Vec<u8>, Nid, Kind)>> 
 
 fn remove_one(branch: &Branch, place: &Place, nid: Nid, kind: Kind) -> Result<()> {
     match kind {
-        Kind::Dir => branch.rmdir(place.0, &place.1, By::Daemon, Wait::Allowed)?,
-        _ => branch.unlink(place.0, &place.1, Wait::Allowed)?,
+        Kind::Dir => ops::names::rmdir(branch, place.0, &place.1, By::Daemon, Wait::Allowed)?,
+        _ => ops::names::unlink(branch, place.0, &place.1, Wait::Allowed)?,
     }
     hide(branch, place);
     refresh(branch, nid);

@@ -7,6 +7,7 @@
 use super::switch::To;
 use super::{Change, RolledBack};
 use crate::branch::Branch;
+use crate::branch::calls;
 use crate::branch::states;
 use crate::cancel::Cancel;
 use crate::clock;
@@ -15,9 +16,16 @@ use crate::limits::MERGE_HOLD_MAX;
 use crate::merge::{
     Conflict, Labels, MergeOptions, MergeResult, OnConflict, Root, merge_maps, merge_roots,
 };
-use crate::timeline::{Certain, Doubt, StateRef, TimelineItem, Whole, differ_in_content};
+use crate::record::call::StateRef;
+use crate::verbs::blame::differ_in_content;
 use crate::verbs::diff;
 use crate::verbs::show_merged;
+use crate::verbs::timeline::certain;
+use crate::verbs::timeline::certain::Certain;
+use crate::verbs::timeline::certain::Doubt;
+use crate::verbs::timeline::own::Whole;
+use crate::verbs::timeline::read;
+use crate::verbs::timeline::read::TimelineItem;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, ObjectStore};
 use std::sync::Arc;
@@ -45,7 +53,7 @@ pub fn undo_call(ws: &Workspace, branch: &str, id: u64, dry_run: bool) -> Result
     let _one = b.control.lock();
     // What the call mentions may not be this branch's own.
     let _pin = b.places.store.pin();
-    let item = b.call(id)?;
+    let item = read::call_of(&b, id)?;
     let (before, after) = certain(&b, id, &item)?;
     let found = (&before, &after);
     for n in 0..TRIES {
@@ -70,7 +78,7 @@ fn certain(branch: &Branch, id: u64, item: &TimelineItem) -> Result<(Whole, Whol
         why: doubt.why,
         pending: doubt.pending,
     };
-    let certain = branch.certain_of(id, item)?.map_err(unknown)?;
+    let certain = certain::certain_of(branch, id, item)?.map_err(unknown)?;
     let store = &branch.places.store;
     let whole = |state: Option<StateRef>| {
         let state = state.ok_or_else(|| Error::CallUnknown {
@@ -83,7 +91,7 @@ fn certain(branch: &Branch, id: u64, item: &TimelineItem) -> Result<(Whole, Whol
     };
     let before = match certain {
         Certain::All => whole(item.before)?,
-        Certain::But(others) => branch.before_own(id, item, &others)?.map_err(unknown)?,
+        Certain::But(others) => certain::before_own(branch, id, item, &others)?.map_err(unknown)?,
     };
     Ok((before, whole(item.after)?))
 }
@@ -95,7 +103,7 @@ fn undo_once(
     (call, (before, after)): (u64, (&Whole, &Whole)),
     dry_run: bool,
 ) -> Result<Option<CallUndone>> {
-    let (now, pinned) = branch.state_of_now(author)?;
+    let (now, pinned) = calls::state_of_now(branch, author)?;
     let ours = states::wait_for_id(branch, now, &|_, _| {})?;
     let result = without(branch, call, &after.root, &ours, &before.root)?;
     show_merged::mark_unsynced(branch);

@@ -4,6 +4,7 @@ use super::view::find;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::limits::FILE_BYTES_MAX;
+use crate::ops;
 use crate::types::{Caller, Kind, Nid, SetAttr, Wait, WriteFlags, mode};
 use crate::verbs::announce;
 use crate::verbs::names;
@@ -69,21 +70,21 @@ fn write_part(branch: &Branch, who: &Caller, nid: Nid, w: &WriteFile) -> Result<
         kill_suidgid: who.uid != 0,
         ..WriteFlags::default()
     };
-    let size = branch.getattr(nid)?.size;
+    let size = ops::attr::getattr(branch, nid)?.size;
     let offset = w.offset.unwrap_or(size);
     let end = offset.checked_add(w.data.len() as u64);
     let end = end.filter(|e| *e <= FILE_BYTES_MAX);
     let end = end.ok_or(Error::FileTooLarge)?;
-    branch.write(nid, offset, &w.data, flags, Wait::Allowed)?;
+    ops::data::write(branch, nid, offset, &w.data, flags, Wait::Allowed)?;
     if w.last && w.offset.is_some() {
         let set = SetAttr {
             size: Some(end),
             kill_suidgid: who.uid != 0,
             ..SetAttr::default()
         };
-        branch.setattr(who, nid, &set, Wait::Allowed)?;
+        ops::attr::setattr(branch, who, nid, &set, Wait::Allowed)?;
     }
-    Ok(branch.getattr(nid)?.size)
+    Ok(ops::attr::getattr(branch, nid)?.size)
 }
 
 /// The file of that path; made where it is missing.
@@ -100,7 +101,15 @@ fn open_file(branch: &Branch, who: &Caller, w: &WriteFile, made: &mut Vec<Made>)
         None => (&b""[..], &w.path[..]),
     };
     let parent = open_dir(branch, who, dir, w.parents, made)?;
-    let attr = branch.mknod(who, parent, name, mode::REG | w.perm, 0, Wait::Allowed)?;
+    let attr = ops::names::mknod(
+        branch,
+        who,
+        parent,
+        name,
+        mode::REG | w.perm,
+        0,
+        Wait::Allowed,
+    )?;
     made.push(Made {
         parent,
         name: name.to_vec(),
@@ -108,7 +117,7 @@ fn open_file(branch: &Branch, who: &Caller, w: &WriteFile, made: &mut Vec<Made>)
     });
     // That counted a lookup, which nobody but this thread knows of.
     let nid = attr.node.nid();
-    branch.forget(nid, 1);
+    ops::names::forget(branch, nid, 1);
     Ok(nid)
 }
 
@@ -145,13 +154,13 @@ pub(super) fn make_one_dir(
     name: &[u8],
     made: &mut Vec<Made>,
 ) -> Result<Nid> {
-    let attr = branch.mkdir(who, parent, name, 0o777 & !who.umask, Wait::Allowed)?;
+    let attr = ops::names::mkdir(branch, who, parent, name, 0o777 & !who.umask, Wait::Allowed)?;
     made.push(Made {
         parent,
         name: name.to_vec(),
         kind: Kind::Dir,
     });
-    branch.forget(attr.node.nid(), 1);
+    ops::names::forget(branch, attr.node.nid(), 1);
     Ok(attr.node.nid())
 }
 

@@ -171,7 +171,7 @@ pub(crate) fn deleted_dir(workspace: &str) -> String {
     format!("deleted/{workspace}")
 }
 
-/// Refs to the timelines of branches that were deleted ([`crate::timeline::kept`]).
+/// Refs to the timelines of branches that were deleted ([`crate::verbs::timeline::kept`]).
 pub(crate) fn timelines_dir(workspace: &str) -> String {
     format!("{TIMELINES_DIR}/{workspace}")
 }

@@ -17,6 +17,7 @@ use crate::branch::tree_file::Trees;
 use crate::branch::wake::Wake;
 use crate::error::{Error, Result};
 use crate::names::MAIN;
+use crate::ops;
 use crate::record::encode;
 use crate::stored::journals::Journals;
 use crate::types::*;
@@ -314,7 +315,7 @@ impl Views {
         let Some(branch) = self.table.read().retired.get(&node.slot()).cloned() else {
             return;
         };
-        branch.forget(node.nid(), lookups);
+        ops::names::forget(&branch, node.nid(), lookups);
         let forgotten = branch.is_forgotten();
         drop(branch);
         if forgotten {

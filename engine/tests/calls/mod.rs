@@ -85,7 +85,7 @@ pub fn begin_so(w: &Workspace, name: &str, unsynced: bool) -> u64 {
         unsynced,
         ..CallStart::default()
     };
-    w.call_start(MAIN, call).unwrap()
+    verbs::call_start(w, MAIN, call).unwrap()
 }
 
 pub fn finish(w: &Workspace, id: u64) {
@@ -98,12 +98,12 @@ pub fn begin_on(w: &Workspace, branch: &str, name: &str) -> u64 {
         unsynced: true,
         ..CallStart::default()
     };
-    w.call_start(branch, call).unwrap()
+    verbs::call_start(w, branch, call).unwrap()
 }
 
 pub fn finish_on(w: &Workspace, branch: &str, id: u64) {
     let outcome = CallOutcome::Success(Some("true".into()));
-    w.call_finish(branch, id, outcome).unwrap();
+    verbs::call_finish(w, branch, id, outcome).unwrap();
 }
 
 /// Something that is done in a call.
@@ -158,12 +158,12 @@ pub fn record(w: &Workspace, name: &str) -> u64 {
         started: None,
         completed: None,
     };
-    w.call_record(MAIN, call).unwrap()
+    verbs::call_record(w, MAIN, call).unwrap()
 }
 
 pub fn all(w: &Workspace) -> Vec<TimelineItem> {
     let mut items = Vec::new();
-    w.timeline_each(MAIN, &mut |item| {
+    verbs::timeline_each(w, MAIN, &mut |item| {
         items.push(item);
         Ok(true)
     })
@@ -173,7 +173,7 @@ pub fn all(w: &Workspace) -> Vec<TimelineItem> {
 
 /// Names and paths that a call changed.
 pub fn changed(w: &Workspace, id: u64) -> Vec<String> {
-    let item = w.call(MAIN, id).unwrap();
+    let item = verbs::call(w, MAIN, id).unwrap();
     let side = |s: Option<engine::StateRef>| DiffSide::Ref(s.unwrap().commit.unwrap().to_string());
     let changes = verbs::diff(w, MAIN, &side(item.before), &side(item.after), &[]).unwrap();
     let path = |c: &engine::Change| String::from_utf8_lossy(&c.path).into_owned();
@@ -185,13 +185,13 @@ pub fn changed(w: &Workspace, id: u64) -> Vec<String> {
 
 /// Nothing is wrong with the timeline; gives its length.
 pub fn verified(w: &Workspace) -> u64 {
-    let found = w.timeline_verify(MAIN).unwrap();
+    let found = verbs::timeline_verify(w, MAIN).unwrap();
     assert_eq!(found.faults, []);
     found.entries
 }
 
 pub fn blamed(w: &Workspace, path: &str) -> Vec<String> {
-    let blame = w.blame(MAIN, path.as_bytes(), 100).unwrap();
+    let blame = verbs::blame(w, MAIN, path.as_bytes(), 100).unwrap();
     assert_eq!(blame.unknown, 0);
     let one = |i: engine::BlameItem| match i.call {
         Some(id) => format!("{} {id}", i.kind),

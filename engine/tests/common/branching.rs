@@ -324,12 +324,12 @@ impl Runner {
                     parameters: None,
                     ..CallStart::default()
                 };
-                let id = w.call_start(MAIN, call);
+                let id = verbs::call_start(w, MAIN, call);
                 let id = id.map_err(|e| format!("call_start: {e}"))?;
                 self.besides.running = Some((id, before.tree.clone()));
             }
             Some((id, found)) => {
-                let done = w.call_finish(MAIN, id, CallOutcome::Success(None));
+                let done = verbs::call_finish(w, MAIN, id, CallOutcome::Success(None));
                 done.map_err(|e| format!("call_finish: {e}"))?;
                 self.besides.calls.push((id, found, before.tree.clone()));
             }

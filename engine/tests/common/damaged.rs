@@ -140,7 +140,7 @@ pub fn call(world: &World, branch: &str, name: &str) {
         started: None,
         completed: None,
     };
-    world.w().call_record(branch, call).unwrap();
+    verbs::call_record(world.w(), branch, call).unwrap();
 }
 
 /// All files of a branch, read without a mount.

@@ -5,10 +5,10 @@ use super::{
     timeline_of,
 };
 use crate::book::later::Later;
+use crate::book::timeline::Timeline;
 use crate::branch::frames::{Reader, frames_are_whole};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, JournalError};
-use crate::timeline::Timeline;
 use objstore::content::FileContent;
 
 /// What can be read of a damaged state file, each part by itself.

@@ -5,6 +5,8 @@
 //! state that is shown again is kept there, and not guessed at ([`crate::branch::left`]).
 
 use crate::book::history::State;
+use crate::book::timeline::rebuild::heads;
+use crate::book::timeline::rebuild::rebuilt;
 use crate::branch::inspect::{left_of, state_file};
 use crate::branch::left::Remains;
 use crate::branch::state_file::{StateFile, StateHead, StateMore};
@@ -18,7 +20,6 @@ use crate::journal::{Journal, JournalConfig, Needed};
 use crate::record::{Counters, OpKind, StateInfo};
 use crate::stored::load::stored_tree;
 use crate::stored::store::Reference;
-use crate::timeline::rebuild::{heads, rebuilt};
 use crate::tree::patch::BaseDirs;
 use crate::types::Time;
 use crate::workspace::branch_refs::trees_dir;

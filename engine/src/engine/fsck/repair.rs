@@ -267,7 +267,7 @@ fn older_keys(engine: &Engine, dir: &str) -> Result<()> {
     take_older_keys(&*engine.storage, &engine.store, &trees, dir)
 }
 
-/// As [`Engine::set_aside`], where there is such a file.
+/// As [`set_aside`], where there is such a file.
 pub(super) fn set_aside_if_there(engine: &Engine, path: &str) -> Result<()> {
     match engine.storage.open(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),

@@ -7,6 +7,7 @@
 //! older one.
 
 use crate::book::history::History;
+use crate::book::timeline::Timeline;
 use crate::branch::inspect::left_of;
 use crate::clock;
 use crate::engine::Engine;
@@ -16,7 +17,6 @@ use crate::engine::gc::tombs;
 use crate::error::Result;
 use crate::names::MAIN;
 use crate::record::Counters;
-use crate::timeline::Timeline;
 use crate::types::Time;
 use crate::workspace::branch_refs::{branch_dir, recorded};
 use objstore::{Commit, CommitId, CommitKind, Kind};

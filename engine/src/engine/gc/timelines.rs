@@ -7,12 +7,16 @@
 
 use super::roots::Roots;
 use super::tombs::is_young;
+use crate::book::timeline::log::LogPlace;
 use crate::engine::Engine;
 use crate::engine::gc::stats;
 use crate::error::Result;
-use crate::timeline::LogPlace;
-use crate::timeline::kept::{KeptRecord, from_elsewhere, heads_of, kept, strike};
 use crate::types::Time;
+use crate::verbs::timeline::kept::KeptRecord;
+use crate::verbs::timeline::kept::from_elsewhere;
+use crate::verbs::timeline::kept::heads_of;
+use crate::verbs::timeline::kept::kept;
+use crate::verbs::timeline::kept::strike;
 use crate::workspace::branch_refs::TIMELINES_DIR;
 use objstore::CommitId;
 use objstore::gc::Walk;

@@ -15,6 +15,7 @@ use crate::types::Progress;
 use crate::types::Time;
 use crate::verbs::branches;
 use crate::verbs::lineage;
+use crate::verbs::timeline::kept;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::{DeletedRecord, deleted_dir};
 use objstore::CommitId;
@@ -47,7 +48,7 @@ pub fn delete_branch(ws: &Workspace, name: &str, progress: Progress<'_>) -> Resu
     }
     ws.views.shared().store.sync()?;
     let now = clock::now();
-    ws.keep_timeline(&branch, now)?;
+    kept::keep_timeline(ws, &branch, now)?;
     forget_branch(ws, &branch, name, (now, last))?;
     let others = ws.views.branches();
     let has = |b: &Arc<Branch>| {

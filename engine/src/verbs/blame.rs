@@ -6,10 +6,10 @@
 //!
 //! Tests: `engine/tests/blame.rs`, `engine/tests/timeline.rs`.
 
-mod begin;
-mod beside;
-mod trees;
-mod walk;
+pub(crate) mod begin;
+pub(crate) mod beside;
+pub(crate) mod trees;
+pub(crate) mod walk;
 
 use crate::book::history::History;
 use crate::branch::seal;
@@ -17,13 +17,14 @@ use crate::error::{Error, Result};
 use crate::record::OpKind;
 use crate::types::Time;
 use crate::verbs::find;
+use crate::verbs::timeline::sources;
 use crate::workspace::Workspace;
 use objstore::CommitId;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 pub use trees::BlameChange;
 pub(crate) use trees::differ_in_content;
-pub(super) use trees::different;
+pub(crate) use trees::different;
 use trees::{Moment, Trees};
 use walk::{Blamer, Elsewhere, Point, Stretch};
 
@@ -83,55 +84,53 @@ pub struct BlameQuery {
     pub follow: bool,
 }
 
-impl Workspace {
-    /// Calls, checkpoints and switches that changed `path` or what lies below it, the newest first.
-    ///
-    /// A checkpoint changed what differs from the commit that it was made from. Waits until what they
-    /// left is stored. [`Error::NoSuchPath`] where nothing changed it and it is not there.
-    pub fn blame(&self, branch: &str, path: &[u8], limit: usize) -> Result<Blame> {
-        let follow = true;
-        self.blame_as(branch, path, BlameQuery { limit, follow })
-    }
+/// Calls, checkpoints and switches that changed `path` or what lies below it, the newest first.
+///
+/// A checkpoint changed what differs from the commit that it was made from. Waits until what they
+/// left is stored. [`Error::NoSuchPath`] where nothing changed it and it is not there.
+pub fn blame(ws: &Workspace, branch: &str, path: &[u8], limit: usize) -> Result<Blame> {
+    let follow = true;
+    blame_as(ws, branch, path, BlameQuery { limit, follow })
+}
 
-    /// As [`Workspace::blame`], with all that can be asked for.
-    pub fn blame_as(&self, branch: &str, path: &[u8], query: BlameQuery) -> Result<Blame> {
-        let branch = self.branch(branch)?;
-        seal::store_pending(&branch)?;
-        self.store_others(&branch)?;
-        let store = &branch.places.store;
-        let _pin = store.pin();
-        let path = &path
-            .split(|b| *b == b'/')
-            .filter(|n| !n.is_empty())
-            .collect::<Vec<_>>();
-        let path = path.join(&b'/');
-        let begin = branch.blame_begin(store, &path, query.follow)?;
-        let elsewhere = branch.lock().book.history.elsewhere();
-        let sources = self.sources(&branch)?;
-        let last = sources.list.first().map_or(0, |own| own.last);
-        let trees = Trees::new(store, query.follow);
-        let mut blamer = Blamer::new(trees, sources, elsewhere, query.limit);
-        let mut known = None;
-        if let Some(at) = begin {
-            let (points, start, origins) = {
-                let inner = branch.lock();
-                let (points, start) = inner.book.history.own_points();
-                (points, start, inner.book.history.origins())
-            };
-            let stretch = Stretch {
-                log: Some((0, last)),
-                at: Rc::new(at),
-                points,
-            };
-            known = Some(blamer.run(stretch, start, &origins)?);
-        }
-        let blame = finish(blamer, known.as_deref());
-        let nowhere = blame.items.is_empty() && blame.commits.is_empty();
-        if nowhere && find(&branch.lock().live, &path, false).is_err() {
-            return Err(Error::NoSuchPath(path));
-        }
-        Ok(blame)
+/// As [`blame`], with all that can be asked for.
+pub fn blame_as(ws: &Workspace, branch: &str, path: &[u8], query: BlameQuery) -> Result<Blame> {
+    let branch = ws.branch(branch)?;
+    seal::store_pending(&branch)?;
+    sources::store_others(ws, &branch)?;
+    let store = &branch.places.store;
+    let _pin = store.pin();
+    let path = &path
+        .split(|b| *b == b'/')
+        .filter(|n| !n.is_empty())
+        .collect::<Vec<_>>();
+    let path = path.join(&b'/');
+    let begin = begin::blame_begin(&branch, store, &path, query.follow)?;
+    let elsewhere = branch.lock().book.history.elsewhere();
+    let sources = sources::sources(ws, &branch)?;
+    let last = sources.list.first().map_or(0, |own| own.last);
+    let trees = Trees::new(store, query.follow);
+    let mut blamer = Blamer::new(trees, sources, elsewhere, query.limit);
+    let mut known = None;
+    if let Some(at) = begin {
+        let (points, start, origins) = {
+            let inner = branch.lock();
+            let (points, start) = inner.book.history.own_points();
+            (points, start, inner.book.history.origins())
+        };
+        let stretch = Stretch {
+            log: Some((0, last)),
+            at: Rc::new(at),
+            points,
+        };
+        known = Some(blamer.run(stretch, start, &origins)?);
     }
+    let blame = finish(blamer, known.as_deref());
+    let nowhere = blame.items.is_empty() && blame.commits.is_empty();
+    if nowhere && find(&branch.lock().live, &path, false).is_err() {
+        return Err(Error::NoSuchPath(path));
+    }
+    Ok(blame)
 }
 
 /// Sorts what was found and says where the path comes from if no call changed it. `oldest` is where the trail

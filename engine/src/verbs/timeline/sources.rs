@@ -10,15 +10,22 @@
 //!
 //! Tests: `engine/tests/timelines_kept.rs`.
 
-use super::imported::{ImportedTimeline, taken_over};
-use super::kept::{from_elsewhere, heads_of, kept};
-use super::log::{Log, LogPlace, Newest};
-use super::read::{Reading, TimelineItem};
+use crate::book::timeline::log::Log;
+use crate::book::timeline::log::LogPlace;
+use crate::book::timeline::log::Newest;
 use crate::branch::Branch;
 use crate::branch::seal;
 use crate::error::Result;
 use crate::record::call::What;
 use crate::types::Time;
+use crate::verbs::timeline::imported::ImportedTimeline;
+use crate::verbs::timeline::imported::taken_over;
+use crate::verbs::timeline::kept::from_elsewhere;
+use crate::verbs::timeline::kept::heads_of;
+use crate::verbs::timeline::kept::kept;
+use crate::verbs::timeline::read;
+use crate::verbs::timeline::read::Reading;
+use crate::verbs::timeline::read::TimelineItem;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, ObjectStore, TimelineHead};
 use std::collections::{HashMap, HashSet};
@@ -41,13 +48,13 @@ pub struct TimelineSource {
     /// What is known of it where it was taken over from elsewhere.
     pub imported: Option<ImportedTimeline>,
     /// Place in the list of the timeline that has the entries before the first; `None` where there are none.
-    pub(super) goes_on: Option<usize>,
-    pub(super) reading: Reading,
+    pub(crate) goes_on: Option<usize>,
+    pub(crate) reading: Reading,
 }
 
 /// The timelines of a branch, and which of them has what its commits hold.
 #[derive(Debug, Default)]
-pub(super) struct Sources {
+pub(crate) struct Sources {
     /// The branch's own first.
     pub list: Vec<TimelineSource>,
     /// By entry that a commit holds: the timeline that has it.
@@ -105,76 +112,74 @@ impl Sources {
     }
 }
 
-impl Workspace {
-    /// The timelines that a branch's commits lead into: its own first, then those of branches that were merged
-    /// into it, or that it was set to, deleted or not; the one merged last first. Last those that were taken over
-    /// from elsewhere together with its own.
-    pub fn timelines(&self, branch: &str) -> Result<Vec<TimelineSource>> {
-        let branch = self.branch(branch)?;
-        let store = &branch.places.store;
-        let _pin = store.pin();
-        let mut list = self.sources(&branch)?.list;
-        if let Some(own) = list.first() {
-            let taken_over = taken_over(&own.reading, store)?;
-            list.extend(taken_over);
-        }
-        Ok(list)
+/// The timelines that a branch's commits lead into: its own first, then those of branches that were merged
+/// into it, or that it was set to, deleted or not; the one merged last first. Last those that were taken over
+/// from elsewhere together with its own.
+pub fn timelines(ws: &Workspace, branch: &str) -> Result<Vec<TimelineSource>> {
+    let branch = ws.branch(branch)?;
+    let store = &branch.places.store;
+    let _pin = store.pin();
+    let mut list = sources(ws, &branch)?.list;
+    if let Some(own) = list.first() {
+        let taken_over = taken_over(&own.reading, store)?;
+        list.extend(taken_over);
     }
+    Ok(list)
+}
 
-    /// Calls `each` for the calls and switches of one of them that no other one before it has, the newest
-    /// first, until it says false. Where the branch was deleted meanwhile and gc ran, parts may be missing.
-    pub fn timeline_of(
-        &self,
-        source: &TimelineSource,
-        each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
-    ) -> Result<()> {
-        let store = &self.views.shared().store;
-        let _pin = store.pin();
-        source.reading.clone().each(store, &mut |item| {
-            if item.entry > source.last {
-                return Ok(true);
-            }
-            Ok(item.entry >= source.first && each(item)?)
-        })
-    }
-
-    /// Stores what calls of the branches left whose timelines this one's commits lead into. Of one where that fails
-    /// blame counts calls as unknown.
-    pub(super) fn store_others(&self, branch: &Branch) -> Result<()> {
-        let sources = self.sources(branch)?.list;
-        let others = sources.into_iter().skip(1);
-        for other in others.filter(|s| s.deleted.is_none()) {
-            // Where it was deleted meanwhile all was stored before.
-            if let Ok(other) = self.branch(&other.branch)
-                && let Err(e) = seal::store_pending(&other)
-            {
-                tracing::warn!("what calls of {} left is not stored: {e}", other.name());
-            }
+/// Calls `each` for the calls and switches of one of them that no other one before it has, the newest
+/// first, until it says false. Where the branch was deleted meanwhile and gc ran, parts may be missing.
+pub fn timeline_of(
+    ws: &Workspace,
+    source: &TimelineSource,
+    each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
+) -> Result<()> {
+    let store = &ws.views.shared().store;
+    let _pin = store.pin();
+    source.reading.clone().each(store, &mut |item| {
+        if item.entry > source.last {
+            return Ok(true);
         }
-        Ok(())
-    }
+        Ok(item.entry >= source.first && each(item)?)
+    })
+}
 
-    /// The timelines of a branch. The caller holds a pin of the store as long as it reads them.
-    pub(super) fn sources(&self, branch: &Branch) -> Result<Sources> {
-        let store = &branch.places.store;
-        let _pin = store.pin();
-        let ids: HashSet<CommitId> = from_elsewhere(&branch.lock()).into_iter().collect();
-        let heads = heads_of(store, ids.iter())?;
-        let own = branch.reading();
-        let mut search = Search {
-            store,
-            found: Sources::default(),
-            walkers: Vec::new(),
-            others: Others::of(self, branch),
-            ids,
-        };
-        search.add(own, (branch.name(), None), None);
-        for (entries, hash) in heads.into_iter().rev() {
-            search.find(TimelineHead { entries, hash })?;
+/// Stores what calls of the branches left whose timelines this one's commits lead into. Of one where that fails
+/// blame counts calls as unknown.
+pub(crate) fn store_others(ws: &Workspace, branch: &Branch) -> Result<()> {
+    let sources = sources(ws, branch)?.list;
+    let others = sources.into_iter().skip(1);
+    for other in others.filter(|s| s.deleted.is_none()) {
+        // Where it was deleted meanwhile all was stored before.
+        if let Ok(other) = ws.branch(&other.branch)
+            && let Err(e) = seal::store_pending(&other)
+        {
+            tracing::warn!("what calls of {} left is not stored: {e}", other.name());
         }
-        search.finish()?;
-        Ok(search.found)
     }
+    Ok(())
+}
+
+/// The timelines of a branch. The caller holds a pin of the store as long as it reads them.
+pub(crate) fn sources(ws: &Workspace, branch: &Branch) -> Result<Sources> {
+    let store = &branch.places.store;
+    let _pin = store.pin();
+    let ids: HashSet<CommitId> = from_elsewhere(&branch.lock()).into_iter().collect();
+    let heads = heads_of(store, ids.iter())?;
+    let own = read::reading(branch);
+    let mut search = Search {
+        store,
+        found: Sources::default(),
+        walkers: Vec::new(),
+        others: Others::of(ws, branch),
+        ids,
+    };
+    search.add(own, (branch.name(), None), None);
+    for (entries, hash) in heads.into_iter().rev() {
+        search.find(TimelineHead { entries, hash })?;
+    }
+    search.finish()?;
+    Ok(search.found)
 }
 
 /// A log on the way from its newest entry to its oldest.
@@ -398,7 +403,7 @@ impl<'a> Others<'a> {
         store: &'a ObjectStore,
     ) -> Result<Option<(Reading, Whose)>> {
         if let Some(branch) = that_has(&mut self.live, head, store) {
-            return Ok(Some((branch.reading(), (branch.name(), None))));
+            return Ok(Some((read::reading(branch), (branch.name(), None))));
         }
         let kept = match &mut self.kept {
             Some(kept) => kept,

@@ -4,16 +4,22 @@
 //! a rollback took what is followed from a commit of another timeline, that one is gone through from the entry
 //! which that commit holds; each entry of all timelines is looked at once.
 
-use super::beside::Beside;
-use super::trees::{Moment, Trail, Trees, is_dir};
-use super::{Blame, BlameItem};
+use crate::book::timeline::log::Log;
+use crate::book::timeline::log::Newest;
 use crate::error::Result;
 use crate::record::call::{EndedBy, StateRef, SwitchWord, What};
-use crate::timeline::log::{Log, Newest};
-use crate::timeline::own::Others;
-use crate::timeline::read::{Reader, TimelineItem};
-use crate::timeline::sources::Sources;
 use crate::types::Time;
+use crate::verbs::blame::Blame;
+use crate::verbs::blame::BlameItem;
+use crate::verbs::blame::beside::Beside;
+use crate::verbs::blame::trees::Moment;
+use crate::verbs::blame::trees::Trail;
+use crate::verbs::blame::trees::Trees;
+use crate::verbs::blame::trees::is_dir;
+use crate::verbs::timeline::own::Others;
+use crate::verbs::timeline::read::Reader;
+use crate::verbs::timeline::read::TimelineItem;
+use crate::verbs::timeline::sources::Sources;
 use objstore::{CommitId, CommitKind};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -21,7 +27,7 @@ use std::sync::Arc;
 
 /// A checkpoint.
 #[derive(Clone, Debug)]
-pub(super) struct Point {
+pub(crate) struct Point {
     pub time: Time,
     /// Its label, or its message.
     pub name: String,
@@ -34,14 +40,14 @@ pub(super) struct Point {
 }
 
 /// A commit that another branch made.
-pub(super) struct Elsewhere {
+pub(crate) struct Elsewhere {
     pub time: Time,
     pub name: String,
     pub parents: Vec<CommitId>,
 }
 
 /// A part of the history that is to be gone through.
-pub(super) struct Stretch {
+pub(crate) struct Stretch {
     /// The timeline, and its newest entry that counts; `None`: only checkpoints are known of it.
     pub log: Option<(usize, u64)>,
     /// Where the trail begins.
@@ -104,7 +110,7 @@ impl Cause {
 }
 
 /// Collects who changed what is followed.
-pub(super) struct Blamer<'a> {
+pub(crate) struct Blamer<'a> {
     pub trees: Trees<'a>,
     pub sources: Sources,
     /// Commits of other branches that were not come by yet.

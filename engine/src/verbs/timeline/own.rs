@@ -9,13 +9,13 @@
 //!
 //! Tests: `engine/tests/timeline_beside.rs`, `engine/tests/beside_model.rs`.
 
-use super::blame::different;
-use super::read::TimelineItem;
 use crate::branch::whose::key_path;
 use crate::error::Result;
 use crate::kv::{self, KvMap};
 use crate::merge::Root;
 use crate::record::call::StateRef;
+use crate::verbs::blame::different;
+use crate::verbs::timeline::read::TimelineItem;
 use objstore::{Body, Commit, Edit, Meta, ObjectStore, TreeEntry, TreeId, diff_trees, edit_tree};
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ impl Whole {
 
 /// The times in which a call ran without any of these, each with the states at its ends; `None` where they are not
 /// known. The entries tell the order.
-pub(super) fn alone<'a>(
+pub(crate) fn alone<'a>(
     item: &TimelineItem,
     others: impl Iterator<Item = &'a TimelineItem>,
 ) -> Option<Vec<(StateRef, StateRef)>> {
@@ -120,7 +120,7 @@ pub(super) fn alone<'a>(
 }
 
 /// The first path that differs between two moments and that others changed.
-pub(super) fn shared(
+pub(crate) fn shared(
     store: &ObjectStore,
     (a, b): (&Whole, &Whole),
     others: &Others,
@@ -148,7 +148,7 @@ pub(super) fn shared(
 
 /// What there would have been before a call, had the others done all they did by then. An error names a path at which
 /// that cannot be parted.
-pub(super) fn without_own(
+pub(crate) fn without_own(
     store: &ObjectStore,
     before: &Whole,
     after: &Whole,
@@ -180,7 +180,7 @@ pub(super) fn without_own(
 }
 
 /// Whether two moments differ at all in what a diff shows.
-pub(super) fn differ(store: &ObjectStore, a: &Whole, b: &Whole) -> Result<bool> {
+pub(crate) fn differ(store: &ObjectStore, a: &Whole, b: &Whole) -> Result<bool> {
     let differ = different(store, Some(&a.entry()), Some(&b.entry()), true)?;
     Ok(differ || !a.kv.equals(&b.kv))
 }
@@ -278,4 +278,4 @@ fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// Calls by their ids.
-pub(super) type Calls = BTreeMap<u64, TimelineItem>;
+pub(crate) type Calls = BTreeMap<u64, TimelineItem>;

@@ -4,8 +4,10 @@
 //! its moment. Whoever alters or removes an entry would have to make all hashes after it anew, and then
 //! they are not those that commits hold.
 
-use super::Timeline;
-use super::log::{Log, LogBytes, oldest_first};
+use crate::book::timeline::Timeline;
+use crate::book::timeline::log::Log;
+use crate::book::timeline::log::LogBytes;
+use crate::book::timeline::log::oldest_first;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::record::OpKind;
@@ -26,7 +28,7 @@ pub struct TimelineFault {
     pub what: String,
 }
 
-/// What [`Workspace::timeline_verify`] found.
+/// What [`timeline_verify`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Entries that were looked at.
@@ -52,35 +54,31 @@ impl Verified {
 /// What a commit says: by number of the entry, the commit and the hash.
 type Witnesses = BTreeMap<u64, Vec<(CommitId, [u8; 32])>>;
 
-impl Workspace {
-    /// Compares all entries with their hashes, and these with what the branch's commits hold.
-    pub fn timeline_verify(&self, branch: &str) -> Result<Verified> {
-        self.branch(branch)?.timeline_verify()
-    }
+/// Compares all entries with their hashes, and these with what the branch's commits hold.
+pub fn timeline_verify(ws: &Workspace, branch: &str) -> Result<Verified> {
+    verify_in(ws.branch(branch)?.as_ref())
 }
 
-impl Branch {
-    fn timeline_verify(&self) -> Result<Verified> {
-        let store = &self.places.store;
-        let pin = store.pin();
-        let (timeline, commits) = {
-            let inner = self.lock();
-            // Those of other branches hold other timelines' heads.
-            let own = inner.book.history.states.values();
-            let own = own.filter(|s| s.in_store && s.info.kind != OpKind::Foreign);
-            let ids: Vec<CommitId> = own.filter_map(|s| s.info.id).collect();
-            (inner.book.timeline.clone(), ids)
-        };
-        let mut witnesses = Witnesses::new();
-        for id in commits {
-            let commit: Commit = store.get_object(&id)?;
-            if let Some(head) = commit.timeline {
-                let at = witnesses.entry(head.entries).or_default();
-                at.push((id, head.hash));
-            }
+fn verify_in(branch: &Branch) -> Result<Verified> {
+    let store = &branch.places.store;
+    let pin = store.pin();
+    let (timeline, commits) = {
+        let inner = branch.lock();
+        // Those of other branches hold other timelines' heads.
+        let own = inner.book.history.states.values();
+        let own = own.filter(|s| s.in_store && s.info.kind != OpKind::Foreign);
+        let ids: Vec<CommitId> = own.filter_map(|s| s.info.id).collect();
+        (inner.book.timeline.clone(), ids)
+    };
+    let mut witnesses = Witnesses::new();
+    for id in commits {
+        let commit: Commit = store.get_object(&id)?;
+        if let Some(head) = commit.timeline {
+            let at = witnesses.entry(head.entries).or_default();
+            at.push((id, head.hash));
         }
-        verified(&timeline, &Log::of(&timeline, store, pin), witnesses)
     }
+    verified(&timeline, &Log::of(&timeline, store, pin), witnesses)
 }
 
 /// Compares a log with what is said of it.
@@ -115,7 +113,12 @@ struct Position {
 }
 
 impl Position {
-    fn take(&mut self, found: &mut Verified, witnesses: &Witnesses, frame: &super::log::Frame) {
+    fn take(
+        &mut self,
+        found: &mut Verified,
+        witnesses: &Witnesses,
+        frame: &crate::book::timeline::log::Frame,
+    ) {
         let expected = self.number + 1;
         let (number, known) = match frame.entry() {
             Ok(entry) => (entry.number, true),

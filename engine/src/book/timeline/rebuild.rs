@@ -3,8 +3,9 @@
 //! Each entry's hash covers all before it, and each commit holds the hash of its moment. So what a commit
 //! of the branch agrees with is the branch's, from whichever log it was read; nothing else is taken.
 
-use super::Timeline;
-use super::log::{Log, oldest_first};
+use crate::book::timeline::Timeline;
+use crate::book::timeline::log::Log;
+use crate::book::timeline::log::oldest_first;
 use crate::record::call::{Entry, FRAME_EXTRA_BYTES, chained};
 use crate::record::decode;
 use objstore::content::FileContent;

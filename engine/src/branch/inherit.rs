@@ -9,8 +9,13 @@
 //!
 //! Tests: `engine/tests/timeline_inherited.rs`.
 
-use super::Timeline;
-use super::log::{Log, LogPlace, Newest, beginning, newest_first, oldest_first};
+use crate::book::timeline::Timeline;
+use crate::book::timeline::log::Log;
+use crate::book::timeline::log::LogPlace;
+use crate::book::timeline::log::Newest;
+use crate::book::timeline::log::beginning;
+use crate::book::timeline::log::newest_first;
+use crate::book::timeline::log::oldest_first;
 use crate::branch::Branch;
 use crate::error::Result;
 use crate::record::OpKind;
@@ -60,93 +65,91 @@ enum Bearing {
     Over,
 }
 
-impl Branch {
-    /// The timeline up to a state. What it needs is in the store, not synced.
-    pub(crate) fn timeline_up_to(&self, state: u64) -> Result<Timeline> {
-        let store = &self.places.store;
-        let _pin = store.pin();
-        let whole = self.lock().book.timeline.clone();
-        let place = LogPlace::of(&whole);
-        let Some(frozen) = self.frozen_from(state, &place)? else {
-            return Ok(Timeline::default());
-        };
-        let log = Log::at(&place, store, store.pin());
-        let later = Later::than(frozen.entries(), &log)?;
-        let (mut found, bytes) = up_to(&frozen, &later, &log)?;
-        match bytes.checked_sub(whole.stored.len()) {
-            Some(of_tail) => {
-                let tail = whole.tail.iter().take(of_tail as usize);
-                (found.stored, found.tail) = (whole.stored, Arc::new(tail.copied().collect()));
-            }
-            None => found.stored = beginning(store, &whole.stored, bytes)?,
+/// The timeline up to a state. What it needs is in the store, not synced.
+pub(crate) fn timeline_up_to(branch: &Branch, state: u64) -> Result<Timeline> {
+    let store = &branch.places.store;
+    let _pin = store.pin();
+    let whole = branch.lock().book.timeline.clone();
+    let place = LogPlace::of(&whole);
+    let Some(frozen) = frozen_from(branch, state, &place)? else {
+        return Ok(Timeline::default());
+    };
+    let log = Log::at(&place, store, store.pin());
+    let later = Later::than(frozen.entries(), &log)?;
+    let (mut found, bytes) = up_to(&frozen, &later, &log)?;
+    match bytes.checked_sub(whole.stored.len()) {
+        Some(of_tail) => {
+            let tail = whole.tail.iter().take(of_tail as usize);
+            (found.stored, found.tail) = (whole.stored, Arc::new(tail.copied().collect()));
         }
-        let reached = found.entries;
-        for entry in later.told {
-            if entry.number > reached {
-                found.tell_again(entry.time, entry.what);
-            }
-        }
-        // Some have expired since.
-        found.used.retain(|state| whole.used.contains(state));
-        found.unnamed.retain(|state| whole.unnamed.contains(state));
-        Ok(found)
+        None => found.stored = beginning(store, &whole.stored, bytes)?,
     }
-
-    /// The state, or where another branch made that, the newest one that it comes from of which the log has the
-    /// newest entry.
-    fn frozen_from(&self, state: u64, place: &LogPlace) -> Result<Option<Frozen>> {
-        let store = &self.places.store;
-        let mut all = Vec::new();
-        for ancestor in self.own_before(state) {
-            let mut head = ancestor.head;
-            if let (None, Some(id)) = (head, ancestor.commit) {
-                if !store.contains(Kind::Commit, id.as_bytes()) {
-                    continue;
-                }
-                let commit: Commit = store.get_object(&id)?;
-                head = commit.timeline;
-            }
-            if head.is_some() || !ancestor.foreign {
-                let state = ancestor.state;
-                all.push(Frozen { state, head });
-            }
+    let reached = found.entries;
+    for entry in later.told {
+        if entry.number > reached {
+            found.tell_again(entry.time, entry.what);
         }
-        all.sort_by_key(|frozen| Reverse((frozen.entries(), frozen.state)));
-        let mut log = Newest::of(Log::at(place, store, store.pin()));
-        for frozen in all {
-            let Some(head) = frozen.head else {
-                return Ok(Some(frozen));
-            };
-            if log.skip_to(head.entries)? == Some(head) {
-                return Ok(Some(frozen));
-            }
-        }
-        Ok(None)
     }
+    // Some have expired since.
+    found.used.retain(|state| whole.used.contains(state));
+    found.unnamed.retain(|state| whole.unnamed.contains(state));
+    Ok(found)
+}
 
-    /// A state, and as far as other branches made them, those that it comes from, to the first of this branch.
-    fn own_before(&self, state: u64) -> Vec<Ancestor> {
-        let inner = self.lock();
-        let states = &inner.book.history.states;
-        let (mut found, mut met) = (Vec::new(), BTreeSet::new());
-        let mut work = vec![state];
-        while let Some(number) = work.pop() {
-            let Some(state) = states.get(&number).filter(|_| met.insert(number)) else {
+/// The state, or where another branch made that, the newest one that it comes from of which the log has the
+/// newest entry.
+fn frozen_from(branch: &Branch, state: u64, place: &LogPlace) -> Result<Option<Frozen>> {
+    let store = &branch.places.store;
+    let mut all = Vec::new();
+    for ancestor in own_before(branch, state) {
+        let mut head = ancestor.head;
+        if let (None, Some(id)) = (head, ancestor.commit) {
+            if !store.contains(Kind::Commit, id.as_bytes()) {
                 continue;
-            };
-            let foreign = state.info.kind == OpKind::Foreign;
-            if foreign {
-                work.extend(&state.info.parents);
             }
-            found.push(Ancestor {
-                state: number,
-                foreign,
-                head: state.timeline,
-                commit: state.info.id.filter(|_| state.in_store),
-            });
+            let commit: Commit = store.get_object(&id)?;
+            head = commit.timeline;
         }
-        found
+        if head.is_some() || !ancestor.foreign {
+            let state = ancestor.state;
+            all.push(Frozen { state, head });
+        }
     }
+    all.sort_by_key(|frozen| Reverse((frozen.entries(), frozen.state)));
+    let mut log = Newest::of(Log::at(place, store, store.pin()));
+    for frozen in all {
+        let Some(head) = frozen.head else {
+            return Ok(Some(frozen));
+        };
+        if log.skip_to(head.entries)? == Some(head) {
+            return Ok(Some(frozen));
+        }
+    }
+    Ok(None)
+}
+
+/// A state, and as far as other branches made them, those that it comes from, to the first of this branch.
+fn own_before(branch: &Branch, state: u64) -> Vec<Ancestor> {
+    let inner = branch.lock();
+    let states = &inner.book.history.states;
+    let (mut found, mut met) = (Vec::new(), BTreeSet::new());
+    let mut work = vec![state];
+    while let Some(number) = work.pop() {
+        let Some(state) = states.get(&number).filter(|_| met.insert(number)) else {
+            continue;
+        };
+        let foreign = state.info.kind == OpKind::Foreign;
+        if foreign {
+            work.extend(&state.info.parents);
+        }
+        found.push(Ancestor {
+            state: number,
+            foreign,
+            head: state.timeline,
+            commit: state.info.id.filter(|_| state.in_store),
+        });
+    }
+    found
 }
 
 impl Later {
@@ -240,7 +243,7 @@ impl Timeline {
     }
 
     /// Whether it is to be told what becomes of a state.
-    pub(super) fn mentions(&self, state: u64) -> bool {
+    pub(crate) fn mentions(&self, state: u64) -> bool {
         self.unnamed.contains(&state) || self.used.contains(&state) || self.last == Some(state)
     }
 }

@@ -40,14 +40,14 @@ impl BlameChange {
 
 /// What a commit has under the name that is followed.
 #[derive(Clone, Debug)]
-pub(super) struct Moment {
+pub(crate) struct Moment {
     pub commit: CommitId,
     pub name: Vec<u8>,
     pub entry: Option<TreeEntry>,
 }
 
 /// How one moment became another.
-pub(super) struct Difference {
+pub(crate) struct Difference {
     pub change: BlameChange,
     pub path: Vec<u8>,
     pub old_path: Option<Vec<u8>>,
@@ -67,7 +67,7 @@ struct Compared {
 }
 
 /// Looks into commits.
-pub(super) struct Trees<'a> {
+pub(crate) struct Trees<'a> {
     pub store: &'a ObjectStore,
     /// Look for the name that a path had.
     follow: bool,
@@ -84,7 +84,7 @@ fn there<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-pub(super) fn is_dir(entry: &TreeEntry) -> bool {
+pub(crate) fn is_dir(entry: &TreeEntry) -> bool {
     matches!(entry.body, Body::Dir(_))
 }
 
@@ -266,7 +266,7 @@ fn entry_at(store: &ObjectStore, commit: &Commit, path: &[u8]) -> Result<Option<
 
 /// The way from newer commits to older ones.
 #[derive(Clone, Debug)]
-pub(super) struct Trail {
+pub(crate) struct Trail {
     /// Where it stands.
     pub at: Rc<Moment>,
 }
@@ -296,7 +296,7 @@ pub(crate) fn differ_in_content(store: &ObjectStore, a: &Root, b: &Root) -> Resu
 
 /// Whether a diff would show something at or below an entry; `times`: also where only the time of a file
 /// is another.
-pub(in crate::timeline) fn different(
+pub(crate) fn different(
     store: &ObjectStore,
     a: Option<&TreeEntry>,
     b: Option<&TreeEntry>,

@@ -3,16 +3,16 @@
 //! Only of calls of which it is told what others changed, and of those others, anything is kept; nothing else costs
 //! memory.
 
-use super::trees::Moment;
 use crate::record::call::What;
-use crate::timeline::own::Others;
-use crate::timeline::read::TimelineItem;
+use crate::verbs::blame::trees::Moment;
+use crate::verbs::timeline::own::Others;
+use crate::verbs::timeline::read::TimelineItem;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// What was met on the way, from the newest entry on.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(crate) struct Beside {
     /// Calls whose beginning is still to come and of which it is told what others changed, with those others.
     told: HashMap<u64, Vec<u64>>,
     /// Beginnings and ends of those others since.
@@ -67,7 +67,7 @@ impl Beside {
     }
 
     /// The times in which a call ran without others, each with what there was at its ends, as in
-    /// [`crate::timeline::own`]; `None` where that is not kept.
+    /// [`crate::verbs::timeline::own`]; `None` where that is not kept.
     pub fn alone(
         &self,
         item: &TimelineItem,

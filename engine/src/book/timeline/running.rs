@@ -7,7 +7,9 @@
 //!
 //! Invariant: which calls lie inside which follows from the entries alone, in their order.
 
-use super::{Ran, Timeline, insert_some};
+use crate::book::timeline::Ran;
+use crate::book::timeline::Timeline;
+use crate::book::timeline::insert_some;
 use crate::record::call::{CallOutcome, EndedBy, OVERLAPS_MAX, Owner, Process, StateRef, What};
 use crate::types::Time;
 use objstore::content::FileContent;
@@ -51,7 +53,7 @@ impl Timeline {
     }
 
     /// A call begins.
-    pub(super) fn begin(&mut self, call: u64, started: Time, owner: Owner, apart: &[u64]) {
+    pub(crate) fn begin(&mut self, call: u64, started: Time, owner: Owner, apart: &[u64]) {
         let running = Running {
             started,
             overlaps: BTreeSet::new(),
@@ -65,7 +67,7 @@ impl Timeline {
 
     /// A call ends. Those that run and that it lies inside have it as a part; of the others it is told that
     /// they ran at the same time.
-    pub(super) fn end(&mut self, call: u64, completed: Time) {
+    pub(crate) fn end(&mut self, call: u64, completed: Time) {
         let Some(ended) = self.running.remove(&call) else {
             return;
         };

@@ -3,14 +3,17 @@
 //! The log is read from its end, so what ended a call comes before what began it, and the commit of a
 //! state before what mentions it.
 
-use super::log::{Log, LogPlace, newest_first};
-use super::own::Others;
+use crate::book::timeline::log::Log;
+use crate::book::timeline::log::LogPlace;
+use crate::book::timeline::log::newest_first;
 use crate::branch::Branch;
 use crate::branch::states;
 use crate::branch::states::Target;
 use crate::error::{Error, Result};
 use crate::record::call::{CallOutcome, EndedBy, OVERLAPS_MAX, StateRef, SwitchWord, What};
 use crate::types::Time;
+use crate::verbs::timeline::own::Others;
+use crate::verbs::timeline::sources;
 use crate::workspace::Workspace;
 use objstore::{CommitId, ObjectStore};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -115,7 +118,7 @@ pub struct TimelineQuery {
     pub all: bool,
     /// Without parameters, results and errors.
     pub brief: bool,
-    /// Of another timeline of the branch ([`Workspace::timelines`]): its branch, and when that was deleted.
+    /// Of another timeline of the branch (`verbs::timelines`): its branch, and when that was deleted.
     pub of: Option<(String, Option<Time>)>,
 }
 
@@ -137,120 +140,114 @@ pub struct TimelinePage {
     pub next: Option<u64>,
 }
 
-impl Workspace {
-    /// Calls, and with `all` switches, the newest first. A page ends early where its texts are long.
-    pub fn timeline(&self, branch: &str, query: &TimelineQuery) -> Result<TimelinePage> {
-        let mut page = TimelinePage {
-            items: Vec::new(),
-            next: None,
-        };
-        let (mut bytes, mut full) = (0, false);
-        let mut each = |mut item: TimelineItem| {
-            if !query.wants(&item) {
-                return Ok(true);
-            }
-            if query.brief {
-                (item.parameters, item.result, item.error) = (None, None, None);
-            }
-            item.others = None;
-            full = page.items.len() >= query.limit
-                || (bytes > 0 && bytes + item.text_bytes() > PAGE_BYTES);
-            if full {
-                page.next = page.items.last().map(|last| last.entry);
-                return Ok(false);
-            }
-            bytes += item.text_bytes();
-            page.items.push(item);
-            Ok(true)
-        };
-        match &query.of {
-            None => self.timeline_each(branch, &mut each)?,
-            Some((name, deleted)) => {
-                let all = self.timelines(branch)?.into_iter();
-                let mut asked = all.filter(|s| (&s.branch, &s.deleted) == (name, deleted));
-                let source = asked.next();
-                let source = source.ok_or_else(|| Error::NoSuchBranch(name.clone()))?;
-                self.timeline_of(&source, &mut each)?;
-            }
+/// Calls, and with `all` switches, the newest first. A page ends early where its texts are long.
+pub fn timeline(ws: &Workspace, branch: &str, query: &TimelineQuery) -> Result<TimelinePage> {
+    let mut page = TimelinePage {
+        items: Vec::new(),
+        next: None,
+    };
+    let (mut bytes, mut full) = (0, false);
+    let mut each = |mut item: TimelineItem| {
+        if !query.wants(&item) {
+            return Ok(true);
         }
-        Ok(page)
+        if query.brief {
+            (item.parameters, item.result, item.error) = (None, None, None);
+        }
+        item.others = None;
+        full = page.items.len() >= query.limit
+            || (bytes > 0 && bytes + item.text_bytes() > PAGE_BYTES);
+        if full {
+            page.next = page.items.last().map(|last| last.entry);
+            return Ok(false);
+        }
+        bytes += item.text_bytes();
+        page.items.push(item);
+        Ok(true)
+    };
+    match &query.of {
+        None => timeline_each(ws, branch, &mut each)?,
+        Some((name, deleted)) => {
+            let all = sources::timelines(ws, branch)?.into_iter();
+            let mut asked = all.filter(|s| (&s.branch, &s.deleted) == (name, deleted));
+            let source = asked.next();
+            let source = source.ok_or_else(|| Error::NoSuchBranch(name.clone()))?;
+            sources::timeline_of(ws, &source, &mut each)?;
+        }
     }
-
-    /// Calls `each` for all calls and switches, the newest first, until it says false.
-    pub fn timeline_each(
-        &self,
-        branch: &str,
-        each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
-    ) -> Result<()> {
-        self.branch(branch)?.timeline_each(each)
-    }
-
-    /// One call. [`Error::NoSuchCall`].
-    pub fn call(&self, branch: &str, id: u64) -> Result<TimelineItem> {
-        self.branch(branch)?.call(id)
-    }
+    Ok(page)
 }
 
-impl Workspace {
-    /// One call with the commits before and after it, which are waited for, and which the branch knows
-    /// from then on. [`Error::NoSuchCall`], [`Error::CallUnknown`] where they are not kept.
-    pub fn call_with_commits(&self, branch: &str, id: u64) -> Result<TimelineItem> {
-        let b = self.branch(branch)?;
-        let _pin = b.places.store.pin();
-        let mut item = b.call(id)?;
-        for state in [&mut item.before, &mut item.after].into_iter().flatten() {
-            let commit = states::kept_commit(&b, id, *state)?;
-            state.commit = Some(commit);
-            if states::resolve(&b, &Target::Ref(commit.to_string())).is_err() {
-                b.know(commit)?;
-            }
-        }
-        Ok(item)
-    }
+/// Calls `each` for all calls and switches, the newest first, until it says false.
+pub fn timeline_each(
+    ws: &Workspace,
+    branch: &str,
+    each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
+) -> Result<()> {
+    timeline_each_of(ws.branch(branch)?.as_ref(), each)
 }
 
-impl Branch {
-    pub(crate) fn call(&self, id: u64) -> Result<TimelineItem> {
-        let mut found = None;
-        self.timeline_each(&mut |item| {
-            if item.switch.is_none() && item.call == Some(id) {
-                found = Some(item);
-            }
-            Ok(found.is_none())
-        })?;
-        found.ok_or(Error::NoSuchCall(id))
-    }
+/// One call. [`Error::NoSuchCall`].
+pub fn call(ws: &Workspace, branch: &str, id: u64) -> Result<TimelineItem> {
+    call_of(ws.branch(branch)?.as_ref(), id)
+}
 
-    pub(super) fn timeline_each(
-        &self,
-        each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
-    ) -> Result<()> {
-        let store = &self.places.store;
-        let _pin = store.pin();
-        self.reading().each(store, each)
-    }
-
-    /// The timeline as it is now, for reading. The caller holds a pin of the store.
-    pub(super) fn reading(&self) -> Reading {
-        let inner = self.lock();
-        let running = inner.book.timeline.running.keys();
-        let states = inner.book.history.states.values();
-        let known = states.filter_map(|s| Some((s.info.number, s.info.id?)));
-        Reading {
-            log: LogPlace::of(&inner.book.timeline),
-            running: running
-                .map(|c| (*c, inner.book.timeline.overlaps_of(*c)))
-                .collect(),
-            known: Arc::new(known.collect()),
-            gone: None,
-            of: None,
+/// One call with the commits before and after it, which are waited for, and which the branch knows
+/// from then on. [`Error::NoSuchCall`], [`Error::CallUnknown`] where they are not kept.
+pub fn call_with_commits(ws: &Workspace, branch: &str, id: u64) -> Result<TimelineItem> {
+    let b = ws.branch(branch)?;
+    let _pin = b.places.store.pin();
+    let mut item = call_of(&b, id)?;
+    for state in [&mut item.before, &mut item.after].into_iter().flatten() {
+        let commit = states::kept_commit(&b, id, *state)?;
+        state.commit = Some(commit);
+        if states::resolve(&b, &Target::Ref(commit.to_string())).is_err() {
+            b.know(commit)?;
         }
+    }
+    Ok(item)
+}
+
+pub(crate) fn call_of(branch: &Branch, id: u64) -> Result<TimelineItem> {
+    let mut found = None;
+    timeline_each_of(branch, &mut |item| {
+        if item.switch.is_none() && item.call == Some(id) {
+            found = Some(item);
+        }
+        Ok(found.is_none())
+    })?;
+    found.ok_or(Error::NoSuchCall(id))
+}
+
+pub(crate) fn timeline_each_of(
+    branch: &Branch,
+    each: &mut dyn FnMut(TimelineItem) -> Result<bool>,
+) -> Result<()> {
+    let store = &branch.places.store;
+    let _pin = store.pin();
+    reading(branch).each(store, each)
+}
+
+/// The timeline as it is now, for reading. The caller holds a pin of the store.
+pub(crate) fn reading(branch: &Branch) -> Reading {
+    let inner = branch.lock();
+    let running = inner.book.timeline.running.keys();
+    let states = inner.book.history.states.values();
+    let known = states.filter_map(|s| Some((s.info.number, s.info.id?)));
+    Reading {
+        log: LogPlace::of(&inner.book.timeline),
+        running: running
+            .map(|c| (*c, inner.book.timeline.overlaps_of(*c)))
+            .collect(),
+        known: Arc::new(known.collect()),
+        gone: None,
+        of: None,
     }
 }
 
 /// A timeline as it was at one moment, and what its branch knew beside it.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     /// Its log.
     pub log: LogPlace,
     /// Calls that ran, with those that overlap.
@@ -297,7 +294,7 @@ struct End {
 
 /// Makes items of entries, the newest first.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     /// Calls that run, with those that overlap.
     running: HashMap<u64, Vec<u64>>,
     /// Commits of the states that the branch keeps.

@@ -1,60 +1,33 @@
 //! The timeline of a branch: which tools were called, and what the branch was before and after.
 //!
-//! A log of [entries](entry) that only grows: rollbacks add to it and take nothing away. Entries are
+//! A log of [entries](crate::record::call::Entry) that only grows: rollbacks add to it and take nothing away. Entries are
 //! journal events (or follow from events: switches, names of commits), so they are as durable as those.
 //! The newest stand in memory and in the state file (`tail`); once they are many they are stored as
 //! content (`stored`), which is named by an event of its own. Each entry's hash covers all before it, and
 //! each commit holds the newest hash ([`objstore::TimelineHead`]), so what is altered or removed later
-//! does not pass ([`verify`]).
+//! does not pass (`verbs/timeline/verify.rs`).
 //!
 //! Invariant: the log is made by [`Timeline::push`] alone, from the same events in the same order whether
 //! they are new or replayed, so a recovered timeline has the same hashes.
 //!
 //! Tests: beside the parts; `engine/tests/timeline.rs` (power cuts, kills, altered entries).
 
-mod blame;
-mod branch;
-mod calls;
-mod certain;
-mod endings;
-mod imported;
-mod inherit;
-pub(crate) mod kept;
-mod log;
-mod own;
-mod read;
+pub(crate) mod log;
 pub(crate) mod rebuild;
-mod running;
-mod sources;
-mod verify;
+pub(crate) mod running;
 
 use crate::book::history::History;
-pub use crate::record::call::{
-    CALL_TEXT_BYTES_MAX, CallOutcome, StateRef, SwitchWord, TOOL_NAME_BYTES_MAX,
-};
-pub use crate::record::call::{EndedBy, Owner, Process};
+use crate::record::call::{CallOutcome, StateRef, SwitchWord};
+use crate::record::call::{EndedBy, Owner};
 use crate::record::call::{Entry, OVERLAPS_MAX, What, framed};
 use crate::types::Time;
-pub(crate) use blame::differ_in_content;
-pub use blame::{Blame, BlameChange, BlameItem, BlameQuery};
-pub use calls::{CallRecord, CallStart};
-pub(crate) use certain::Certain;
-pub use certain::Doubt;
-pub use endings::RunningCall;
-pub use imported::{ImportedCall, ImportedTimeline, TakenOver};
-pub(crate) use log::LogPlace;
-pub use log::check_log_bytes;
 use objstore::content::FileContent;
 use objstore::{CommitId, TimelineHead};
-pub(crate) use own::Whole;
-pub use read::{CallStatus, TimelineItem, TimelinePage, TimelineQuery};
+pub(crate) use running::Running;
 #[cfg(test)]
 pub(crate) use running::tests as tests_of_running;
-pub(crate) use running::{Running, TimelineBefore};
-pub use sources::TimelineSource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-pub use verify::{TimelineFault, Verified};
 
 /// Ended calls of which it is remembered when they ran, to see which ran at the same time as one that is
 /// recorded later.
@@ -91,7 +64,7 @@ pub struct Timeline {
     /// State after the last call or switch.
     pub(crate) last: Option<u64>,
     /// States of which an entry is to tell the commit once it is known.
-    unnamed: BTreeSet<u64>,
+    pub(crate) unnamed: BTreeSet<u64>,
     /// States before and after calls, which are kept by a setting of their own.
     pub(crate) used: BTreeSet<u64>,
 }
@@ -144,7 +117,7 @@ impl Timeline {
         self.note(&entry);
     }
 
-    fn note(&mut self, entry: &Entry) {
+    pub(crate) fn note(&mut self, entry: &Entry) {
         match &entry.what {
             What::Started { call, before, .. } => {
                 self.begin(*call, entry.time, Owner::Anybody, &[]);

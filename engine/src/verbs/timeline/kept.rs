@@ -11,13 +11,17 @@
 //!
 //! Tests: `engine/tests/timelines_kept.rs`.
 
-use super::log::{Log, LogPlace, Newest, append, newest_first};
-use super::read::Reading;
+use crate::book::timeline::log::Log;
+use crate::book::timeline::log::LogPlace;
+use crate::book::timeline::log::Newest;
+use crate::book::timeline::log::append;
+use crate::book::timeline::log::newest_first;
 use crate::branch::{Branch, Inner};
 use crate::error::{Error, Result};
 use crate::record::call::{StateRef, What};
 use crate::record::{OpKind, decode, encode};
 use crate::types::Time;
+use crate::verbs::timeline::read::Reading;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::timelines_dir;
 use objstore::content::{FileContent, read_content};
@@ -92,7 +96,7 @@ impl KeptRecord {
     }
 
     /// For reading. The caller holds a pin since before the record was read.
-    pub(super) fn reading(&self, store: &ObjectStore) -> Result<Reading> {
+    pub(crate) fn reading(&self, store: &ObjectStore) -> Result<Reading> {
         let commits = self.read_commits(store)?;
         Ok(Reading {
             log: self.place(),
@@ -199,93 +203,88 @@ fn common(store: &ObjectStore, a: &LogPlace, b: &LogPlace) -> Result<u64> {
     }
 }
 
-impl Workspace {
-    /// Keeps the timeline of a branch that is about to be deleted, durably. Nothing is kept of one without calls
-    /// and switches of its own, but for commits before and after those which branches made of it share with it.
-    /// All its states are commits.
-    pub(crate) fn keep_timeline(&self, branch: &Branch, now: Time) -> Result<()> {
-        let store = &branch.places.store;
-        let pin = store.pin();
-        let place = LogPlace::of(&branch.lock().book.timeline);
-        let Some(head) = place.head else {
-            return Ok(());
-        };
-        let mut others = Vec::new();
-        for other in self.views.branches_but(branch) {
-            let theirs = LogPlace::of(&other.lock().book.timeline);
-            others.push((common(store, &place, &theirs)?, other));
-        }
-        let shared = others.iter().map(|(shared, _)| *shared).max().unwrap_or(0);
-        let (mentions, tells) = branch.mentions(&place, shared)?;
-        let mut commits = branch.commits_of(mentions);
-        for (shared, other) in &others {
-            let inner = other.lock();
-            // What an entry of both mentions is the same state on both, also where it is not stored yet.
-            commits.retain(|(c, at)| match inner.book.history.states.get(&c.state) {
-                Some(state) => at.entries > *shared && state.info.id != Some(c.id),
-                None => true,
-            });
-        }
-        if !tells && commits.is_empty() {
-            return Ok(());
-        }
-        let first = commits
-            .iter()
-            .map(|(_, at)| *at)
-            .min_by_key(|at| at.entries);
-        let commits: Vec<KeptCommit> = commits.into_iter().map(|(c, _)| c).collect();
-        let record = KeptRecord {
-            version: VERSION,
-            branch: branch.name(),
-            deleted: now,
-            head,
-            log: append(store, &place.stored, &place.tail)?,
-            commits: append(store, &FileContent::Empty, &encode(&commits))?,
-            first,
-        };
-        store.sync()?;
-        let nanos = i128::from(now.sec) * 1_000_000_000 + i128::from(now.nsec);
-        let name = format!("{}/{}-{nanos}", timelines_dir(self.name()), branch.name());
-        self.views.shared().refs.set(&name, &encode(&record))?;
-        drop(pin);
-        Ok(())
+/// Keeps the timeline of a branch that is about to be deleted, durably. Nothing is kept of one without calls
+/// and switches of its own, but for commits before and after those which branches made of it share with it.
+/// All its states are commits.
+pub(crate) fn keep_timeline(ws: &Workspace, branch: &Branch, now: Time) -> Result<()> {
+    let store = &branch.places.store;
+    let pin = store.pin();
+    let place = LogPlace::of(&branch.lock().book.timeline);
+    let Some(head) = place.head else {
+        return Ok(());
+    };
+    let mut others = Vec::new();
+    for other in ws.views.branches_but(branch) {
+        let theirs = LogPlace::of(&other.lock().book.timeline);
+        others.push((common(store, &place, &theirs)?, other));
     }
+    let shared = others.iter().map(|(shared, _)| *shared).max().unwrap_or(0);
+    let (mentions, tells) = mentions(branch, &place, shared)?;
+    let mut commits = commits_of(branch, mentions);
+    for (shared, other) in &others {
+        let inner = other.lock();
+        // What an entry of both mentions is the same state on both, also where it is not stored yet.
+        commits.retain(|(c, at)| match inner.book.history.states.get(&c.state) {
+            Some(state) => at.entries > *shared && state.info.id != Some(c.id),
+            None => true,
+        });
+    }
+    if !tells && commits.is_empty() {
+        return Ok(());
+    }
+    let first = commits
+        .iter()
+        .map(|(_, at)| *at)
+        .min_by_key(|at| at.entries);
+    let commits: Vec<KeptCommit> = commits.into_iter().map(|(c, _)| c).collect();
+    let record = KeptRecord {
+        version: VERSION,
+        branch: branch.name(),
+        deleted: now,
+        head,
+        log: append(store, &place.stored, &place.tail)?,
+        commits: append(store, &FileContent::Empty, &encode(&commits))?,
+        first,
+    };
+    store.sync()?;
+    let nanos = i128::from(now.sec) * 1_000_000_000 + i128::from(now.nsec);
+    let name = format!("{}/{}-{nanos}", timelines_dir(ws.name()), branch.name());
+    ws.views.shared().refs.set(&name, &encode(&record))?;
+    drop(pin);
+    Ok(())
 }
 
-impl Branch {
-    /// States that entries mention, each with the first entry that does, and whether entries after `shared` tell
-    /// of a call or a switch.
-    fn mentions(&self, place: &LogPlace, shared: u64) -> Result<(Mentions, bool)> {
-        let store = &self.places.store;
-        let (mut states, mut tells) = (Mentions::new(), false);
-        newest_first(&Log::at(place, store, store.pin()), &mut |frame| {
-            let entry = frame.entry()?;
-            let (entries, hash) = (entry.number, frame.hash);
-            tells |=
-                entries > shared && !matches!(entry.what, What::Named { .. } | What::Same { .. });
-            for state in mentioned(&entry.what) {
-                states.insert(state.state, TimelineHead { entries, hash });
-            }
-            Ok(true)
-        })?;
-        Ok((states, tells))
-    }
+/// States that entries mention, each with the first entry that does, and whether entries after `shared` tell
+/// of a call or a switch.
+fn mentions(branch: &Branch, place: &LogPlace, shared: u64) -> Result<(Mentions, bool)> {
+    let store = &branch.places.store;
+    let (mut states, mut tells) = (Mentions::new(), false);
+    newest_first(&Log::at(place, store, store.pin()), &mut |frame| {
+        let entry = frame.entry()?;
+        let (entries, hash) = (entry.number, frame.hash);
+        tells |= entries > shared && !matches!(entry.what, What::Named { .. } | What::Same { .. });
+        for state in mentioned(&entry.what) {
+            states.insert(state.state, TimelineHead { entries, hash });
+        }
+        Ok(true)
+    })?;
+    Ok((states, tells))
+}
 
-    /// Their commits, as far as the branch has them.
-    fn commits_of(&self, mentions: Mentions) -> Vec<(KeptCommit, TimelineHead)> {
-        let inner = self.lock();
-        let known = |n: u64| inner.book.history.states.get(&n).filter(|s| s.in_store);
-        let commits = mentions.into_iter().filter_map(|(state, at)| {
-            let info = &known(state)?.info;
-            let commit = KeptCommit {
-                state,
-                id: info.id?,
-                time: info.time,
-            };
-            Some((commit, at))
-        });
-        commits.collect()
-    }
+/// Their commits, as far as the branch has them.
+fn commits_of(branch: &Branch, mentions: Mentions) -> Vec<(KeptCommit, TimelineHead)> {
+    let inner = branch.lock();
+    let known = |n: u64| inner.book.history.states.get(&n).filter(|s| s.in_store);
+    let commits = mentions.into_iter().filter_map(|(state, at)| {
+        let info = &known(state)?.info;
+        let commit = KeptCommit {
+            state,
+            id: info.id?,
+            time: info.time,
+        };
+        Some((commit, at))
+    });
+    commits.collect()
 }
 
 /// States that an entry mentions.

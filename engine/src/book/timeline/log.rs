@@ -2,7 +2,7 @@
 //!
 //! Invariant: any bytes give entries or an error, and no more memory is taken than they have.
 
-use super::Timeline;
+use crate::book::timeline::Timeline;
 use crate::error::{Error, Result};
 use crate::record::call::{Entry, FRAME_EXTRA_BYTES};
 use crate::record::decode;

@@ -5,17 +5,22 @@
 //! are not the branch's. Invariant: these timelines are told of before anything else in a log, so they are found
 //! without going through it.
 
-use super::OVERLAPS_MAX;
-use super::calls::{check_name, check_outcome, check_text};
-use super::log::{Log, oldest_first};
-use super::read::Reading;
-use super::sources::TimelineSource;
+use crate::book::timeline::log::Log;
+use crate::book::timeline::log::oldest_first;
 use crate::branch::Branch;
+use crate::branch::calls;
+use crate::branch::calls::check_name;
+use crate::branch::calls::check_outcome;
+use crate::branch::calls::check_text;
+use crate::branch::timeline;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::names::check_branch_name;
+use crate::record::call::OVERLAPS_MAX;
 use crate::record::call::{CallOutcome, What};
 use crate::types::Time;
+use crate::verbs::timeline::read::Reading;
+use crate::verbs::timeline::sources::TimelineSource;
 use crate::workspace::Workspace;
 use objstore::ObjectStore;
 
@@ -88,80 +93,76 @@ impl TakenOver {
     }
 }
 
-impl Workspace {
-    /// Takes calls over from elsewhere, in order; gives their ids. Durable. [`Error::CallIdTaken`] where an
-    /// id is not above those before it; then none is taken over.
-    pub fn call_import(&self, branch: &str, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
-        self.branch(branch)?.call_import(calls)
+/// Takes calls over from elsewhere, in order; gives their ids. Durable. [`Error::CallIdTaken`] where an
+/// id is not above those before it; then none is taken over.
+pub fn call_import(ws: &Workspace, branch: &str, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
+    call_import_in(ws.branch(branch)?.as_ref(), calls)
+}
+
+/// Takes over what there is. Durable.
+pub(crate) fn import(branch: &Branch, some: TakenOver) -> Result<()> {
+    match some {
+        TakenOver::Timelines(timelines) => timelines_import(branch, timelines),
+        TakenOver::Calls(calls) => call_import_in(branch, calls).map(drop),
     }
 }
 
-impl Branch {
-    /// Takes over what there is. Durable.
-    pub(crate) fn import(&self, some: TakenOver) -> Result<()> {
-        match some {
-            TakenOver::Timelines(timelines) => self.timelines_import(timelines),
-            TakenOver::Calls(calls) => self.call_import(calls).map(drop),
-        }
+fn timelines_import(b: &Branch, timelines: Vec<ImportedTimeline>) -> Result<()> {
+    for timeline in timelines {
+        timeline.check()?;
+        let mut inner = b.lock();
+        let what = What::Elsewhere {
+            timeline: timeline.number,
+            branch: timeline.branch,
+            deleted: timeline.deleted,
+        };
+        timeline::note(b, &mut inner, clock::now(), what)?;
     }
+    calls::noted(b)
+}
 
-    fn timelines_import(&self, timelines: Vec<ImportedTimeline>) -> Result<()> {
-        for timeline in timelines {
-            timeline.check()?;
-            let mut inner = self.lock();
-            let what = What::Elsewhere {
-                timeline: timeline.number,
-                branch: timeline.branch,
-                deleted: timeline.deleted,
-            };
-            self.note(&mut inner, clock::now(), what)?;
+fn call_import_in(branch: &Branch, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
+    let mut ids = Vec::with_capacity(calls.len());
+    let mut next = branch.lock().book.timeline.next_call;
+    for call in &calls {
+        call.check()?;
+        let id = call.id.unwrap_or(next);
+        let own = call.timeline.is_none();
+        if id == 0 || id == u64::MAX || own && id < next {
+            return Err(Error::CallIdTaken(id));
         }
-        self.noted()
+        if own {
+            next = id + 1;
+        }
+        ids.push(id);
     }
-
-    fn call_import(&self, calls: Vec<ImportedCall>) -> Result<Vec<u64>> {
-        let mut ids = Vec::with_capacity(calls.len());
-        let mut next = self.lock().book.timeline.next_call;
-        for call in &calls {
-            call.check()?;
-            let id = call.id.unwrap_or(next);
-            let own = call.timeline.is_none();
-            if id == 0 || id == u64::MAX || own && id < next {
-                return Err(Error::CallIdTaken(id));
-            }
-            if own {
-                next = id + 1;
-            }
-            ids.push(id);
+    for (call, id) in calls.into_iter().zip(&ids) {
+        timeline::bound_timeline(branch)?;
+        let mut inner = branch.lock();
+        if call.timeline.is_none() && *id < inner.book.timeline.next_call {
+            return Err(Error::CallIdTaken(*id));
         }
-        for (call, id) in calls.into_iter().zip(&ids) {
-            self.bound_timeline()?;
-            let mut inner = self.lock();
-            if call.timeline.is_none() && *id < inner.book.timeline.next_call {
-                return Err(Error::CallIdTaken(*id));
-            }
-            let mut overlaps = call.overlaps;
-            overlaps.truncate(OVERLAPS_MAX);
-            let what = What::Imported {
-                timeline: call.timeline,
-                call: *id,
-                name: call.name,
-                parameters: call.parameters,
-                outcome: call.outcome,
-                started: call.started,
-                completed: call.completed,
-                parent: call.parent,
-                overlaps,
-            };
-            self.note(&mut inner, clock::now(), what)?;
-        }
-        self.noted()?;
-        Ok(ids)
+        let mut overlaps = call.overlaps;
+        overlaps.truncate(OVERLAPS_MAX);
+        let what = What::Imported {
+            timeline: call.timeline,
+            call: *id,
+            name: call.name,
+            parameters: call.parameters,
+            outcome: call.outcome,
+            started: call.started,
+            completed: call.completed,
+            parent: call.parent,
+            overlaps,
+        };
+        timeline::note(branch, &mut inner, clock::now(), what)?;
     }
+    calls::noted(branch)?;
+    Ok(ids)
 }
 
 /// The timelines of other branches that the log of a branch has taken over.
-pub(super) fn taken_over(own: &Reading, store: &ObjectStore) -> Result<Vec<TimelineSource>> {
+pub(crate) fn taken_over(own: &Reading, store: &ObjectStore) -> Result<Vec<TimelineSource>> {
     let mut found = Vec::new();
     let log = Log::at(&own.log, store, store.pin());
     oldest_first(&log, &mut |frame| {

@@ -1,0 +1,9 @@
+//! Reading the timelines of branches: pages of it, proofs, and what each call changed.
+
+pub(crate) mod certain;
+pub(crate) mod imported;
+pub(crate) mod kept;
+pub(crate) mod own;
+pub(crate) mod read;
+pub(crate) mod sources;
+pub(crate) mod verify;
