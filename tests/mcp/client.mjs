@@ -54,7 +54,7 @@ await session(agentvfs, server, async (client) => {
 
 const refused = {
     surrogate: 'base64',
-    number: 'give larger ones as texts',
+    number: 'send larger ones as texts',
     nested: '127 deep',
     bytes: 'base64',
     long: 'with append',
