@@ -7,10 +7,10 @@ use crate::announce::Announcer;
 use crate::apart::Apart;
 use crate::drain::Drain;
 use crate::limits::{FLUSH_PASSES_MAX, REFRESH_WAIT_MAX};
-use crate::transport::Device;
-use crate::wire::Notification;
+use crate::transport::Notify;
 use engine::types::{Announcement, KernelCache, NodeId};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, StatxFlags, openat2, statx};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -24,7 +24,8 @@ pub(crate) struct MountCache {
     pub(crate) mountpoint: PathBuf,
     /// Device of the mount, to notice another one over it.
     pub(crate) dev: (u32, u32),
-    pub(crate) device: Arc<Device>,
+    /// By which the kernel is told.
+    pub(crate) kernel: Arc<dyn Notify>,
     pub(crate) drain: Arc<Drain>,
     pub(crate) announcer: Arc<Announcer>,
     /// Who asks the mount.
@@ -43,7 +44,7 @@ impl KernelCache for MountCache {
     }
 
     fn inval_inode(&self, node: NodeId) {
-        self.notify(Notification::inode(node, 0, 0), "inode");
+        told("inode", self.kernel.inval_inode(node, 0, 0));
     }
 
     fn inval_range(&self, node: NodeId, range: Range<u64>) {
@@ -53,7 +54,7 @@ impl KernelCache for MountCache {
         });
         // Beyond what the kernel can name: all of it.
         let (at, len) = both.unwrap_or((0, 0));
-        self.notify(Notification::inode(node, at, len), "range");
+        told("range", self.kernel.inval_inode(node, at, len));
     }
 
     fn refresh_sizes(&self, paths: Vec<Vec<u8>>) -> Vec<Option<u64>> {
@@ -77,11 +78,11 @@ impl KernelCache for MountCache {
     }
 
     fn inval_entry(&self, parent: NodeId, name: &[u8]) {
-        self.notify(Notification::entry(parent, name), "entry");
+        told("entry", self.kernel.inval_entry(parent, name));
     }
 
     fn inval_all_entries(&self) -> bool {
-        self.device.notify(Notification::all_entries()).is_ok()
+        self.kernel.inval_all_entries().is_ok()
     }
 
     fn announce(&self, changes: Vec<Announcement>) {
@@ -89,11 +90,9 @@ impl KernelCache for MountCache {
     }
 }
 
-impl MountCache {
-    fn notify(&self, note: Notification<'_>, what: &str) {
-        if let Err(error) = self.device.notify(note) {
-            tracing::warn!(%error, what, "invalidation failed");
-        }
+fn told(what: &str, outcome: Result<(), Errno>) {
+    if let Err(error) = outcome {
+        tracing::warn!(%error, what, "invalidation failed");
     }
 }
 

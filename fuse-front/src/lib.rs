@@ -52,3 +52,4 @@ pub use stale::{detach_dead, is_dead_mount};
 pub use stats::Stats;
 pub use sys::leave_files;
 pub use table::unescape;
+pub use transport::Transport;

@@ -14,7 +14,7 @@ use crate::pool::Pool;
 use crate::probe::Probe;
 use crate::serve::{Front, Shared, WorkspaceRef};
 use crate::stats::Stats;
-use crate::transport::session::Session;
+use crate::transport::{Session, Transport};
 use crate::{device, stale, table};
 use engine::Workspace;
 use engine::types::NoKernelCache;
@@ -52,6 +52,8 @@ pub struct MountOptions {
     pub latency: Latency,
     /// Threads that read requests. One is fastest for metadata; more help where they meet a slow disk.
     pub threads: usize,
+    /// Which way requests come.
+    pub transport: Transport,
 }
 
 impl MountOptions {
@@ -66,6 +68,7 @@ impl MountOptions {
             nodev: true,
             latency: Latency::Low,
             threads: 1,
+            transport: Transport::Own,
         }
     }
 }
@@ -156,7 +159,7 @@ pub fn mount(ws: Arc<Workspace>, opts: MountOptions) -> Result<Mounted, MountErr
         announcer: Arc::default(),
         permissions: opts.default_permissions,
     });
-    let started = start(&shared, &mountpoint, device, opts.threads);
+    let started = start(&shared, &mountpoint, device, &opts);
     started.map_err(|source| {
         shared.wake_up.end();
         shared.ws.0.set_kernel_cache(Arc::new(NoKernelCache));
@@ -187,22 +190,23 @@ fn start(
     shared: &Arc<Shared>,
     mountpoint: &Path,
     device: std::os::fd::OwnedFd,
-    threads: usize,
+    opts: &MountOptions,
 ) -> std::io::Result<Mounted> {
-    let session = Session::open(device, shared.permissions)?;
+    let how = (shared.permissions, opts.threads);
+    let session = Session::open(opts.transport, device, Front(shared.clone()), how)?;
     let entry = table::top_at(mountpoint)?;
     let entry = entry.ok_or_else(|| Error::other("the mount disappeared"))?;
     let (mountpoint, dev) = (mountpoint.to_owned(), entry.dev);
     let cache = MountCache {
         mountpoint: mountpoint.clone(),
         dev,
-        device: session.device(),
+        kernel: session.kernel(),
         drain: shared.drain.clone(),
         announcer: shared.announcer.clone(),
         apart: Apart::default(),
     };
     let end = Arc::new(End::default());
-    run(session, shared.clone(), end.clone(), threads)?;
+    run(session, shared.clone(), end.clone())?;
     let stats = shared.stats.clone();
     let mounted = Mounted {
         watch: Mutex::new(table::Watch::new(mountpoint.clone(), dev)),
@@ -219,14 +223,9 @@ fn start(
 }
 
 /// Answers requests on threads of its own until the mount is gone, then tells so.
-fn run(
-    session: Session,
-    shared: Arc<Shared>,
-    end: Arc<End>,
-    threads: usize,
-) -> std::io::Result<()> {
+fn run(session: Session<Front>, shared: Arc<Shared>, end: Arc<End>) -> std::io::Result<()> {
     let answer = move || {
-        if let Err(error) = session.run(Front(shared.clone()), threads) {
+        if let Err(error) = session.run() {
             tracing::error!(%error, "the mount's session ended with an error");
         }
         shared.wake_up.end();

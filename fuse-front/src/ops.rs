@@ -5,10 +5,9 @@
 //! closes by itself, keeping its caches, and checks permissions itself.
 
 use crate::limits::{ANSWER_BYTES_MAX, COPY_RANGE_MAX, FOREVER};
-use crate::serve::{Answer, Front, Outcome};
-use crate::transport::Room;
-use crate::wire::encode::Plus;
-use crate::wire::{Head, Header, Listing, Request};
+use crate::serve::{Front, Outcome};
+use crate::transport::{List, Space};
+use crate::wire::{Answer, Header, Plus, Request};
 use crate::{groups, probe};
 use engine::types::{Attr, Caller, NodeId, SetAttr, Wait, mode};
 use engine::{Error, Workspace};
@@ -22,22 +21,20 @@ impl Front {
         &self,
         from: &Header,
         request: &Request<'_>,
-        room: &mut Room,
+        room: &mut impl Space,
         wait: Wait,
     ) -> Outcome<Answer> {
         let (ws, node) = (&*self.0.ws.0, from.node);
         Ok(match *request {
             Request::Lookup { name } => self.lookup(from, name, wait)?,
-            Request::Getattr if probe::is_probe(node) => known(&probe::probe_attr()),
-            Request::Getattr => known(&ws.getattr(node)?),
+            Request::Getattr if probe::is_probe(node) => known(probe::probe_attr()),
+            Request::Getattr => known(ws.getattr(node)?),
             Request::Setattr { set } => self.setattr(from, set, wait)?,
             Request::Readlink => Answer::Data(ws.readlink(&from.caller(0), node)?),
             Request::Mknod { .. } | Request::Mkdir { .. } | Request::Symlink { .. } => {
-                found(&self.make(from, request, wait)?)
+                found(self.make(from, request, wait)?)
             }
-            Request::Create { .. } => {
-                Head::created(&create(ws, from, request, wait)?, FOREVER).into()
-            }
+            Request::Create { .. } => Answer::Created(create(ws, from, request, wait)?, FOREVER),
             Request::Unlink { name } => match self.own(from) {
                 Some(own) => self.remove_own(own, node, name)?.into(),
                 None => ws.unlink(node, name, wait)?.into(),
@@ -56,7 +53,7 @@ impl Front {
                 .into(),
             Request::Link {
                 node: linked, name, ..
-            } => found(&ws.link(linked, node, name, wait)?),
+            } => found(ws.link(linked, node, name, wait)?),
             Request::Read {
                 offset,
                 size,
@@ -76,7 +73,7 @@ impl Front {
             } => {
                 let who = from.caller(0);
                 flags.outside_group = flags.kill_suidgid && groups::is_outside(&who, ws, node);
-                Head::written(ws.write(node, offset, data, flags, wait)?).into()
+                Answer::Written(ws.write(node, offset, data, flags, wait)?)
             }
             Request::Readdir { cookie, size } => {
                 list(ws, node, (cookie, size), Plus::No, room, wait)?
@@ -89,7 +86,7 @@ impl Front {
                 return Err(Error::WouldBlock.into());
             }
             Request::Fsync | Request::Fsyncdir => ws.fsync(node)?.into(),
-            Request::Statfs => Head::figures(&ws.statfs()?).into(),
+            Request::Statfs => Answer::Figures(ws.statfs()?),
             Request::Setxattr { name, value, flags } => ws
                 .setxattr(&from.caller(0), node, name, value, flags, wait)?
                 .into(),
@@ -102,7 +99,7 @@ impl Front {
                 ws.fallocate(node, offset, len, mode, wait)?.into()
             }
             Request::Lseek { offset, whence } => {
-                Head::found(ws.lseek(node, offset, whence, wait)?).into()
+                Answer::Found(ws.lseek(node, offset, whence, wait)?)
             }
             Request::CopyFileRange {
                 offset,
@@ -114,8 +111,8 @@ impl Front {
                 let len = if wide { len } else { len.min(COPY_RANGE_MAX) };
                 let copied = ws.copy_range(node, offset, to, to_offset, len, wait)?;
                 match wide {
-                    true => Head::copied(copied).into(),
-                    false => Head::written(copied as u32).into(),
+                    true => Answer::Copied(copied),
+                    false => Answer::Written(copied as u32),
                 }
             }
             // Nothing was opened.
@@ -141,7 +138,7 @@ impl Front {
     fn lookup(&self, from: &Header, name: &[u8], wait: Wait) -> Outcome<Answer> {
         let parent = from.node;
         if self.0.probe.wanted(parent, name) {
-            return Ok(Head::entry(&probe::probe_attr(), Duration::ZERO).into());
+            return Ok(Answer::Entry(probe::probe_attr(), Duration::ZERO));
         }
         if let Some(own) = self.own(from)
             && let Some(answer) = self.lookup_own(own, parent, name)?
@@ -150,14 +147,12 @@ impl Front {
         }
         match self.0.ws.0.lookup(parent, name, wait) {
             // Names that may mean something else the next time: the kernel keeps neither them nor their absence.
-            Ok(attr) if !engine::names_last(parent) => {
-                Ok(Head::entry(&attr, Duration::ZERO).into())
-            }
-            Ok(attr) => Ok(found(&attr)),
+            Ok(attr) if !engine::names_last(parent) => Ok(Answer::Entry(attr, Duration::ZERO)),
+            Ok(attr) => Ok(found(attr)),
             Err(error)
                 if engine::names_last(parent) && error.errno() == Errno::NOENT.raw_os_error() =>
             {
-                Ok(Head::absent(FOREVER).into())
+                Ok(Answer::Absent(FOREVER))
             }
             Err(error) => Err(error.into()),
         }
@@ -166,13 +161,13 @@ impl Front {
     fn setattr(&self, from: &Header, mut set: SetAttr, wait: Wait) -> Outcome<Answer> {
         let (ws, node) = (&*self.0.ws.0, from.node);
         if self.own(from).is_some() {
-            return Ok(known(&ws.getattr(node)?));
+            return Ok(known(ws.getattr(node)?));
         }
         // With no field at all it is the kernel's wish, before a write by a caller without
         // CAP_FSETID, that set-id bits be cleared; it takes the new mode from the answer.
         let who = from.caller(0);
         set.outside_group = groups::is_outside(&who, ws, node);
-        Ok(known(&ws.setattr(&who, node, &set, wait)?))
+        Ok(known(ws.setattr(&who, node, &set, wait)?))
     }
 
     /// MKNOD, MKDIR and SYMLINK.
@@ -202,13 +197,13 @@ impl Front {
 }
 
 /// An inode under a name that lasts.
-fn found(attr: &Attr) -> Answer {
-    Head::entry(attr, FOREVER).into()
+fn found(attr: Attr) -> Answer {
+    Answer::Entry(attr, FOREVER)
 }
 
 /// Attributes that last.
-fn known(attr: &Attr) -> Answer {
-    Head::attr(attr, FOREVER).into()
+fn known(attr: Attr) -> Answer {
+    Answer::Attributes(attr, FOREVER)
 }
 
 /// CREATE: makes the file; one that came into being since the kernel looked is opened, as open(2) does.
@@ -255,15 +250,15 @@ fn list(
     dir: NodeId,
     (cookie, size): (u64, u32),
     plus: Plus,
-    room: &mut Room,
+    room: &mut impl Space,
     wait: Wait,
 ) -> Outcome<Answer> {
-    let mut listing = Listing::new(room.first(size.min(ANSWER_BYTES_MAX) as usize), plus);
+    let mut listing = room.list(size.min(ANSWER_BYTES_MAX) as usize, plus);
     let filled = ws.readdir(dir, cookie, plus != Plus::No, wait, &mut |entry| {
         listing.add(entry)
     });
     match filled {
-        Err(error) if listing.is_empty() => Err(error.into()),
+        Err(error) if listing.len() == 0 => Err(error.into()),
         _ => Ok(Answer::Room(listing.len())),
     }
 }
@@ -271,7 +266,7 @@ fn list(
 /// An extended attribute, or the list of them; a size of 0 asks for the length.
 fn sized(value: Vec<u8>, size: u32) -> Outcome<Answer> {
     match (size as usize, value.len()) {
-        (0, len) => Ok(Head::length(len as u32).into()),
+        (0, len) => Ok(Answer::Length(len as u32)),
         (size, len) if len > size => Err(Errno::RANGE.into()),
         _ => Ok(Answer::Data(value)),
     }

@@ -2,8 +2,8 @@
 
 use crate::announce::Own;
 use crate::probe;
-use crate::serve::{Answer, Front, Outcome};
-use crate::wire::{Head, Header, blank};
+use crate::serve::{Front, Outcome};
+use crate::wire::{Answer, Header, blank};
 use engine::Error;
 use engine::types::{Attr, Kind, NodeId, Wait};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ impl Front {
             Own::Removes(kind) if self.is_gone(parent, name, kind) => {
                 let node = probe::made_up(self.0.announcer.next_made_up());
                 let attr = made_up(node, kind);
-                Ok(Some(Head::entry(&attr, Duration::ZERO).into()))
+                Ok(Some(Answer::Entry(attr, Duration::ZERO)))
             }
             _ => Ok(None),
         }

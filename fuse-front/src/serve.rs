@@ -12,10 +12,11 @@ use crate::latency::WakeUp;
 use crate::pool::Pool;
 use crate::probe::{self, Probe};
 use crate::stats::{Op, Stats};
-use crate::transport::device::{Buffer, Device, Room};
-use crate::transport::reply::Reply;
-use crate::transport::session::Serve;
-use crate::wire::{Head, Header, Incoming, Layout, Request, decode};
+use crate::transport::device::{Buffer, Device};
+#[cfg(feature = "fuser")]
+use crate::transport::{Build, Lists};
+use crate::transport::{Duty, Reply, Room, Serve, Space};
+use crate::wire::{Answer, Head, Header, Incoming, Layout, Request, decode};
 use engine::types::{NodeId, Wait};
 use engine::{Workspace, acting_for};
 use rustix::io::Errno;
@@ -25,30 +26,6 @@ use std::time::Instant;
 
 /// What a handler's call gives.
 pub(crate) type Outcome<T> = Result<T, Failure>;
-
-/// What a request is answered with.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    /// Fixed fields.
-    Head(Head),
-    /// Bytes.
-    Data(Vec<u8>),
-    /// So many bytes from the beginning of the room.
-    Room(usize),
-}
-
-impl From<Head> for Answer {
-    fn from(head: Head) -> Answer {
-        Answer::Head(head)
-    }
-}
-
-/// An answer that says no more than that it was done.
-impl From<()> for Answer {
-    fn from((): ()) -> Answer {
-        Answer::Head(Head::default())
-    }
-}
 
 /// What all handlers of a mount share.
 #[derive(Debug)]
@@ -98,6 +75,15 @@ impl Shared {
         }
     }
 
+    /// Begins a request that is answered.
+    fn admit(&self, op: Op, request: &Result<Request<'_>, Errno>) -> Ticket {
+        let ticket = self.begin(op);
+        if matches!(request, Ok(Request::Write { flags, .. }) if flags.from_cache) {
+            self.drain.count_cached_write();
+        }
+        ticket
+    }
+
     /// Ends a request.
     fn end(&self, ticket: Ticket) {
         self.drain.leave(ticket.parity);
@@ -105,11 +91,9 @@ impl Shared {
     }
 
     /// Answers and ends a request.
-    fn finish(&self, ticket: Ticket, reply: Reply, outcome: Outcome<Answer>, room: &mut Room) {
+    fn finish(&self, ticket: Ticket, reply: impl Duty, outcome: Outcome<Answer>, room: &mut Room) {
         match outcome {
-            Ok(Answer::Head(head)) => reply.head(head),
-            Ok(Answer::Data(data)) => reply.data(&data),
-            Ok(Answer::Room(len)) => reply.data(room.first(len)),
+            Ok(answer) => reply.answer(answer, room),
             Err(failure) => reply.fail(failure.errno(ticket.op)),
         }
         self.end(ticket);
@@ -138,10 +122,7 @@ impl Serve for Front {
         let Some(op) = Op::of(header.opcode) else {
             return about_the_mount(&header, request, reply);
         };
-        let ticket = self.0.begin(op);
-        if matches!(request, Ok(Request::Write { flags, .. }) if flags.from_cache) {
-            self.0.drain.count_cached_write();
-        }
+        let ticket = self.0.admit(op, &request);
         match self.attempt(&header, request, room, Wait::Never) {
             Err(failure) if failure.would_block() => {
                 self.later(ticket, reply, buffer.take(), layout);
@@ -149,14 +130,50 @@ impl Serve for Front {
             outcome => self.0.finish(ticket, reply, outcome, room),
         }
     }
+
+    #[cfg(feature = "fuser")]
+    fn carry_out(
+        &self,
+        header: &Header,
+        texts: [&[u8]; 2],
+        build: impl Build,
+        mut reply: impl Lists,
+        room: &mut Room,
+    ) {
+        let Some(op) = Op::of(header.opcode) else {
+            return reply.fail(Errno::NOSYS);
+        };
+        let request = build(texts);
+        let ticket = self.0.admit(op, &request);
+        let tried = self.attempt(header, request, &mut reply.space(room), Wait::Never);
+        match tried {
+            Err(failure) if failure.would_block() => {
+                let (front, header) = (self.clone(), *header);
+                let texts = texts.map(<[u8]>::to_vec);
+                self.0.pool.run(move |room| {
+                    let request = build([&texts[0], &texts[1]]);
+                    let wait = Wait::Allowed;
+                    let outcome = front.attempt(&header, request, &mut reply.space(room), wait);
+                    front.0.finish(ticket, reply, outcome, room);
+                });
+            }
+            outcome => self.0.finish(ticket, reply, outcome, room),
+        }
+    }
+
+    #[cfg(feature = "fuser")]
+    fn forget(&self, node: NodeId, lookups: u64) {
+        Front::forget(self, node, lookups);
+    }
 }
 
 impl Front {
+    /// Tries to carry out a request.
     fn attempt(
         &self,
         header: &Header,
         request: Result<Request<'_>, Errno>,
-        room: &mut Room,
+        room: &mut impl Space,
         wait: Wait,
     ) -> Outcome<Answer> {
         guarded(|| {
@@ -202,6 +219,7 @@ impl Front {
         }
     }
 
+    /// An inode that the kernel forgets, and how often it had looked it up.
     fn forget(&self, node: NodeId, lookups: u64) {
         if probe::is_made_up(node) {
             return;

@@ -46,6 +46,7 @@ use agentvfs_client::launch::Startup;
 use agentvfs_client::protocol::Fault;
 use connection::Daemon;
 use engine::{Engine, EngineConfig};
+use fuse_front::Transport;
 use gate::Gate;
 use mounts::Mounts;
 use rustix::fs::Mode;
@@ -66,6 +67,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// Pause between two attempts to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
+/// Says by which of the ways that this build has ([`Transport`]) mounts speak to the kernel: for tests.
+const TRANSPORT_VARIABLE: &str = "AGENTVFS_TRANSPORT";
+
 /// Serves `home` until nothing is mounted any more or the process is asked to end.
 pub fn run(home: Home) -> u8 {
     sys::close_from(3);
@@ -76,11 +80,12 @@ pub fn run(home: Home) -> u8 {
     give_memory_back();
     let opened = signals
         .map_err(|e| Fault::failed("signals", format!("cannot block signals: {e}")))
-        .and_then(|_| open(&home));
+        .and_then(|_| transport())
+        .and_then(|transport| Ok((open(&home)?, transport)));
     let status = match opened {
-        Ok((engine, socket)) => {
+        Ok(((engine, socket), transport)) => {
             report(&Startup::Ready);
-            serve(home, engine, socket);
+            serve(home, engine, socket, transport);
             0
         }
         Err(fault) => {
@@ -118,6 +123,21 @@ fn report(startup: &Startup) {
     if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
+}
+
+/// The way to the kernel that the environment asks for.
+fn transport() -> Result<Transport, Fault> {
+    let Some(name) = process_env(TRANSPORT_VARIABLE) else {
+        return Ok(Transport::default());
+    };
+    let known = name.to_str().and_then(Transport::named);
+    known.ok_or_else(|| {
+        let what = format!(
+            "this build has no transport {:?} (${TRANSPORT_VARIABLE})",
+            name.display()
+        );
+        Fault::failed("transport", what).hint(format!("unset {TRANSPORT_VARIABLE}"))
+    })
 }
 
 /// Opens the store and listens.
@@ -203,11 +223,12 @@ impl SocketMark {
     }
 }
 
-fn serve(home: Home, engine: Arc<Engine>, socket: Socket) {
+fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport) {
     let Socket { listener, mark } = socket;
     tracing::info!(version = agentvfs_client::identity::build(), home = %home.root().display(), "ready");
     let gate = Arc::new(Gate::new());
-    let mounts = Arc::new(Mounts::new(engine.clone(), home.clone(), gate.clone()));
+    let mounts = Mounts::new(engine.clone(), home.clone(), gate.clone(), transport);
+    let mounts = Arc::new(mounts);
     spawn_signal_thread(gate.clone());
     store::keep_house(engine.clone());
     let daemon = Daemon {

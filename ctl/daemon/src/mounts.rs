@@ -27,7 +27,7 @@ use agentvfs_client::protocol::{
     Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State,
 };
 use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
-use fuse_front::MountError;
+use fuse_front::{MountError, Transport};
 use mountpoint::MountPoints;
 use parking_lot::Mutex;
 use running::Running;
@@ -40,6 +40,7 @@ use std::time::Instant;
 pub struct Mounts {
     engine: Arc<Engine>,
     home: Home,
+    transport: Transport,
     gate: Arc<Gate>,
     records: Records,
     points: MountPoints,
@@ -70,13 +71,14 @@ impl Slot {
 }
 
 impl Mounts {
-    /// None yet.
-    pub fn new(engine: Arc<Engine>, home: Home, gate: Arc<Gate>) -> Mounts {
+    /// None yet. All will speak to the kernel by `transport`.
+    pub fn new(engine: Arc<Engine>, home: Home, gate: Arc<Gate>, transport: Transport) -> Mounts {
         let records = Records::new(home.running());
         let sessions = Arc::new(Sessions::open(home.sessions()));
         Mounts {
             callers: Callers::new(engine.clone()),
             engine,
+            transport,
             points: MountPoints::new(home.clone()),
             home,
             gate,
@@ -521,7 +523,13 @@ impl Mounts {
             let gate = self.gate.clone();
             let below = self.points.below(&config.base, record);
             let woken = move || gate.wake();
-            let running = Running::mount(workspace.clone(), record, allow_other, woken)?;
+            let running = Running::mount(
+                workspace.clone(),
+                record,
+                allow_other,
+                self.transport,
+                woken,
+            )?;
             if let Some(below) = below {
                 self.points.clear_below(name, &below);
             }

@@ -1,7 +1,9 @@
 //! Reading requests and writing answers, one whole message at a time.
 
+use super::{Notify, Space};
 use crate::limits::MESSAGE_BYTES_MAX;
-use crate::wire::Notification;
+use crate::wire::{Listing, Notification, Plus};
+use engine::types::NodeId;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, read, writev};
 use std::io::IoSlice;
@@ -58,12 +60,26 @@ impl Device {
     }
 
     /// Tells the kernel something. What it does not know is no error: it has dropped that by itself.
-    pub(crate) fn notify(&self, mut note: Notification<'_>) -> Result<(), Errno> {
+    fn notify(&self, mut note: Notification<'_>) -> Result<(), Errno> {
         let runs = note.runs();
         match self.send(&runs.map(IoSlice::new)) {
             Err(Errno::NOENT) => Ok(()),
             done => done,
         }
+    }
+}
+
+impl Notify for Device {
+    fn inval_inode(&self, node: NodeId, offset: i64, len: i64) -> Result<(), Errno> {
+        self.notify(Notification::inode(node, offset, len))
+    }
+
+    fn inval_entry(&self, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.notify(Notification::entry(parent, name))
+    }
+
+    fn inval_all_entries(&self) -> Result<(), Errno> {
+        self.notify(Notification::all_entries())
     }
 }
 
@@ -102,6 +118,18 @@ impl Room {
             self.0.resize(len, 0);
         }
         &mut self.0[..len]
+    }
+}
+
+impl Space for Room {
+    type List<'a> = Listing<'a>;
+
+    fn first(&mut self, len: usize) -> &mut [u8] {
+        Room::first(self, len)
+    }
+
+    fn list(&mut self, size: usize, plus: Plus) -> Listing<'_> {
+        Listing::new(Room::first(self, size), plus)
     }
 }
 

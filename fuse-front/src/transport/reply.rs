@@ -1,7 +1,7 @@
 //! The answer to one request.
 
-use super::Device;
-use crate::wire::Head;
+use super::{Device, Duty, Room};
+use crate::wire::{Answer, Head};
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -29,16 +29,6 @@ impl Reply {
         self.send(head, 0, &[]);
     }
 
-    /// Answers with bytes.
-    pub(crate) fn data(self, data: &[u8]) {
-        self.send(Head::default(), 0, data);
-    }
-
-    /// Answers with an error.
-    pub(crate) fn fail(self, errno: Errno) {
-        self.send(Head::default(), -errno.raw_os_error(), &[]);
-    }
-
     fn send(mut self, head: Head, code: i32, data: &[u8]) {
         self.sent = true;
         self.write(head, code, data);
@@ -60,6 +50,21 @@ impl Reply {
                 tracing::error!(%error, unique = self.unique, "the kernel refused an answer");
             }
         }
+    }
+}
+
+impl Duty for Reply {
+    fn answer(self, answer: Answer, room: &mut Room) {
+        let data = match &answer {
+            Answer::Data(data) => data,
+            Answer::Room(len) => &*room.first(*len),
+            _ => &[],
+        };
+        self.send(answer.head(), 0, data);
+    }
+
+    fn fail(self, errno: Errno) {
+        self.send(Head::default(), -errno.raw_os_error(), &[]);
     }
 }
 
@@ -90,9 +95,11 @@ mod tests {
         let (device, theirs) = pair();
         let device = Arc::new(device);
         let reply = || Reply::new(device.clone(), 9);
+        let mut room = Room::default();
+        room.first(9)[..3].copy_from_slice(b"abc");
         reply().head(Head::default());
-        reply().data(b"abc");
-        reply().data(b"");
+        reply().answer(Answer::Room(3), &mut room);
+        reply().answer(Answer::Data(Vec::new()), &mut room);
         reply().fail(Errno::NOENT);
         drop(reply());
         let data = [header(19, 0), b"abc".to_vec()].concat();
@@ -107,6 +114,7 @@ mod tests {
     fn an_answer_that_nobody_waits_for_is_no_fault() {
         let (device, theirs) = pair();
         drop(theirs);
-        Reply::new(Arc::new(device), 9).data(b"abc");
+        let answer = Answer::Data(b"abc".to_vec());
+        Reply::new(Arc::new(device), 9).answer(answer, &mut Room::default());
     }
 }

@@ -4,7 +4,7 @@
 //! OPEN is refused: the truncation is lost; never the write-back cache: the kernel would own sizes).
 
 use super::device::{Buffer, Received};
-use super::{Device, Reply, Room};
+use super::{Device, Duty, Reply, Room, Serve};
 use crate::limits::{MAX_BACKGROUND, MAX_WRITE_BYTES};
 use crate::wire::abi::{self, init};
 use crate::wire::{Head, Incoming, Layout, Offer, Request, Settled, decode};
@@ -31,12 +31,6 @@ const WANTED: [(&str, u64); 9] = [
     ("DONT_MASK", init::DONT_MASK),
 ];
 
-/// Who carries out requests.
-pub(crate) trait Serve: Clone + Send + 'static {
-    /// Carries out the request in `buffer`, and answers it, now or later.
-    fn serve(&self, device: &Arc<Device>, layout: Layout, buffer: &mut Buffer, room: &mut Room);
-}
-
 /// A mount that the kernel has agreed to.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -46,7 +40,7 @@ pub(crate) struct Session {
 
 /// The answer to what the kernel offers. What it does not know is left out. `permissions`: the kernel
 /// checks mode bits and ACLs (the flag for ACLs alone would make it check both).
-fn settle(offer: &Offer, permissions: bool) -> Settled {
+pub(super) fn settle(offer: &Offer, permissions: bool) -> Settled {
     let acl = permissions.then_some(("POSIX_ACL", init::POSIX_ACL));
     let mut flags = init::INIT_EXT & offer.flags;
     for (name, flag) in WANTED.into_iter().chain(acl) {

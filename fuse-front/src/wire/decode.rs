@@ -1,14 +1,11 @@
 //! Bytes that the kernel sends, as requests.
 
 use super::abi::{self, fattr, init, opcode, open};
+use super::flags;
 use super::reader::Reader;
 use super::request::{Forgets, Header, Incoming, Layout, Offer, Request};
-use engine::types::{Fallocate, RenameFlags, SETXATTR_KILL_SGID, Seek, SetAttr, SetTime, Time};
-use engine::types::{WriteFlags, mode};
+use engine::types::{SETXATTR_KILL_SGID, SetAttr, SetTime, Time};
 use rustix::io::Errno;
-
-/// Permission bits of a mode, set-id and sticky included.
-const PERMISSIONS: u32 = mode::SUID | mode::SGID | mode::VTX | 0o777;
 
 /// Nanoseconds of a second.
 const SECOND_NANOS: u32 = 1_000_000_000;
@@ -71,7 +68,7 @@ fn request<'a>(
         },
         opcode::MKNOD => mknod(body)?,
         opcode::MKDIR => {
-            let (perm, umask) = (body.u32()? & PERMISSIONS, body.u32()?);
+            let (perm, umask) = (flags::permissions(body.u32()?), body.u32()?);
             let name = body.name()?;
             Request::Mkdir { name, perm, umask }
         }
@@ -172,7 +169,7 @@ fn setattr(body: &mut Reader<'_>) -> Result<Request<'static>, Errno> {
         (true, false) => Some(SetTime::At(at)),
     };
     let set = SetAttr {
-        perm: has(fattr::MODE).then_some(mode & PERMISSIONS),
+        perm: has(fattr::MODE).then_some(flags::permissions(mode)),
         uid: has(fattr::UID).then_some(uid),
         gid: has(fattr::GID).then_some(gid),
         size: has(fattr::SIZE).then_some(size),
@@ -205,19 +202,11 @@ fn rename<'a>(code: u32, body: &mut Reader<'a>) -> Result<Request<'a>, Errno> {
         body.skip::<4>()?;
     }
     let (name, new_name) = (body.name()?, body.name()?);
-    let known = abi::RENAME_NOREPLACE | abi::RENAME_EXCHANGE;
-    if flags & !known != 0 {
-        return Err(Errno::INVAL);
-    }
-    let flags = RenameFlags {
-        noreplace: flags & abi::RENAME_NOREPLACE != 0,
-        exchange: flags & abi::RENAME_EXCHANGE != 0,
-    };
     Ok(Request::Rename {
         name,
         new_parent,
         new_name,
-        flags,
+        flags: flags::rename(flags)?,
     })
 }
 
@@ -237,12 +226,9 @@ fn listing(body: &mut Reader<'_>) -> Result<(u64, u32), Errno> {
 
 fn read(body: &mut Reader<'_>) -> Result<Request<'static>, Errno> {
     let (offset, size, flags) = range(body)?;
-    if i64::try_from(offset).is_err() {
-        return Err(Errno::INVAL);
-    }
     let noatime = flags & open::NOATIME != 0;
     Ok(Request::Read {
-        offset,
+        offset: flags::position(offset)?,
         size,
         noatime,
     })
@@ -254,27 +240,16 @@ fn write<'a>(header: &Header, body: &mut Reader<'a>) -> Result<Request<'a>, Errn
     body.skip::<8>()?;
     let descriptor = body.u32()?;
     body.skip::<4>()?;
-    let flags = WriteFlags {
-        from_cache: flags & abi::write::CACHE != 0,
-        kill_suidgid: flags & abi::write::KILL_SUIDGID != 0,
-        outside_group: false,
-        append: descriptor & open::APPEND != 0,
-        thread: header.pid,
-    };
     let data = body.bytes(size)?;
     Ok(Request::Write {
         offset,
         data,
-        flags,
+        flags: flags::write(flags, descriptor, header.pid),
     })
 }
 
 fn setxattr<'a>(body: &mut Reader<'a>, layout: Layout) -> Result<Request<'a>, Errno> {
-    let (size, mut flags) = (body.u32()?, body.u32()?);
-    if flags & SETXATTR_KILL_SGID != 0 {
-        // A flag of ours, not of the system call.
-        return Err(Errno::INVAL);
-    }
+    let (size, mut flags) = (body.u32()?, flags::setxattr(body.u32()?)?);
     if layout.long_setxattr {
         if body.u32()? & abi::SETXATTR_ACL_KILL_SGID != 0 {
             flags |= SETXATTR_KILL_SGID;
@@ -293,37 +268,27 @@ fn create<'a>(body: &mut Reader<'a>) -> Result<Request<'a>, Errno> {
     body.skip::<4>()?;
     Ok(Request::Create {
         name: body.name()?,
-        perm: mode & PERMISSIONS,
+        perm: flags::permissions(mode),
         umask,
         exclusive: flags & open::EXCL != 0,
         truncate: flags & open::TRUNC != 0,
     })
 }
 
-/// The modes of fallocate(2) that are offered (linux/falloc.h).
 fn fallocate(body: &mut Reader<'_>) -> Result<Request<'static>, Errno> {
     body.skip::<8>()?;
     let (offset, len, mode) = (body.position()?, body.position()?, body.u32()?);
-    let mode = match mode {
-        0 => Fallocate::Allocate { keep_size: false },
-        1 => Fallocate::Allocate { keep_size: true },
-        3 => Fallocate::PunchHole,
-        0x10 => Fallocate::ZeroRange { keep_size: false },
-        0x11 => Fallocate::ZeroRange { keep_size: true },
-        _ => return Err(Errno::OPNOTSUPP),
-    };
-    Ok(Request::Fallocate { offset, len, mode })
+    Ok(Request::Fallocate {
+        offset,
+        len,
+        mode: flags::fallocate(mode)?,
+    })
 }
 
-/// The ways of lseek(2) that are asked for; the kernel does the others itself.
 fn lseek(body: &mut Reader<'_>) -> Result<Request<'static>, Errno> {
     body.skip::<8>()?;
     let offset = body.position()?;
-    let whence = match body.u32()? {
-        abi::SEEK_DATA => Seek::Data,
-        abi::SEEK_HOLE => Seek::Hole,
-        _ => return Err(Errno::INVAL),
-    };
+    let whence = flags::whence(body.u32()?)?;
     Ok(Request::Lseek { offset, whence })
 }
 
@@ -345,7 +310,7 @@ fn copy_file_range(body: &mut Reader<'_>, wide: bool) -> Result<Request<'static>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::types::{Caller, NodeId};
+    use engine::types::{Caller, Fallocate, NodeId, RenameFlags, Seek, WriteFlags};
     use proptest::prelude::*;
 
     /// A message of the given opcode for inode 7, with extensions of `extensions` bytes at its end.

@@ -9,12 +9,15 @@
 //! file, on random bytes, and by the fuzz target `wire`.
 
 pub mod abi;
+pub mod answer;
 pub mod decode;
 pub mod encode;
+pub(crate) mod flags;
 pub mod notify;
 mod reader;
 pub mod request;
 
+pub use answer::Answer;
 pub use decode::decode;
 pub use encode::{Head, Listing, Plus, Settled, blank};
 pub use notify::Notification;

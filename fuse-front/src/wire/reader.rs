@@ -1,5 +1,6 @@
 //! Reading fields from the front of a message.
 
+use super::flags;
 use engine::types::NodeId;
 use rustix::io::Errno;
 
@@ -29,13 +30,9 @@ impl<'a> Reader<'a> {
         self.u64().map(NodeId)
     }
 
-    /// A position in a file: the kernel's are signed.
+    /// A position in a file.
     pub(super) fn position(&mut self) -> Result<u64, Errno> {
-        let position = self.u64()?;
-        match i64::try_from(position) {
-            Ok(_) => Ok(position),
-            Err(_) => Err(Errno::INVAL),
-        }
+        flags::position(self.u64()?)
     }
 
     pub(super) fn skip<const N: usize>(&mut self) -> Result<(), Errno> {

@@ -4,7 +4,7 @@ use crate::record::Record;
 use agentvfs_client::protocol::{Device, Import, Latency, MountChoice, Requests};
 use engine::verbs;
 use engine::{ImportState, Workspace};
-use fuse_front::{MountError, MountOptions, Mounted};
+use fuse_front::{MountError, MountOptions, Mounted, Transport};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,10 +28,14 @@ impl Running {
         workspace: Arc<Workspace>,
         record: &Record,
         allow_other: bool,
+        transport: Transport,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Running, MountError> {
         let name = workspace.name();
-        let options = options(record.place(), name, allow_other, &record.options);
+        let options = MountOptions {
+            transport,
+            ..options(record.place(), name, allow_other, &record.options)
+        };
         let mounted = fuse_front::mount(workspace.clone(), options)?;
         mounted.on_unmounted(ended);
         Ok(Running {
