@@ -85,6 +85,7 @@ fn scratch() -> PathBuf {
 pub struct Env {
     root: PathBuf,
     home: PathBuf,
+    variables: Vec<(&'static str, String)>,
     _dir: tempfile::TempDir,
 }
 
@@ -124,6 +125,7 @@ impl Env {
         Some(Env {
             root,
             home,
+            variables: Vec::new(),
             _dir: dir,
         })
     }
@@ -140,6 +142,11 @@ impl Env {
     /// Uses another agentvfs home from now on.
     pub fn set_home(&mut self, home: PathBuf) {
         self.home = home;
+    }
+
+    /// Runs programs with a variable from now on; a daemon keeps what it was started with.
+    pub fn set_variable(&mut self, name: &'static str, value: &str) {
+        self.variables.push((name, value.to_owned()));
     }
 
     /// The agentvfs home.
@@ -174,6 +181,7 @@ impl Env {
             .env("TZ", "UTC")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("AGENTVFS_HOME", &self.home)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.root)
             .stdin(Stdio::null());
         command
