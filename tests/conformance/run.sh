@@ -2,7 +2,10 @@
 # Suites that were not written for agentvfs, on a mount of its own; about two minutes once their
 # programs are built.
 #
-#   tests/conformance/run.sh [SUITE...]     pjdfstest, fsx, sqlite, git, agentfs; all without arguments
+#   tests/conformance/run.sh [--transport fuser] [SUITE...]
+#
+# Suites: pjdfstest, fsx, sqlite, git, agentfs; all without arguments. --transport fuser: on a mount by the second way to
+# the kernel (docs/transport.md).
 #
 # The binary is $AGENTVFS_BIN, else target/debug/agentvfs, which is built. Programs of the suites are
 # installed by name and version: Debian packages; crates and Python packages into target/conformance.
@@ -10,7 +13,8 @@
 #
 # A case that takes longer than $CASE_SECONDS (120) fails; AGENTFS_FILES=10000 needs more.
 #
-# A case may fail only if docs/semantics.md lists it under "Exceptions"; each other failure fails this.
+# A case may fail only if docs/semantics.md lists it under "Exceptions"; each other failure fails this. By the second way
+# those that docs/transport.md lists must fail, too: one that passes is to be removed from the list.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -42,9 +46,9 @@ crate() {
     echo "$2" >"$tools/$1.version"
 }
 
-# Cases that may fail, as SUITE:CASE, from the last column of the table of exceptions.
+# exceptions DOCUMENT SECTION: SUITE:CASE of the last column of the section's table.
 exceptions() {
-    sed -n '/^## Exceptions/,/^## /s/^| .* | \([^|]*\) |$/\1/p' "$repository/docs/semantics.md" |
+    sed -n "/^## $2/,/^## /s/^| .* | \\([^|]*\\) |\$/\\1/p" "$repository/docs/$1" |
         tr ', ' '\n\n' | grep ':' || true
 }
 
@@ -85,7 +89,17 @@ take_down() {
 
 agentvfs=${AGENTVFS_BIN:-$target/debug/agentvfs}
 [ -n "${AGENTVFS_BIN:-}" ] || (cd "$repository" && cargo build --quiet --locked --bin agentvfs)
-listed=$(exceptions)
+transport=
+if [ "${1:-}" = --transport ]; then
+    transport=${2:?--transport NAME}
+    shift 2
+fi
+listed=$(exceptions semantics.md Exceptions) must_fail=
+if [ -n "$transport" ]; then
+    export AGENTVFS_TRANSPORT=$transport
+    must_fail=$(exceptions transport.md "What the crate cannot carry")
+    listed+=$'\n'$must_fail
+fi
 scratch=$(mktemp -d)
 chmod 755 "$scratch"
 export AGENTVFS_HOME=$scratch/home
@@ -103,6 +117,13 @@ for suite in "$@"; do
     # shellcheck source=/dev/null
     . "$here/$suite.sh"
     printf '%s: %d passed, %d s\n' "$suite" "$((passed - before))" "$((SECONDS - start))"
+done
+for case in $must_fail; do
+    ran=" $* " excepted=" ${excused[*]-} "
+    if [[ $ran = *" ${case%%:*} "* && $excepted != *" $case "* ]]; then
+        failures+=("$case")
+        printf 'FAILED %s: it passes, but docs/transport.md lists it\n' "$case"
+    fi
 done
 [ ${#excused[@]} -eq 0 ] || printf 'exceptions: %s\n' "${excused[*]}"
 printf 'conformance: %d passed, %d failed, %d excepted\n' \
