@@ -31,7 +31,8 @@ fn build(path: &Path) {
     let directory = path.parent().unwrap();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo
-        .args(["build", "--package", "ctl", "--bin", "agentvfs"])
+        // As the whole workspace has it: with the second way to the kernel.
+        .args(["build", "--workspace", "--bin", "agentvfs"])
         .arg("--target-dir")
         .arg(directory.parent().unwrap());
     if directory.ends_with("release") {

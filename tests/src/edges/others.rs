@@ -130,7 +130,7 @@ fn attributes(script: &mut Script) {
 fn list(user: u32, perm: u16) -> Vec<u8> {
     let none = u32::MAX;
     let entries = [
-        (1u16, 6, none),
+        (1u16, 7, none),
         (2, perm, user),
         (4, 4, none),
         (16, 7, none),
