@@ -32,7 +32,7 @@ pub use blame::{blame, blame_as};
 pub use branches::deleting::delete_branch;
 pub use branches::{BranchInfo, Created, Deleted, create_branch, list_branches, rename_branch};
 pub use calls::{call_finish, call_record, call_start, calling, end_calls_of, running_calls};
-pub use checkpoint::checkpoint;
+pub use checkpoint::{checkpoint, commit_automatically};
 pub use diff::diff;
 pub use exchange::{Calls, commit_of, create_branch_from};
 pub use kv::{kv, kv_at, kv_delete, kv_get, kv_list, kv_of, kv_set, kv_set_all, kv_set_at};

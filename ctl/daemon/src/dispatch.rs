@@ -141,8 +141,13 @@ fn checkpoint(
         meta: ask.meta.clone(),
         wait: ask.wait,
     };
-    let made = on(mounts, &ask.workspace, |w| {
-        verbs::checkpoint(w, &ask.branch, request, progress)
+    if ask.automatic && (ask.label.is_some() || !ask.message.is_empty()) {
+        let why = "an automatic commit has neither label nor message";
+        return Err(Fault::protocol(code::INVALID_PARAMS, why));
+    }
+    let made = on(mounts, &ask.workspace, |w| match ask.automatic {
+        true => verbs::commit_automatically(w, &ask.branch, request, progress),
+        false => verbs::checkpoint(w, &ask.branch, request, progress),
     })?;
     Ok(CheckpointAnswer {
         commit: made.commit.map(|id| id.to_string()),

@@ -30,6 +30,7 @@ pub fn run(args: &CheckpointArgs, context: &mut Context) -> Result<u8, Failure> 
         message: args.message.clone().unwrap_or_default(),
         meta,
         wait: !args.no_wait,
+        automatic: false,
         progress: Bar::is_wanted(),
     });
     let since = Instant::now();

@@ -25,6 +25,16 @@ pub(crate) fn checkpoint_in(
     req: CheckpointRequest,
     progress: Progress<'_>,
 ) -> Result<Checkpointed> {
+    commit_in(branch, author, OpKind::Checkpoint, req, progress)
+}
+
+fn commit_in(
+    branch: &Branch,
+    author: &str,
+    kind: OpKind,
+    req: CheckpointRequest,
+    progress: Progress<'_>,
+) -> Result<Checkpointed> {
     if let Some(label) = &req.label {
         crate::names::check_label(label)?;
     }
@@ -32,16 +42,18 @@ pub(crate) fn checkpoint_in(
     let head = branch.lock().book.history.head;
     let before = states::tree_of(branch, head)?;
     let wait = req.wait;
-    let mut done = freeze_or_label(branch, author, req, &before)?;
+    let mut done = freeze_or_label(branch, author, kind, req, &before)?;
     if wait {
         let named = sync_and_name(branch, done.state, progress);
         let failed = !matches!(named, Ok(_) | Err(Error::Closing));
-        if done.new_commit && failed {
+        if done.new_commit && failed && kind == OpKind::Checkpoint {
             withdraw(branch, done.state)?;
         }
         done.commit = Some(named?);
     } else {
-        branch.sync()?;
+        if kind == OpKind::Checkpoint {
+            branch.sync()?;
+        }
         done.commit = branch.lock().book.history.id_of(done.state);
     }
     done.unreadable = report::left_out(branch);
@@ -76,6 +88,7 @@ fn withdraw(branch: &Branch, state: u64) -> Result<()> {
 fn freeze_or_label(
     branch: &Branch,
     author: &str,
+    kind: OpKind,
     req: CheckpointRequest,
     before: &Tree,
 ) -> Result<Checkpointed> {
@@ -90,8 +103,9 @@ fn freeze_or_label(
     let new_commit = !plain || differs(&before, &now);
     let state = if new_commit {
         let meta: BTreeMap<String, String> = req.meta.into_iter().collect();
-        let info = states::new_state(&inner, OpKind::Checkpoint, author, req.message, meta);
-        states::freeze(branch, &mut inner, info, true, req.label)?
+        let info = states::new_state(&inner, kind, author, req.message, meta);
+        let head = kind == OpKind::Checkpoint;
+        states::freeze(branch, &mut inner, info, head, req.label)?
     } else {
         let head = inner.book.history.head;
         if let Some(label) = req.label {
@@ -147,6 +161,23 @@ pub fn checkpoint(
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
     let done = checkpoint_in(&b, ws.author(), req, progress)?;
+    branches::snapshots_changed(ws, &b);
+    Ok(done)
+}
+
+/// Makes a commit that nobody asked for, with metadata, such as before and after a run; the head stays. After `Ok`
+/// it survives a power cut if it was waited for, else as what programs write does. The request has neither label
+/// nor message.
+pub fn commit_automatically(
+    ws: &Workspace,
+    branch: &str,
+    req: CheckpointRequest,
+    progress: Progress<'_>,
+) -> Result<Checkpointed> {
+    assert!(req.label.is_none() && req.message.is_empty());
+    let b = ws.branch(branch)?;
+    let _one = b.control.lock();
+    let done = commit_in(&b, ws.author(), OpKind::Auto, req, progress)?;
     branches::snapshots_changed(ws, &b);
     Ok(done)
 }

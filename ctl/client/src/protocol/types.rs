@@ -254,6 +254,9 @@ wire! {
         /// Wait for the id.
         #[serde(default = "yes")]
         pub wait: bool,
+        /// As a commit that nobody asked for: with neither label nor message; the head stays, and it expires.
+        #[serde(default)]
+        pub automatic: bool,
         /// Send progress notifications.
         #[serde(default)]
         pub progress: bool,

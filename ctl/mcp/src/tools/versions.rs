@@ -80,6 +80,7 @@ fn checkpoint(turn: &mut Turn<'_>, args: CheckpointArgs) -> Result<Answer, Failu
         message: args.message,
         meta: args.meta.into_iter().collect(),
         wait: true,
+        automatic: false,
         progress: false,
     });
     let answer: CheckpointAnswer = turn.ask(&what, &call)?;
