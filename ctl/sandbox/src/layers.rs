@@ -1,0 +1,192 @@
+//! What the sandbox's processes may do: capabilities, system calls, signals and abstract sockets.
+//!
+//! Applied to process 1 before it starts the command, which inherits all of it.
+
+use crate::error::{Doing, Error, Result};
+use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, sock_filter,
+};
+use std::collections::BTreeMap;
+
+/// Applies all layers; `root` where the sandbox's user is root.
+pub fn apply(root: bool) -> Result<()> {
+    rustix::thread::set_no_new_privs(true).doing(|| "setting no_new_privs".to_owned())?;
+    drop_capabilities(kept(root)).doing(|| "dropping capabilities".to_owned())?;
+    scope()?;
+    let filter = filter().map_err(|e| step(format!("compiling the seccomp filter ({e})")))?;
+    seccompiler::apply_filter(&filter).map_err(|e| step(format!("applying seccomp ({e})")))
+}
+
+fn step(what: String) -> Error {
+    Error::Step {
+        what,
+        errno: Errno::NOTSUP,
+    }
+}
+
+/// Root keeps what makes the project of another owner usable, and nothing that reaches beyond files.
+fn kept(root: bool) -> CapabilitySet {
+    match root {
+        true => {
+            CapabilitySet::CHOWN
+                | CapabilitySet::DAC_OVERRIDE
+                | CapabilitySet::FOWNER
+                | CapabilitySet::FSETID
+        }
+        false => CapabilitySet::empty(),
+    }
+}
+
+fn drop_capabilities(kept: CapabilitySet) -> rustix::io::Result<()> {
+    for number in 0..u64::BITS {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        match rustix::thread::capability_is_in_bounding_set(one) {
+            Ok(true) if !kept.contains(one) => {
+                rustix::thread::remove_capability_from_bounding_set(one)?;
+            }
+            Ok(_) => {}
+            // The kernel has no more of them.
+            Err(Errno::INVAL) => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, sets)
+}
+
+/// Keeps signals, and connections to abstract sockets, inside: Landlock's scopes. No rules about files, which
+/// would forbid the sandboxes that agents make for their own commands.
+fn scope() -> Result<()> {
+    let failed = |e: String| step(format!("restricting signals and sockets by Landlock ({e})"));
+    let restricted = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::AbstractUnixSocket)
+        .and_then(|rules| rules.scope(Scope::Signal))
+        .and_then(|rules| rules.create())
+        .and_then(|rules| rules.restrict_self())
+        .map_err(|e| failed(e.to_string()))?;
+    match restricted.ruleset {
+        RulesetStatus::FullyEnforced => Ok(()),
+        _ => Err(failed("it is not enforced".to_owned())),
+    }
+}
+
+/// ioctl(2) requests that type into a terminal.
+const TYPING: [u64; 2] = [libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
+
+/// Denied altogether.
+const DENIED: [libc::c_long; 7] = [
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+];
+
+/// userfaultfd(2): only faults of user mode.
+const UFFD_USER_MODE_ONLY: u64 = 1;
+
+fn filter() -> std::result::Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    rules.extend(DENIED.map(|call| (call, Vec::new())));
+    let mut typing = Vec::new();
+    for request in TYPING {
+        // The kernel looks at the lower half alone.
+        let is = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?;
+        typing.push(SeccompRule::new(vec![is])?);
+    }
+    rules.insert(libc::SYS_ioctl, typing);
+    let mode = SeccompCmpOp::MaskedEq(UFFD_USER_MODE_ONLY);
+    let kernel_too = SeccompCondition::new(0, SeccompCmpArgLen::Dword, mode, 0)?;
+    rules.insert(
+        libc::SYS_userfaultfd,
+        vec![SeccompRule::new(vec![kernel_too])?],
+    );
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM as u32),
+        arch,
+    )?;
+    let mut program = without_other_numbers();
+    program.extend(BpfProgram::try_from(filter)?);
+    Ok(program)
+}
+
+/// On x86-64 a call may also be made by its x32 number, which no rule above names: they do not exist inside.
+fn without_other_numbers() -> BpfProgram {
+    const X32: u32 = 0x4000_0000;
+    // Offsets in struct seccomp_data (seccomp(2)).
+    const NR: u32 = 0;
+    const ARCH: u32 = 4;
+    const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+    let code = |bits: u32| bits as u16;
+    let of = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let load = code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS);
+    vec![
+        of(load, 0, 0, ARCH),
+        of(
+            code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K),
+            0,
+            3,
+            AUDIT_ARCH_X86_64,
+        ),
+        of(load, 0, 0, NR),
+        of(code(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K), 0, 1, X32),
+        of(
+            code(libc::BPF_RET | libc::BPF_K),
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys;
+    use rustix::process::{WaitOptions, waitpid};
+
+    /// Exit status of what is done in a process that has the filter.
+    fn filtered(work: impl FnOnce() -> i32) -> Option<i32> {
+        let program = filter().unwrap();
+        let Some(child) = sys::fork().unwrap() else {
+            sys::exit(match seccompiler::apply_filter(&program) {
+                Ok(()) => work(),
+                Err(_) => 99,
+            });
+        };
+        let (_, status) = waitpid(Some(child), WaitOptions::empty()).unwrap().unwrap();
+        status.exit_status()
+    }
+
+    #[test]
+    fn the_filter_denies_what_it_names_and_nothing_else() {
+        let tty = || match rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY, 0.into()) {
+            Ok(fd) => i32::from(matches!(rustix::termios::tcgetattr(fd), Err(Errno::NOTTY))),
+            Err(_) => 98,
+        };
+        assert_eq!(filtered(tty), Some(1), "other requests of ioctl");
+        let key = || i32::from(std::fs::read_dir("/").is_ok());
+        assert_eq!(filtered(key), Some(1), "files");
+    }
+
+    #[test]
+    fn root_keeps_four_capabilities_and_others_none() {
+        assert_eq!(kept(true).bits().count_ones(), 4);
+        assert!(kept(false).is_empty());
+    }
+}

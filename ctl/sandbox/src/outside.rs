@@ -1,0 +1,279 @@
+//! The caller's side of a sandbox: starts process 1, waits for its end, and connects it with the terminal.
+//!
+//! Caller, process 1 and command are in one process group, so that a terminal's signals reach the command by
+//! themselves. The caller takes no part in them, but stops when the command was stopped, so that a shell sees it.
+
+use crate::descriptors::{Copied, Descriptors, Replaced};
+use crate::error::{Doing, Error, Result};
+use crate::inside::{self, Given};
+use crate::plan::{Net, Plan};
+use crate::sys::{self, Signals};
+use crate::wire::{GO, MAPPED, Told};
+use crate::{ids, sockets};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// How long threads of this process that are ending may take.
+const THREADS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two looks at them.
+const THREADS_PAUSE: Duration = Duration::from_micros(200);
+
+/// Signals that the caller takes: those that it passes on, and those of a terminal, which the command gets itself.
+const TAKEN: [i32; 9] = [
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+];
+
+/// A sandbox that stands; its command waits.
+pub struct Standing {
+    child: Pid,
+    up: File,
+    down: File,
+    signals: Signals,
+    copied: Option<Copied>,
+    replaced: Vec<Replaced>,
+    foreground: Option<Pid>,
+}
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// With this status.
+    Exit(u8),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Ended {
+    fn of(status: i32) -> Ended {
+        match libc::WIFSIGNALED(status) {
+            true => Ended::Signal(libc::WTERMSIG(status)),
+            false => Ended::Exit(libc::WEXITSTATUS(status) as u8),
+        }
+    }
+
+    /// The exit status that shells give it.
+    pub fn status(self) -> u8 {
+        match self {
+            Ended::Exit(status) => status,
+            Ended::Signal(number) => u8::try_from(128 + number).unwrap_or(u8::MAX),
+        }
+    }
+}
+
+/// Builds a sandbox. From now on until the end of the process, or of [`Standing::go`], signals are its own.
+pub fn start(plan: &Plan) -> Result<Standing> {
+    let doing = || "starting the sandbox".to_owned();
+    let sockets = sockets::paths()?;
+    let mut descriptors = Descriptors::look()?;
+    let (up, up_there) = pipe_with(PipeFlags::CLOEXEC).doing(doing)?;
+    let (down_there, down) = pipe_with(PipeFlags::CLOEXEC).doing(doing)?;
+    let foreground = foreground();
+    check_threads()?;
+    let signals = Signals::take(&TAKEN).doing(doing)?;
+    let child = sys::clone_into_namespaces(plan.net == Net::None).map_err(Error::Namespaces)?;
+    let Some(child) = child else {
+        inside::run(Given {
+            plan,
+            sockets: &sockets,
+            descriptors: &descriptors,
+            signals: &signals,
+            up: up_there.into(),
+            down: down_there.into(),
+        });
+    };
+    drop((up_there, down_there));
+    descriptors.given.clear();
+    let mut standing = Standing {
+        child,
+        up: up.into(),
+        down: down.into(),
+        signals,
+        copied: descriptors.copied,
+        replaced: descriptors.replaced,
+        foreground,
+    };
+    match standing.stand() {
+        Ok(()) => Ok(standing),
+        Err(error) => {
+            standing.signals.give_back();
+            standing.kill();
+            Err(error)
+        }
+    }
+}
+
+/// Fails where this process has threads that do not end.
+fn check_threads() -> Result<()> {
+    let since = Instant::now();
+    loop {
+        let tasks = std::fs::read_dir("/proc/self/task").doing(|| "counting threads".to_owned())?;
+        match tasks.count() {
+            0 | 1 => return Ok(()),
+            count if since.elapsed() > THREADS_TIMEOUT => return Err(Error::Threads(count)),
+            _ => std::thread::sleep(THREADS_PAUSE),
+        }
+    }
+}
+
+/// This process's group, where it is the one that a terminal at standard input listens to.
+fn foreground() -> Option<Pid> {
+    let own = rustix::process::getpgrp();
+    let group = rustix::termios::tcgetpgrp(rustix::stdio::stdin()).ok()?;
+    (group == own).then_some(own)
+}
+
+impl Standing {
+    /// Descriptors that the command does not get as this process has them.
+    pub fn replaced(&self) -> &[Replaced] {
+        &self.replaced
+    }
+
+    fn stand(&mut self) -> Result<()> {
+        ids::write_maps(self.child)?;
+        self.say(MAPPED)?;
+        match Told::receive(&mut self.up)? {
+            Told::Stands => Ok(()),
+            other => Err(other.into_error()),
+        }
+    }
+
+    fn say(&mut self, byte: u8) -> Result<()> {
+        self.down
+            .write_all(&[byte])
+            .doing(|| "speaking to process 1".to_owned())
+    }
+
+    /// Ends everything in the sandbox, and waits until it is gone.
+    fn kill(&self) {
+        // It may have ended.
+        let _ = rustix::process::kill_process(self.child, Signal::KILL);
+        self.reap();
+    }
+
+    /// Waits until process 1, and so every process of the sandbox, is gone.
+    fn reap(&self) {
+        while let Err(Errno::INTR) = waitpid(Some(self.child), WaitOptions::empty()) {}
+    }
+
+    /// Lets the command run, and waits until it and everything that it left behind has ended.
+    pub fn go(mut self) -> Result<Ended> {
+        self.say(GO)?;
+        let ended = self.watch();
+        match ended {
+            Ok(_) => self.reap(),
+            Err(_) => self.kill(),
+        }
+        self.take_terminal_back();
+        // An interrupt from the terminal was the command's as well, and has done its work.
+        self.signals.discard();
+        self.signals.give_back();
+        ended
+    }
+
+    fn watch(&mut self) -> Result<Ended> {
+        let mut asked = false;
+        loop {
+            let (told, signal, room) = self.wait()?;
+            if told {
+                match Told::receive(&mut self.up)? {
+                    Told::Ended(status) => return Ok(Ended::of(status)),
+                    Told::Stopped(_) => self.stop(),
+                    other => return Err(other.into_error()),
+                }
+            }
+            if signal {
+                self.pass_on(&mut asked)?;
+            }
+            if room && self.copied.as_mut().is_some_and(|copied| !copied.step()) {
+                self.copied = None;
+            }
+        }
+    }
+
+    /// Waits until process 1 says something, a signal came, or standard input takes more.
+    fn wait(&self) -> Result<(bool, bool, bool)> {
+        let mut polled = vec![
+            PollFd::new(&self.up, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+        ];
+        if let Some(copied) = &self.copied {
+            polled.push(PollFd::from_borrowed_fd(copied.pipe(), PollFlags::OUT));
+        }
+        loop {
+            match poll(&mut polled, None) {
+                Err(Errno::INTR) => {}
+                done => {
+                    done.doing(|| "waiting for the command".to_owned())?;
+                    break;
+                }
+            }
+        }
+        let ready = |i: usize| polled.get(i).is_some_and(|fd| !fd.revents().is_empty());
+        Ok((ready(0), ready(1), ready(2)))
+    }
+
+    /// A request to end is passed on once; the second one is obeyed.
+    fn pass_on(&mut self, asked: &mut bool) -> Result<()> {
+        let signal = self
+            .signals
+            .next()
+            .doing(|| "reading a signal".to_owned())?;
+        let is_passed = matches!(
+            signal.number,
+            libc::SIGTERM | libc::SIGHUP | libc::SIGUSR1 | libc::SIGUSR2
+        );
+        if !is_passed || !signal.sent {
+            return Ok(());
+        }
+        let number = match signal.number {
+            libc::SIGTERM if *asked => libc::SIGKILL,
+            number => number,
+        };
+        *asked |= signal.number == libc::SIGTERM;
+        // Process 1 may have ended: then its end comes next.
+        let _ = sys::send(self.child, number);
+        Ok(())
+    }
+
+    /// Stops with the command, and has it continue when this process does.
+    fn stop(&mut self) {
+        let own = rustix::process::getpid();
+        let _ = rustix::process::kill_process(own, Signal::STOP);
+        let _ = sys::send(self.child, libc::SIGCONT);
+    }
+
+    /// A shell in the sandbox may have left the terminal to its own group, which is gone.
+    fn take_terminal_back(&self) {
+        if let Some(group) = self.foreground {
+            // The terminal may be gone, too.
+            let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), group);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ended;
+
+    #[test]
+    fn statuses_are_those_of_shells() {
+        assert_eq!(Ended::of(3 << 8), Ended::Exit(3));
+        assert_eq!(Ended::of(9), Ended::Signal(9));
+        assert_eq!(Ended::of(9).status(), 137);
+        assert_eq!(Ended::Exit(0).status(), 0);
+    }
+}

@@ -1,0 +1,371 @@
+//! What the sandbox sees of the machine: its mounts, built by process 1 in its own mount namespace.
+//!
+//! In this order: propagation ends; all trees that are to be placed are taken as detached mounts, while what they
+//! come from is still visible; the machine is cloned as a whole, made read-only and pivoted into; then each place
+//! is put over it, the outermost first, so that what is placed deeper is placed on what is seen there. Invariant:
+//! from the pivot on, nothing writable is visible that was not placed.
+
+use crate::error::{Doing, Error, Result};
+use crate::plan::{Place, What};
+use crate::sys::set_mount;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, statat};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+    mount_change, move_mount, open_tree, unmount,
+};
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Devices of the sandbox.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Links in `/dev`.
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+/// Directories in memory that every sandbox has.
+const PRIVATE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+/// Empty in every sandbox, but for what is placed in it.
+const EMPTY: [&str; 2] = ["/run", "/var/run"];
+
+const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const READ_ONLY: u64 = HARMLESS | libc::MOUNT_ATTR_RDONLY;
+
+/// What is put at a path.
+enum Put {
+    /// An empty file or directory, read-only, where something is.
+    Cover,
+    /// A new directory in memory; at the end read-only if so.
+    Memory { mode: u32, read_only: bool },
+    /// A tree that was taken.
+    Tree(OwnedFd),
+}
+
+/// Builds what the sandbox sees. `sockets` are covered where they are seen.
+pub fn build(places: &[Place], sockets: &[PathBuf], root: bool) -> Result<()> {
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .doing(|| "ending the propagation of mounts".to_owned())?;
+    let devices = take_devices()?;
+    let mut puts = taken(places)?;
+    puts.extend(resolver(places)?);
+    enter()?;
+    let empty = Empty::make()?;
+    own_proc(root)?;
+    puts.extend(standard(places));
+    let is_ours = |path: &Path| {
+        let view = |place: &&Place| matches!(place.what, What::View(_));
+        places.iter().filter(view).any(|p| path.starts_with(&p.at))
+    };
+    let seen = sockets.iter().filter(|path| !is_ours(path));
+    puts.extend(seen.map(|path| (path.clone(), Put::Cover)));
+    own_devices(devices)?;
+    // The sort is stable: of two at a path the tree lies above.
+    let rank = |put: &Put| matches!(put, Put::Tree(_));
+    puts.sort_by_key(|(at, put)| (at.components().count(), at.clone(), rank(put)));
+    let mut later = vec![PathBuf::from("/dev")];
+    for (at, put) in puts {
+        if let Put::Memory {
+            read_only: true, ..
+        } = put
+        {
+            later.push(at.clone());
+        }
+        put_at(&at, put, &empty)?;
+    }
+    for path in later {
+        let doing = || format!("making {} read-only", path.display());
+        set_mount(None, &c_path(&path)?, READ_ONLY & !HARMLESS, false).doing(doing)?;
+    }
+    Ok(())
+}
+
+fn c_path(path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::Missing(path.to_owned()))
+}
+
+/// A tree as a detached mount.
+fn take(path: &Path, recursive: bool) -> Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    if recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    open_tree(CWD, path, flags).doing(|| format!("taking {}", path.display()))
+}
+
+fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>> {
+    let take = |name: &'static str| Ok((name, take(&Path::new("/dev").join(name), false)?));
+    DEVICES.into_iter().map(take).collect()
+}
+
+/// Takes the trees that are to be placed; the rest of the places goes with them.
+fn taken(places: &[Place]) -> Result<Vec<(PathBuf, Put)>> {
+    let put = |place: &Place| {
+        let put = match &place.what {
+            What::Hidden if is_around(&place.at, places) => Put::Memory {
+                mode: 0o755,
+                read_only: true,
+            },
+            What::Hidden => Put::Cover,
+            What::Private => Put::Memory {
+                mode: 0o700,
+                read_only: false,
+            },
+            What::View(from) => Put::Tree(with(take(from, false)?, HARMLESS, from)?),
+            What::Writable => Put::Tree(with(take(&place.at, true)?, HARMLESS, &place.at)?),
+            What::Shown => Put::Tree(with(take(&place.at, true)?, READ_ONLY, &place.at)?),
+        };
+        Ok((place.at.clone(), put))
+    };
+    places.iter().map(put).collect()
+}
+
+/// Something is to be placed below `at`.
+fn is_around(at: &Path, places: &[Place]) -> bool {
+    let inner = |place: &&Place| place.what != What::Hidden;
+    let mut inner = places.iter().filter(inner);
+    inner.any(|place| place.at != at && place.at.starts_with(at))
+}
+
+fn with(tree: OwnedFd, flags: u64, path: &Path) -> Result<OwnedFd> {
+    set_mount(Some(tree.as_fd()), c"", flags, true)
+        .doing(|| format!("setting the flags of {}", path.display()))?;
+    Ok(tree)
+}
+
+/// The file that `/etc/resolv.conf` leads to, where that is in a directory that becomes empty.
+fn resolver(places: &[Place]) -> Result<Option<(PathBuf, Put)>> {
+    let Ok(file) = Path::new("/etc/resolv.conf").canonicalize() else {
+        return Ok(None);
+    };
+    let mut emptied = PRIVATE.iter().chain(&EMPTY).map(Path::new);
+    let is_placed = places.iter().any(|place| place.at == file);
+    if is_placed || !emptied.any(|dir| file.starts_with(dir)) {
+        return Ok(None);
+    }
+    let tree = with(take(&file, false)?, READ_ONLY, &file)?;
+    Ok(Some((file, Put::Tree(tree))))
+}
+
+/// Makes a clone of the machine, in which nothing can be written, the root.
+fn enter() -> Result<()> {
+    let root = take(Path::new("/"), true)?;
+    let root = with(root, READ_ONLY, Path::new("/"))?;
+    // Any directory will do as a place for the new root: the old one goes with all that is mounted there.
+    attach(root.as_fd(), Path::new("/proc"))?;
+    let doing = || "changing the root".to_owned();
+    rustix::process::fchdir(&root).doing(doing)?;
+    rustix::process::pivot_root(c".", c".").doing(doing)?;
+    unmount(c".", UnmountFlags::DETACH).doing(|| "leaving the old root".to_owned())?;
+    rustix::process::chdir(c"/").doing(doing)
+}
+
+fn attach(tree: BorrowedFd<'_>, at: &Path) -> Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(tree, c"", CWD, at, flags).doing(|| format!("placing {}", at.display()))
+}
+
+fn memory(at: &Path, mode: u32) -> Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    let data = CString::new(format!("mode={mode:o}")).map_err(|_| Error::Lost)?;
+    let data: &CStr = &data;
+    mount(c"tmpfs", at, c"tmpfs", flags, data)
+        .doing(|| format!("mounting a file system in memory at {}", at.display()))
+}
+
+/// An empty file and an empty directory, which stand for what is hidden. They lie in a mount of their own below
+/// the private `/tmp`.
+struct Empty {
+    file: OwnedFd,
+    dir: OwnedFd,
+}
+
+impl Empty {
+    fn make() -> Result<Empty> {
+        let at = Path::new("/tmp");
+        let doing = || "making what stands for hidden files".to_owned();
+        memory(at, 0o755)?;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        std::fs::create_dir(at.join("dir")).doing(doing)?;
+        std::fs::write(at.join("file"), b"").doing(doing)?;
+        set_mount(
+            None,
+            &c_path(at)?,
+            READ_ONLY | libc::MOUNT_ATTR_NOEXEC,
+            false,
+        )
+        .doing(doing)?;
+        let open = |name| rustix::fs::open(at.join(name), flags, Mode::empty()).doing(doing);
+        Ok(Empty {
+            file: open("file")?,
+            dir: open("dir")?,
+        })
+    }
+
+    /// Covers what is at a path, if anything is.
+    fn cover(&self, at: &Path) -> Result<()> {
+        let doing = || format!("hiding {}", at.display());
+        let kind = match statat(CWD, at, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            // What the user may not look at needs not be hidden from the user; a mount that died cannot be seen.
+            Err(Errno::ACCESS | Errno::NOTCONN) => return Ok(()),
+            Err(errno) => return Err(errno).doing(doing),
+        };
+        let from = match kind {
+            FileType::Directory => &self.dir,
+            // What it leads to would stay.
+            FileType::Symlink => return Err(Errno::LOOP).doing(doing),
+            _ => &self.file,
+        };
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = open_tree(from, c"", flags).doing(doing)?;
+        attach(tree.as_fd(), at)
+    }
+}
+
+/// The PID namespace's own `/proc`. What in it changes the machine is read-only for root, who owns it.
+fn own_proc(root: bool) -> Result<()> {
+    let at = Path::new("/proc");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let none: Option<&CStr> = None;
+    mount(c"proc", at, c"proc", flags, none).doing(|| "mounting /proc".to_owned())?;
+    if !root {
+        return Ok(());
+    }
+    let doing = || "making parts of /proc read-only".to_owned();
+    for entry in std::fs::read_dir(at).doing(doing)? {
+        let entry = entry.doing(doing)?;
+        let name = entry.file_name();
+        let is_process = name.as_bytes().iter().all(u8::is_ascii_digit);
+        if is_process {
+            continue;
+        }
+        let meta = entry.metadata().doing(doing)?;
+        // Files without any such bit have nothing behind them that writes.
+        let is_writable = meta.is_dir() || meta.is_file() && meta.mode() & 0o222 != 0;
+        if !is_writable {
+            continue;
+        }
+        let path = entry.path();
+        let tree = with(take(&path, false)?, libc::MOUNT_ATTR_RDONLY, &path)?;
+        attach(tree.as_fd(), &path)?;
+    }
+    Ok(())
+}
+
+/// What every sandbox has, as far as the machine has it.
+fn standard(places: &[Place]) -> Vec<(PathBuf, Put)> {
+    let mut puts: Vec<(PathBuf, Put)> = Vec::new();
+    let memory = |mode, read_only| Put::Memory { mode, read_only };
+    for (paths, mode, read_only) in [(&PRIVATE[..], 0o1777, false), (&EMPTY[..], 0o755, true)] {
+        for path in paths {
+            // Links lead to one that is there already, such as /var/run to /run.
+            let Ok(at) = Path::new(path).canonicalize() else {
+                continue;
+            };
+            let is_there = puts.iter().any(|(other, _)| at.starts_with(other));
+            let is_placed = places.iter().any(|place| place.at == at);
+            if !is_there && !is_placed && !at.starts_with("/dev") {
+                puts.push((at, memory(mode, read_only)));
+            }
+        }
+    }
+    puts
+}
+
+/// A `/dev` with what programs need and nothing of the machine.
+fn own_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<()> {
+    let at = Path::new("/dev");
+    let doing = || "making /dev".to_owned();
+    mount(c"tmpfs", at, c"tmpfs", MountFlags::NOSUID, c"mode=755").doing(doing)?;
+    for (name, tree) in devices {
+        let path = at.join(name);
+        std::fs::write(&path, b"").doing(doing)?;
+        attach(tree.as_fd(), &path)?;
+    }
+    for (name, to) in LINKS {
+        std::os::unix::fs::symlink(to, at.join(name)).doing(doing)?;
+    }
+    std::fs::create_dir(at.join("pts")).doing(doing)?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let data = c"newinstance,ptmxmode=0666,mode=620";
+    mount(c"devpts", at.join("pts"), c"devpts", flags, data).doing(doing)?;
+    std::fs::create_dir(at.join("shm")).doing(doing)?;
+    memory(&at.join("shm"), 0o1777)
+}
+
+fn put_at(at: &Path, put: Put, empty: &Empty) -> Result<()> {
+    match put {
+        Put::Cover => empty.cover(at),
+        Put::Memory { mode, .. } => {
+            make_point(at, true)?;
+            memory(at, mode)
+        }
+        Put::Tree(tree) => {
+            let doing = || format!("looking at what is placed at {}", at.display());
+            let stat = statat(&tree, c"", AtFlags::EMPTY_PATH).doing(doing)?;
+            let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+            make_point(at, is_dir)?;
+            attach(tree.as_fd(), at)
+        }
+    }
+}
+
+/// Makes something to mount on, where nothing is and something can be made.
+fn make_point(at: &Path, is_dir: bool) -> Result<()> {
+    if statat(CWD, at, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        return Ok(());
+    }
+    let doing = || format!("making a place for {}", at.display());
+    match (is_dir, at.parent()) {
+        (false, Some(parent)) => {
+            std::fs::create_dir_all(parent).doing(doing)?;
+            std::fs::write(at, b"").doing(doing)
+        }
+        _ => std::fs::create_dir_all(at).doing(doing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(at: &str, what: What) -> Place {
+        Place {
+            at: at.into(),
+            what,
+        }
+    }
+
+    #[test]
+    fn what_hides_something_shown_gets_a_directory_of_its_own() {
+        let places = [
+            place("/h/.config", What::Hidden),
+            place("/h/.config/x", What::Shown),
+            place("/h/.ssh", What::Hidden),
+            place("/h/.ssh/inner", What::Hidden),
+        ];
+        assert!(is_around(Path::new("/h/.config"), &places));
+        assert!(!is_around(Path::new("/h/.ssh"), &places));
+        assert!(!is_around(Path::new("/h/.conf"), &places));
+    }
+
+    #[test]
+    fn every_sandbox_has_private_and_empty_directories() {
+        let at: Vec<PathBuf> = standard(&[]).into_iter().map(|(at, _)| at).collect();
+        assert!(at.contains(&PathBuf::from("/tmp")), "{at:?}");
+        assert!(at.iter().all(|path| !path.starts_with("/dev")), "{at:?}");
+    }
+}
