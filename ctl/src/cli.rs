@@ -11,6 +11,7 @@ mod branch;
 mod exchange;
 mod files;
 mod kv;
+mod run;
 mod serve;
 mod session;
 mod store;
@@ -22,6 +23,7 @@ pub use branch::*;
 pub use exchange::*;
 pub use files::*;
 pub use kv::*;
+pub use run::*;
 pub use serve::*;
 pub use session::*;
 
@@ -87,6 +89,10 @@ pub enum Command {
     /// Create, list, delete and merge branches
     #[command(subcommand)]
     Branch(BranchVerb),
+    /// Run a command in a sandbox that shows a branch at the project's own path
+    #[command(override_usage = "agentvfs run [OPTIONS] [--] [CMD [ARG]...]")]
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
     /// Map cgroups to branches at a shared path
     #[command(subcommand)]
     Session(SessionVerb),

@@ -26,6 +26,7 @@ mod paths;
 mod place;
 mod restore;
 mod rollback;
+mod run;
 mod serve;
 mod session;
 mod start;
@@ -58,6 +59,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Completions { shell } => completions::run(shell),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
+        Command::Run(args) => run::run(&args, &mut Context::new(cli.global)?),
         Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
         Command::Serve(verb) => serve::run(verb, Context::new(cli.global)?),
         Command::Fs(verb) => fs::run(verb, &mut Context::new(cli.global)?),

@@ -106,7 +106,8 @@ impl Env {
         }
     }
 
-    fn below(directory: &Path) -> Option<Env> {
+    /// The same in a directory.
+    pub fn below(directory: &Path) -> Option<Env> {
         if let Some(why) = mount::unusable() {
             skip(Want::Fuse, &why);
             return None;

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod attempt;
 pub mod binary;
 pub mod database;
 pub mod differential;
@@ -20,6 +21,7 @@ pub mod mount;
 pub mod pages;
 pub mod requests;
 pub mod rng;
+pub mod sandbox;
 pub mod shell;
 pub mod skip;
 pub mod sys;

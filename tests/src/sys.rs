@@ -157,6 +157,15 @@ pub fn heard_a_write(watch: &OwnedFd, pid: u32) -> io::Result<bool> {
     Ok(heard)
 }
 
+/// Newest ABI of Landlock that the kernel has; below 1: none.
+pub fn landlock_abi() -> i32 {
+    const VERSION: libc::c_uint = 1;
+    let none = ptr::null::<libc::c_void>();
+    // SAFETY: asked for its version (landlock_create_ruleset(2)), the kernel takes no attributes.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0usize, VERSION) };
+    i32::try_from(abi).unwrap_or(0)
+}
+
 fn checked(result: i32) -> io::Result<()> {
     match result {
         0.. => Ok(()),

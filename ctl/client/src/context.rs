@@ -109,6 +109,13 @@ impl Context {
         self.workspace_for(word, Purpose::Change)
     }
 
+    /// The workspace that holds the current directory, or the only one running where its project lies below.
+    pub fn workspace_here(&mut self) -> Result<Option<String>, Failure> {
+        self.list()?;
+        let list = self.list.get().map_or(&[][..], Vec::as_slice);
+        self.surroundings.here(list)
+    }
+
     fn workspace_for(&mut self, word: Option<&str>, purpose: Purpose) -> Result<String, Failure> {
         if let Some(name) = self.surroundings.named(word)? {
             return Ok(name);

@@ -62,6 +62,19 @@ impl Surroundings {
         }
     }
 
+    /// The workspace that one stands in or right before, if any.
+    pub fn here(&self, all: &[Info]) -> Result<Option<String>, Failure> {
+        let holding = self.cwd.as_deref().map(|cwd| holding(cwd, all));
+        let holding = holding.unwrap_or_default();
+        if holding.is_empty() {
+            return Ok(self.guessed(all, Purpose::Change).ok());
+        }
+        let why = "several workspaces hold this directory";
+        only(&holding)
+            .map(Some)
+            .ok_or_else(|| undecided(why, &holding))
+    }
+
     fn guessed(&self, all: &[Info], purpose: Purpose) -> Result<String, Failure> {
         let here = self
             .cwd
@@ -322,6 +335,18 @@ mod tests {
         assert_eq!(named.workspace(Some("w"), &all, Change).unwrap(), "w");
         let nowhere = Surroundings::default().workspace(None, &all, Change);
         assert!(nowhere.is_err());
+    }
+
+    #[test]
+    fn a_directory_in_no_workspace_means_none() {
+        let mut all = list();
+        let here = |cwd: &str, all: &[Info]| at(cwd).here(all);
+        assert_eq!(here("/src/a/x", &all).unwrap().as_deref(), Some("a"));
+        assert_eq!(here("/src", &all).unwrap().as_deref(), Some("a"));
+        assert_eq!(here("/elsewhere", &all).unwrap(), None);
+        assert!(here("/src/b", &all).is_err());
+        all[0].status = State::Stopped;
+        assert_eq!(here("/src", &all).unwrap(), None);
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn scope() -> Result<()> {
 }
 
 /// ioctl(2) requests that type into a terminal.
-const TYPING: [u64; 2] = [libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
+const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
 /// Denied altogether.
 const DENIED: [libc::c_long; 7] = [

@@ -6,7 +6,7 @@ use crate::cli::{LatencyArg, StartArgs};
 use crate::output::warn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::infer::{Surroundings, covered_by, of_project};
-use agentvfs_client::protocol::{Bytes, Call, Latency, MountChoice, Start, StartAnswer};
+use agentvfs_client::protocol::{Bytes, Call, Info, Latency, MountChoice, Start, StartAnswer};
 use agentvfs_client::seen::Look;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +39,33 @@ pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
     context.check_seen(&answer.info, Look::Into)?;
     print(&answer, &branch, context)?;
     Ok(0)
+}
+
+/// The workspace of a project, running; it is made where there is none.
+pub fn started_on(base: &Path, context: &mut Context) -> Result<Info, Failure> {
+    let given = explicit(context).named(None)?;
+    let covered = covered_by(base, context.list()?).map(|info| info.name.clone());
+    let existing = match given {
+        None => match covered {
+            Some(name) => Some(name),
+            None => of_project(base, context.list()?)?,
+        },
+        Some(_) => None,
+    };
+    let (name, base) = match existing {
+        Some(name) => (name, None),
+        None => (new_name(context, None, base)?, Some(Bytes::from(base))),
+    };
+    let call = Call::Start(Start {
+        workspace: name.clone(),
+        base,
+        named: context.surroundings().option.is_some(),
+        mount: None,
+        options: MountChoice::default(),
+    });
+    let answer: StartAnswer = context.ask(&format!("cannot start {name}"), &call)?;
+    answer.warnings.iter().for_each(|warning| warn(warning));
+    Ok(answer.info)
 }
 
 fn print(answer: &StartAnswer, branch: &str, context: &Context) -> Result<(), Failure> {

@@ -1,0 +1,70 @@
+//! Arguments of `run`.
+
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What `run --help` ends with.
+pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude\n  \
+    agentvfs run --session review -- bash     # join it from another terminal\n\n\
+    The command sees the project at its own path, and changes its branch instead. The rest of\n\
+    the machine is read-only; /tmp is the command's own; /run, keys and tokens in the home\n\
+    directory, and sockets of other programs are hidden; docs/sandbox.md has the details. Every\n\
+    process that the command leaves running ends with it. What it changed stays in the branch\n\
+    until you apply, merge or delete that.\n\n\
+    The exit status is the command's own, 128+N if signal N ended it; 126 if it cannot be\n\
+    executed, 127 if it is not found, 125 if agentvfs failed, 2 for wrong usage. SIGTERM is\n\
+    passed on; a second one kills it.";
+
+#[doc = concat!("Arguments of `run`.")]
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Branch to run in: created if it does not exist, joined if it does [default: a new branch,
+    /// which is deleted at the end if nothing changed]
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<String>,
+    /// Project to start a workspace on [default: the workspace that holds the current directory,
+    /// else the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
+    /// Path that shows the branch [default: the project's own]
+    #[arg(long, value_name = "DIR")]
+    pub at: Option<PathBuf>,
+    /// Working directory of the command [default: the current directory if it is in the project,
+    /// else the project's]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Network of the command
+    #[arg(long, value_name = "KIND", default_value = "host")]
+    pub net: NetArg,
+    /// The same as --net none
+    #[arg(long, conflicts_with = "net")]
+    pub no_network: bool,
+    /// Set an environment variable; can be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub env: Vec<OsString>,
+    /// Let the command write to a file or directory outside the project; can be repeated
+    #[arg(long, value_name = "PATH")]
+    pub allow: Vec<PathBuf>,
+    /// Show a path that is hidden by default, read-only; can be repeated
+    #[arg(long, value_name = "PATH")]
+    pub show: Vec<PathBuf>,
+    /// Show an empty file or directory instead of a path; can be repeated
+    #[arg(long, value_name = "PATH")]
+    pub hide: Vec<PathBuf>,
+    /// Print nothing but errors
+    #[arg(long)]
+    pub quiet: bool,
+    /// The command and its arguments [default: $SHELL]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// A network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NetArg {
+    /// The machine's
+    Host,
+    /// Its own, without connection
+    None,
+}

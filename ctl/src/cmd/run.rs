@@ -1,0 +1,168 @@
+//! `agentvfs run`: a command in a sandbox, which shows a branch at the project's own path.
+//!
+//! The steps, of which each can fail only before the command runs: find or start the workspace; make or join the
+//! branch; plan what the sandbox shows; commit what is there; build the sandbox (`agentvfs-sandbox`); say so. After
+//! the command: commit again, count what changed, say how to go on. Invariant: this process holds the branch's
+//! directory open for as long as the run lasts, so that nobody deletes the branch or stops the workspace unseen.
+
+mod plan;
+mod words;
+mod work;
+
+use super::Context;
+use crate::cli::RunArgs;
+use crate::output::warn;
+use agentvfs_client::failure::{FAILED, Failure, USAGE};
+use agentvfs_client::protocol::*;
+use agentvfs_sandbox::{Ended, Error, Plan, Standing};
+use std::time::{Duration, Instant};
+use work::Work;
+
+/// agentvfs failed, not the command.
+const NOT_RUN: u8 = 125;
+/// The command cannot be executed.
+const CANNOT_RUN: u8 = 126;
+/// There is no such command.
+const NOT_FOUND: u8 = 127;
+/// Bytes of the command that its commits keep.
+const COMMAND_BYTES_MAX: usize = 256;
+
+/// Runs the command and gives its exit status.
+pub fn run(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
+    let done = plan::check(args, context).and_then(|()| in_branch(args, context));
+    done.map_err(|failure| match failure.exit {
+        USAGE | CANNOT_RUN | NOT_FOUND => failure,
+        _ => Failure {
+            exit: NOT_RUN,
+            ..failure
+        },
+    })
+}
+
+fn in_branch(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
+    let mut work = work::begin(args, context)?;
+    let started = start(args, &work, context);
+    let (standing, plan) = match started {
+        Ok(started) => started,
+        Err(failure) => {
+            work::forget_new(&mut work, context);
+            return Err(failure);
+        }
+    };
+    if !args.quiet {
+        words::begun(args, &work, &plan, &standing, context);
+    }
+    // The daemon ends connections that are silent for long.
+    context.forget_client();
+    let since = Instant::now();
+    let ended = standing.go().map_err(|e| not_run(args, e));
+    let told = after(args, &mut work, &ended, since.elapsed(), context);
+    match (ended, told) {
+        (Ok(ended), Ok(())) => Ok(ended.status()),
+        (Err(failure), _) => Err(failure),
+        (Ok(ended), Err(failure)) if ended.status() != 0 => {
+            warn(&format!("{}: {}", failure.what, failure.why));
+            Ok(ended.status())
+        }
+        (Ok(_), Err(failure)) => Err(failure),
+    }
+}
+
+/// Plans and builds the sandbox, after a commit of what is there.
+fn start(args: &RunArgs, work: &Work, context: &mut Context) -> Result<(Standing, Plan), Failure> {
+    let plan = plan::plan(args, work, context)?;
+    commit(args, work, Vec::new(), context)?;
+    let standing = agentvfs_sandbox::start(&plan).map_err(|e| not_run(args, e))?;
+    Ok((standing, plan))
+}
+
+/// Makes an automatic commit that names the run.
+fn commit(
+    args: &RunArgs,
+    work: &Work,
+    more: Vec<(String, String)>,
+    context: &mut Context,
+) -> Result<(), Failure> {
+    let mut meta = vec![
+        ("run".to_owned(), work.run.clone()),
+        ("command".to_owned(), told_command(args)),
+    ];
+    meta.extend(more);
+    let what = format!("cannot commit branch {} of {}", work.branch, work.info.name);
+    let call = Call::Checkpoint(Checkpoint {
+        workspace: work.info.name.clone(),
+        branch: work.branch.clone(),
+        label: None,
+        message: String::new(),
+        meta,
+        wait: false,
+        automatic: true,
+        progress: false,
+    });
+    let _: CheckpointAnswer = context.ask(&what, &call)?;
+    Ok(())
+}
+
+/// The command as its commits keep it.
+fn told_command(args: &RunArgs) -> String {
+    let words = plan::command(args);
+    let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into()).collect();
+    let mut text = words.join(" ");
+    let mut end = text.len().min(COMMAND_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
+/// What is done once the command has ended: a branch that was made for it goes if nothing changed in it; else a
+/// commit is made.
+fn after(
+    args: &RunArgs,
+    work: &mut Work,
+    ended: &Result<Ended, Failure>,
+    took: Duration,
+    context: &mut Context,
+) -> Result<(), Failure> {
+    let changes = work::changes(work, context)?;
+    let is_empty = work.is_generated && changes.is_empty();
+    let is_kept = !(is_empty && work::forget_new(work, context));
+    if is_kept {
+        let status = ended.as_ref().map_or(NOT_RUN, |ended| ended.status());
+        let facts = vec![
+            ("exit".to_owned(), status.to_string()),
+            ("duration".to_owned(), format!("{:.3}", took.as_secs_f64())),
+        ];
+        commit(args, work, facts, context)?;
+    }
+    if let Ok(ended) = ended
+        && !args.quiet
+    {
+        words::ended(args, work, *ended, took, &changes, is_kept);
+    }
+    Ok(())
+}
+
+/// Why the command was not run, with the exit status that says so.
+fn not_run(args: &RunArgs, error: Error) -> Failure {
+    let name = plan::command(args).swap_remove(0);
+    let what = format!("cannot run {}", name.to_string_lossy());
+    let failure = Failure::new(what, error.to_string());
+    let (exit, hint) = match &error {
+        Error::NotFound => (
+            NOT_FOUND,
+            "check the name and $PATH; files below /tmp and /run do not exist in the sandbox",
+        ),
+        Error::NotExecutable(_) => (CANNOT_RUN, "check the file's mode and its first line"),
+        Error::Namespaces(_) => (
+            FAILED,
+            "agentvfs doctor says what keeps this user from creating namespaces",
+        ),
+        _ => (
+            FAILED,
+            "agentvfs doctor checks what a sandbox needs of this machine",
+        ),
+    };
+    Failure { exit, ..failure }.kind("not-run").hint(hint)
+}

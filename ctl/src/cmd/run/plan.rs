@@ -1,0 +1,314 @@
+//! What the sandbox of a run shows, hides and lets write.
+
+use super::super::Context;
+use super::work::{self, Work};
+use crate::cli::{NetArg, RunArgs};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::infer::view_of;
+use agentvfs_client::protocol::{MAIN, State};
+use agentvfs_client::quote::shown;
+use agentvfs_sandbox::{Net, Place, Plan, What};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// What is hidden of a user's home: keys, tokens, browsers with their cookies.
+const SECRETS: [&str; 22] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".config/gcloud",
+    ".docker/config.json",
+    ".netrc",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".password-store",
+    ".local/share/keyrings",
+    ".mozilla",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".config/vivaldi",
+    ".config/opera",
+    "snap/firefox",
+    "snap/chromium",
+];
+
+/// Variables that name a directory for temporary files: of no use where that is read-only.
+const TEMPORARY: [&str; 3] = ["TMPDIR", "TMP", "TEMP"];
+/// Variables that are set for the command, or that name what it does not see.
+const OWN: [&str; 2] = ["AGENTVFS_HOME", "AGENTVFS_SOCKET"];
+
+/// The command: the words, else the user's shell.
+pub fn command(args: &RunArgs) -> Vec<OsString> {
+    match args.command.is_empty() {
+        false => args.command.clone(),
+        true => {
+            let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+            vec![shell.unwrap_or("/bin/sh".into())]
+        }
+    }
+}
+
+/// Finds wrong usage before anything is asked.
+pub fn check(args: &RunArgs, context: &Context) -> Result<(), Failure> {
+    work::check_names(args, context)?;
+    for pair in &args.env {
+        key_value(pair)?;
+    }
+    for path in args.allow.iter().chain(&args.show) {
+        let real = existing(path)?;
+        if real == Path::new("/") || real.starts_with(context.home().root()) {
+            let why = format!("{} cannot be shown in a sandbox", told(path));
+            return Err(Failure::usage(why));
+        }
+    }
+    for path in &args.hide {
+        absolute(path)?;
+    }
+    match args.at.as_deref().map(absolute).transpose()? {
+        Some(at) if at == Path::new("/") => Err(Failure::usage("--at cannot be /")),
+        _ => Ok(()),
+    }
+}
+
+fn told(path: &Path) -> String {
+    shown(path.as_os_str().as_bytes())
+}
+
+fn key_value(pair: &OsStr) -> Result<(OsString, OsString), Failure> {
+    let bytes = pair.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) if at > 0 => {
+            let own = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+            Ok((own(&bytes[..at]), own(&bytes[at + 1..])))
+        }
+        _ => {
+            let why = format!("{} is not KEY=VALUE", shown(bytes));
+            Err(Failure::usage(why))
+        }
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|e| Failure::usage(format!("{}: {e}", told(path))))
+}
+
+fn existing(path: &Path) -> Result<PathBuf, Failure> {
+    let real = path.canonicalize();
+    real.map_err(|e| Failure::usage(format!("{}: {e}", told(path))))
+}
+
+/// What the run asks of a sandbox.
+pub fn plan(args: &RunArgs, work: &Work, context: &mut Context) -> Result<Plan, Failure> {
+    let base = work.info.base.to_path();
+    let at = match &args.at {
+        Some(at) => context.absolute(at)?,
+        None if base.is_dir() => base.clone(),
+        None => {
+            let why = format!("the project {} is gone", told(&base));
+            return Err(
+                Failure::new("cannot run", why).hint("--at DIR shows the branch at another path")
+            );
+        }
+    };
+    if at == Path::new("/") {
+        return Err(Failure::usage("the branch cannot be shown at /").hint("use --at DIR"));
+    }
+    let cwd = cwd(args, work, &at, context)?;
+    let places = places(args, work, &at, context)?;
+    Ok(Plan {
+        command: command(args),
+        env: environment(args, work, &places, &cwd.0)?,
+        cwd,
+        places,
+        net: match args.net == NetArg::None || args.no_network {
+            true => Net::None,
+            false => Net::Host,
+        },
+    })
+}
+
+/// The working directory, and the one where that is not there.
+fn cwd(
+    args: &RunArgs,
+    work: &Work,
+    at: &Path,
+    context: &Context,
+) -> Result<(PathBuf, PathBuf), Failure> {
+    let (base, mount) = (work.info.base.to_path(), work.info.mount.to_path());
+    let caller = context.surroundings().cwd.as_deref();
+    let caller = caller.map(|cwd| cwd.canonicalize().unwrap_or(cwd.to_owned()));
+    let below = |dir: &Path| Some(caller.as_ref()?.strip_prefix(dir).ok()?.to_owned());
+    let in_mount = below(&mount).map(|rest| match view_of(&rest) {
+        Some((_, rest)) if caller.as_ref().is_some_and(|c| c != &mount) => rest,
+        _ => rest,
+    });
+    let inside = in_mount.or_else(|| below(&base)).unwrap_or_default();
+    let default = match inside.as_os_str().is_empty() {
+        true => at.to_owned(),
+        false => at.join(inside),
+    };
+    match &args.cwd {
+        Some(dir) => {
+            let dir = default.join(dir);
+            Ok((dir.clone(), dir))
+        }
+        None => Ok((default, at.to_owned())),
+    }
+}
+
+fn places(
+    args: &RunArgs,
+    work: &Work,
+    at: &Path,
+    context: &mut Context,
+) -> Result<Vec<Place>, Failure> {
+    let mut places = vec![place(at, What::View(work.view.clone()))];
+    if work.branch == MAIN {
+        places.push(place(&at.join(".agentvfs/branches"), What::Hidden));
+    }
+    let home = context.home().root().to_owned();
+    places.push(place(&home, What::Hidden));
+    for info in context.list()? {
+        let mount = info.mount.to_path();
+        let is_seen = matches!(info.status, State::Started | State::Stale);
+        if is_seen && !mount.starts_with(&home) {
+            places.push(place(&mount, What::Hidden));
+        }
+    }
+    let mut opened = Vec::new();
+    for (paths, what) in [(&args.allow, What::Writable), (&args.show, What::Shown)] {
+        for path in paths {
+            let real = existing(path)?;
+            if real.starts_with(at) {
+                let why = format!("{} is in the project, whose branch is writable", told(path));
+                return Err(Failure::usage(why));
+            }
+            opened.push(real.clone());
+            places.push(place(&real, what.clone()));
+        }
+    }
+    for path in secrets().into_iter().filter(|p| !is_below(p, &opened)) {
+        places.push(place(&path, What::Hidden));
+    }
+    for path in &args.hide {
+        let path = context.absolute(path)?;
+        places.push(place(&path, What::Hidden));
+    }
+    if let Some(runtime) = runtime_directory() {
+        places.push(place(&runtime, What::Private));
+    }
+    places.sort_by(|a, b| a.at.cmp(&b.at));
+    places.dedup();
+    Ok(places)
+}
+
+fn place(at: &Path, what: What) -> Place {
+    Place {
+        at: at.to_owned(),
+        what,
+    }
+}
+
+fn is_below(path: &Path, all: &[PathBuf]) -> bool {
+    all.iter().any(|above| path.starts_with(above))
+}
+
+fn user_home() -> Option<PathBuf> {
+    let home = PathBuf::from(std::env::var_os("HOME")?);
+    home.canonicalize()
+        .ok()
+        .filter(|home| home != Path::new("/"))
+}
+
+/// What of the user's secrets is there.
+fn secrets() -> Vec<PathBuf> {
+    let Some(home) = user_home() else {
+        return Vec::new();
+    };
+    let all = SECRETS.iter().map(|name| home.join(name).canonicalize());
+    all.filter_map(Result::ok).collect()
+}
+
+fn runtime_directory() -> Option<PathBuf> {
+    let dir = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
+    let dir = dir.canonicalize().ok().filter(|dir| dir.is_dir())?;
+    // A directory that holds more than it should must not be emptied.
+    (dir.components().count() > 2).then_some(dir)
+}
+
+/// The secrets that a plan hides, as they are told.
+pub fn hidden(plan: &Plan) -> Vec<String> {
+    let home = user_home();
+    let is_hidden = |path: &PathBuf| {
+        let mut places = plan.places.iter();
+        places.any(|place| place.at == *path && place.what == What::Hidden)
+    };
+    let short = |path: PathBuf| match home.as_ref().and_then(|home| path.strip_prefix(home).ok()) {
+        Some(rest) => format!("~/{}", told(rest)),
+        None => told(&path),
+    };
+    let mut all: Vec<String> = secrets().into_iter().filter(is_hidden).map(short).collect();
+    all.dedup();
+    all
+}
+
+/// The caller's environment, with what tells the command where it is.
+fn environment(
+    args: &RunArgs,
+    work: &Work,
+    places: &[Place],
+    cwd: &Path,
+) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let is_writable = |dir: &OsStr| {
+        let mut writable = places
+            .iter()
+            .filter(|place| matches!(place.what, What::View(_) | What::Writable));
+        writable.any(|place| Path::new(dir).starts_with(&place.at))
+    };
+    let is_of_no_use = |key: &OsString, value: &OsString| {
+        OWN.iter().any(|own| key == own)
+            || TEMPORARY.iter().any(|name| key == name) && !is_writable(value)
+    };
+    env.retain(|(key, value)| !is_of_no_use(key, value));
+    let mut set = |key: &OsStr, value: &OsStr| {
+        env.retain(|(other, _)| other != key);
+        env.push((key.to_owned(), value.to_owned()));
+    };
+    for (key, value) in [
+        ("PWD", cwd.as_os_str()),
+        ("AGENTVFS_WORKSPACE", OsStr::new(&work.info.name)),
+        ("AGENTVFS_BRANCH", OsStr::new(&work.branch)),
+        ("AGENTVFS_SESSION", OsStr::new(&work.branch)),
+        ("AGENTVFS_RUN", OsStr::new(&work.run)),
+        ("AGENTFS", OsStr::new("1")),
+        ("AGENTFS_SANDBOX", OsStr::new("linux-namespace")),
+        ("AGENTFS_SESSION", OsStr::new(&work.branch)),
+    ] {
+        set(OsStr::new(key), value);
+    }
+    for pair in &args.env {
+        let (key, value) = key_value(pair)?;
+        set(&key, &value);
+    }
+    Ok(env)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_need_a_key() {
+        let pair = |text: &str| key_value(OsStr::new(text));
+        assert_eq!(pair("A=b=c").unwrap(), ("A".into(), "b=c".into()));
+        assert_eq!(pair("A=").unwrap(), ("A".into(), "".into()));
+        assert!(pair("A").is_err() && pair("=b").is_err());
+    }
+}

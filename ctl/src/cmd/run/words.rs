@@ -1,0 +1,177 @@
+//! What a run says on standard error, before the command and after it.
+
+use super::super::Context;
+use super::plan::{command, hidden};
+use super::work::Work;
+use crate::cli::RunArgs;
+use crate::output::warn;
+use agentvfs_client::protocol::Changed;
+use agentvfs_client::quote::{one_line, shown};
+use agentvfs_sandbox::{Ended, Net, Plan, Standing, What};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+fn path(path: &Path) -> String {
+    shown(path.as_os_str().as_bytes())
+}
+
+/// A line that is no sentence.
+fn line(text: &str) {
+    // Standard error may be closed; there is nobody left to tell then.
+    let _ = writeln!(std::io::stderr(), "{}", one_line(text));
+}
+
+/// What is told once the sandbox stands.
+pub fn begun(args: &RunArgs, work: &Work, plan: &Plan, standing: &Standing, context: &Context) {
+    let (workspace, branch) = (&work.info.name, &work.branch);
+    if let Some(from) = work.started_from.as_ref().filter(|_| args.from.is_none()) {
+        warn(&format!("workspace {workspace} is on {}", path(from)));
+    }
+    let view = plan.places.iter().find(|p| matches!(p.what, What::View(_)));
+    let at = view.map_or(String::new(), |place| path(&place.at));
+    warn(&format!(
+        "run {} in branch {branch} of {workspace}, at {at}",
+        work.run
+    ));
+    let allowed = plan.places.iter().filter(|p| p.what == What::Writable);
+    let writable = allowed.fold(format!("{at} (branch)"), |text, place| {
+        format!("{text}, {}", path(&place.at))
+    });
+    let hidden = match hidden(plan).join(" ") {
+        none if none.is_empty() => none,
+        some => format!("   hidden  {some}"),
+    };
+    let network = match plan.net {
+        Net::Host => "host",
+        Net::None => "none",
+    };
+    line(&format!(
+        "writable  {writable}{hidden}   network  {network}"
+    ));
+    line(&format!(
+        "join      agentvfs run{} -w {workspace} --session {branch} -- bash",
+        root(context)
+    ));
+    for replaced in standing.replaced() {
+        let name = ["standard input", "standard output", "standard error"];
+        let name = name.get(replaced.0 as usize).unwrap_or(&"a descriptor");
+        warn(&format!(
+            "{name} is {}; the command gets /dev/null instead",
+            replaced.1
+        ));
+    }
+}
+
+/// The option that names the home, where one was given.
+fn root(context: &Context) -> String {
+    let root = context.options().root.as_deref();
+    root.map_or(String::new(), |root| format!(" --root {}", path(root)))
+}
+
+/// What is told at the end.
+pub fn ended(
+    args: &RunArgs,
+    work: &Work,
+    ended: Ended,
+    took: Duration,
+    changes: &[Changed],
+    is_kept: bool,
+) {
+    let (workspace, branch) = (&work.info.name, &work.branch);
+    let name = command(args).swap_remove(0);
+    let name = Path::new(&name).file_name().unwrap_or(&name).to_owned();
+    let how = match ended {
+        Ended::Exit(status) => format!("ended with {status}"),
+        Ended::Signal(number) => format!("was ended by signal {number}"),
+    };
+    let what = match (changes.is_empty(), is_kept) {
+        (false, _) => format!("{} in branch {branch}", counted(changes)),
+        (true, true) => format!("nothing changed in branch {branch}"),
+        (true, false) => format!("nothing changed; branch {branch} was deleted"),
+    };
+    warn(&format!(
+        "{} {how} after {}: {what}",
+        shown(name.as_bytes()),
+        duration(took)
+    ));
+    if !changes.is_empty() {
+        line(&format!(
+            "review    agentvfs workspace diff -w {workspace} --branch {branch} --base"
+        ));
+        line(&format!(
+            "take      agentvfs workspace apply -w {workspace} --branch {branch}"
+        ));
+        if branch != agentvfs_client::protocol::MAIN {
+            line(&format!(
+                "discard   agentvfs branch delete -w {workspace} {branch}"
+            ));
+        }
+    }
+}
+
+/// How many files changed, and how.
+fn counted(changes: &[Changed]) -> String {
+    let kinds = [
+        (&['M', 'T'][..], "changed"),
+        (&['A'][..], "added"),
+        (&['D'][..], "deleted"),
+        (&['R'][..], "renamed"),
+    ];
+    let mut parts = Vec::new();
+    for (statuses, word) in kinds {
+        let count = changes
+            .iter()
+            .filter(|c| statuses.contains(&c.status))
+            .count();
+        if count > 0 {
+            let files = match (parts.is_empty(), count) {
+                (true, 1) => " file",
+                (true, _) => " files",
+                (false, _) => "",
+            };
+            parts.push(format!("{count}{files} {word}"));
+        }
+    }
+    parts.join(", ")
+}
+
+/// `0.3s`, `12s`, `4m12s`, `3h05m`.
+fn duration(took: Duration) -> String {
+    let seconds = took.as_secs();
+    match seconds {
+        0..=9 => format!("{:.1}s", took.as_secs_f64()),
+        10..=59 => format!("{seconds}s"),
+        60..=3599 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentvfs_client::protocol::Bytes;
+
+    #[test]
+    fn changes_are_counted_by_kind() {
+        let changed = |status| Changed {
+            status,
+            path: Bytes(Vec::new()),
+            old_path: None,
+            lines: None,
+        };
+        let all: Vec<Changed> = "MMTAD".chars().map(changed).collect();
+        assert_eq!(counted(&all), "3 files changed, 1 added, 1 deleted");
+        assert_eq!(counted(&all[3..4]), "1 file added");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        let told = |seconds: f64| duration(Duration::from_secs_f64(seconds));
+        assert_eq!(told(0.34), "0.3s");
+        assert_eq!(told(59.9), "59s");
+        assert_eq!(told(252.0), "4m12s");
+        assert_eq!(told(11_100.0), "3h05m");
+    }
+}

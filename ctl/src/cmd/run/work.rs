@@ -1,0 +1,338 @@
+//! The workspace and branch of a run.
+
+use super::super::start::started_on;
+use super::super::{Context, check_name};
+use crate::cli::RunArgs;
+use crate::output::warn;
+use agentvfs_client::failure::Failure;
+use agentvfs_client::infer::branch_meant;
+use agentvfs_client::protocol::*;
+use agentvfs_client::quote::shown;
+use agentvfs_client::when::rfc3339;
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How often another name is tried for a new branch.
+const NAMES_MAX: u32 = 32;
+
+/// What a run works on.
+pub struct Work {
+    /// The workspace.
+    pub info: Info,
+    /// The directory from which the workspace was started for this run, if so.
+    pub started_from: Option<PathBuf>,
+    /// The branch.
+    pub branch: String,
+    /// Where the branch is in the mount.
+    pub view: PathBuf,
+    /// The branch was made for this run alone.
+    pub is_generated: bool,
+    /// The branch was made by this run.
+    pub is_new: bool,
+    /// Names the run.
+    pub run: String,
+    /// The branch's directory: whoever has it open uses the branch.
+    held: Option<OwnedFd>,
+}
+
+/// Finds or starts the workspace, makes or joins the branch.
+pub fn begin(args: &RunArgs, context: &mut Context) -> Result<Work, Failure> {
+    let (info, started_from) = workspace(args, context)?;
+    let run = new_id();
+    let named = args.session.clone().or(context.options().branch.clone());
+    let (row, is_new) = match (&named, &args.session) {
+        (Some(name), session) => join(&info, name, session.is_some(), context)?,
+        (None, _) => (generate(&info, &run, context)?, true),
+    };
+    let view = row.path.to_path();
+    let held = hold(&info, &view);
+    let work = |held| Work {
+        branch: row.name.clone(),
+        view,
+        is_generated: named.is_none(),
+        is_new,
+        run: row
+            .name
+            .strip_prefix("run-")
+            .filter(|_| named.is_none())
+            .unwrap_or(&run)
+            .to_owned(),
+        held: Some(held),
+        started_from,
+        info: info.clone(),
+    };
+    match held {
+        Ok(held) => Ok(work(held)),
+        Err(failure) => {
+            if is_new && let Err(more) = forget(&info.name, &row.name, context) {
+                warn(&format!("{}: {}", more.what, more.why));
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// The workspace that is meant, running; and the directory that it was started from for this run.
+fn workspace(args: &RunArgs, context: &mut Context) -> Result<(Info, Option<PathBuf>), Failure> {
+    if let Some(from) = &args.from {
+        let from = context.absolute(from)?;
+        return Ok((started_on(&from, context)?, Some(from)));
+    }
+    let name = match context.surroundings().named(None)? {
+        Some(name) => Some(name),
+        None => context.workspace_here()?,
+    };
+    let Some(name) = name else {
+        let here = here(context)?;
+        return Ok((started_on(&here, context)?, Some(here)));
+    };
+    let what = format!("cannot run in {name}");
+    match context.info(&name)? {
+        Some(info) if info.status == State::Started => Ok((info, None)),
+        _ => {
+            let call = Call::Start(Start {
+                workspace: name,
+                base: None,
+                named: false,
+                mount: None,
+                options: MountChoice::default(),
+            });
+            let answer: StartAnswer = context.ask(&what, &call)?;
+            answer.warnings.iter().for_each(|warning| warn(warning));
+            Ok((answer.info, None))
+        }
+    }
+}
+
+/// The current directory as a project. What is more than a project must be named.
+fn here(context: &Context) -> Result<PathBuf, Failure> {
+    let cwd = context.surroundings().cwd.clone();
+    let cwd = cwd.ok_or_else(|| Failure::usage("the current directory is gone"))?;
+    let cwd = context.absolute(&cwd)?;
+    let user_home = std::env::var_os("HOME").map(PathBuf::from);
+    let user_home = user_home.map(|home| home.canonicalize().unwrap_or(home));
+    let is_more = cwd == Path::new("/")
+        || user_home.as_ref() == Some(&cwd)
+        || context.home().root().starts_with(&cwd);
+    if is_more {
+        let why = format!(
+            "{} is no project",
+            shown(cwd.as_os_str().as_encoded_bytes())
+        );
+        return Err(Failure::usage(why)
+            .hint("change to the project's directory, or name it: agentvfs run --from DIR"));
+    }
+    Ok(cwd)
+}
+
+/// The branch of this name; with `create` it is made where it is missing. True where it was.
+fn join(
+    info: &Info,
+    name: &str,
+    create: bool,
+    context: &mut Context,
+) -> Result<(BranchRow, bool), Failure> {
+    if let Some(row) = find(info, name, context)? {
+        return Ok((row, false));
+    }
+    if !create {
+        let why = format!("{} has no branch {name}", info.name);
+        return Err(Failure::new("cannot run", why)
+            .kind("no-such-branch")
+            .hint(format!("agentvfs run --session {name} creates it")));
+    }
+    match make(info, name, context)? {
+        Ok(row) => Ok((row, true)),
+        // Another run made it meanwhile.
+        Err(fault) if fault.kind == "branch-exists" => match find(info, name, context)? {
+            Some(row) => Ok((row, false)),
+            None => Err(Failure::from_fault("cannot run", fault)),
+        },
+        Err(fault) => Err(Failure::from_fault(
+            format!("cannot create branch {name}"),
+            fault,
+        )),
+    }
+}
+
+fn find(info: &Info, name: &str, context: &mut Context) -> Result<Option<BranchRow>, Failure> {
+    let call = Call::BranchList(Named {
+        workspace: info.name.clone(),
+    });
+    let answer: BranchListAnswer = context.ask("cannot list the branches", &call)?;
+    Ok(answer.branches.into_iter().find(|row| row.name == name))
+}
+
+/// Makes a branch of the one that is meant otherwise.
+fn make(
+    info: &Info,
+    name: &str,
+    context: &mut Context,
+) -> Result<Result<BranchRow, Fault>, Failure> {
+    let variable = std::env::var("AGENTVFS_BRANCH").ok();
+    let cwd = context.surroundings().cwd.clone();
+    let call = Call::BranchCreate(BranchCreate {
+        workspace: info.name.clone(),
+        branch: branch_meant(None, variable.as_deref(), cwd.as_deref()),
+        name: name.to_owned(),
+        from: None,
+    });
+    context.try_ask(&format!("cannot create branch {name}"), &call)
+}
+
+/// A new branch with a name of its own.
+fn generate(info: &Info, run: &str, context: &mut Context) -> Result<BranchRow, Failure> {
+    let mut id = run.to_owned();
+    for _ in 0..NAMES_MAX {
+        match make(info, &format!("run-{id}"), context)? {
+            Ok(row) => return Ok(row),
+            Err(fault) if fault.kind == "branch-exists" => id = new_id(),
+            Err(fault) => return Err(Failure::from_fault("cannot create a branch", fault)),
+        }
+    }
+    Err(
+        Failure::new("cannot create a branch", "every name that was tried exists")
+            .hint("name it: agentvfs run --session NAME"),
+    )
+}
+
+/// Checks the name of a branch before anything is asked.
+pub fn check_names(args: &RunArgs, context: &Context) -> Result<(), Failure> {
+    let branch = &context.options().branch;
+    if let (Some(session), Some(branch)) = (&args.session, branch)
+        && session != branch
+    {
+        return Err(Failure::usage(format!(
+            "two branches are named: {session} and {branch}"
+        )));
+    }
+    match &args.session {
+        Some(name) if name == MAIN => Ok(()),
+        Some(name) => check_name(engine::names::check_branch_name(name)),
+        None => Ok(()),
+    }
+}
+
+/// `MMDD-HHMM-xx`: when, in UTC, and two characters by chance.
+fn new_id() -> String {
+    const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = rfc3339(Moment {
+        sec: now.map_or(0, |now| now.as_secs() as i64),
+        nsec: 0,
+    });
+    let part = |from: usize, to: usize| now.get(from..to).unwrap_or("00");
+    let chance = RandomState::new().hash_one(&now) as usize;
+    let letter = |n: usize| LETTERS[n % LETTERS.len()] as char;
+    format!(
+        "{}{}-{}{}-{}{}",
+        part(5, 7),
+        part(8, 10),
+        part(11, 13),
+        part(14, 16),
+        letter(chance),
+        letter(chance / LETTERS.len())
+    )
+}
+
+/// Opens the branch's directory, where it is what the daemon serves.
+fn hold(info: &Info, view: &Path) -> Result<OwnedFd, Failure> {
+    let what = format!("cannot enter the mount of {}", info.name);
+    let failed = |why: String| {
+        Failure::new(what.clone(), why).hint(format!("agentvfs workspace status {}", info.name))
+    };
+    let place = || shown(view.as_os_str().as_encoded_bytes());
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let held = rustix::fs::open(view, flags, Mode::empty())
+        .map_err(|errno| failed(format!("{}: {errno}", place())))?;
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = statx(&held, c"", flags, StatxFlags::empty())
+        .map_err(|errno| failed(format!("{}: {errno}", place())))?;
+    let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
+    match info.device {
+        Some(device) if device != (Device { major, minor }) => Err(failed(format!(
+            "{} is not the mount that the daemon serves",
+            place()
+        ))),
+        _ => Ok(held),
+    }
+}
+
+/// What differs from where the run began.
+pub fn changes(work: &Work, context: &mut Context) -> Result<Vec<Changed>, Failure> {
+    let what = format!("cannot compare branch {}", work.branch);
+    let (workspace, branch) = (work.info.name.clone(), work.branch.clone());
+    if work.is_generated {
+        // A new branch's head is what it was made of.
+        let call = Call::Diff(Diff {
+            workspace,
+            branch,
+            from: Side::Ref("@".to_owned()),
+            to: Side::Live,
+            paths: Vec::new(),
+            stat: false,
+        });
+        let answer: DiffAnswer = context.ask(&what, &call)?;
+        return Ok(answer.changes);
+    }
+    // The commit from before the run may have no id yet, but it can be gone back to.
+    let call = Call::RollbackPlan(Rollback {
+        workspace,
+        branch,
+        target: Target::Meta("run".to_owned(), work.run.clone()),
+        paths: Vec::new(),
+        keep_kv: true,
+    });
+    let answer: PlanAnswer = context.ask(&what, &call)?;
+    let forwards = |change: Changed| Changed {
+        status: match change.status {
+            'A' => 'D',
+            'D' => 'A',
+            other => other,
+        },
+        ..change
+    };
+    Ok(answer.changes.into_iter().map(forwards).collect())
+}
+
+/// Deletes the branch if this run made it: nothing was changed in it. False where it stays.
+pub fn forget_new(work: &mut Work, context: &mut Context) -> bool {
+    if !work.is_new {
+        return false;
+    }
+    work.held = None;
+    match forget(&work.info.name, &work.branch, context) {
+        Ok(()) => true,
+        // Another run has joined it.
+        Err(failure) if failure.kind == "branch-in-use" => false,
+        Err(failure) => {
+            warn(&format!("{}: {}", failure.what, failure.why));
+            false
+        }
+    }
+}
+
+fn forget(workspace: &str, branch: &str, context: &mut Context) -> Result<(), Failure> {
+    let call = Call::BranchDelete(OnBranch {
+        workspace: workspace.to_owned(),
+        branch: branch.to_owned(),
+    });
+    let what = format!("cannot delete branch {branch}");
+    let _: BranchDeleteAnswer = context.ask(&what, &call)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::new_id;
+
+    #[test]
+    fn ids_are_short_and_allowed_in_names_of_branches() {
+        let id = new_id();
+        assert_eq!(id.len(), "1122-0457-x7".len(), "{id}");
+        engine::names::check_branch_name(&format!("run-{id}")).unwrap();
+    }
+}
