@@ -170,7 +170,8 @@ fn the_working_directory_is_the_callers_where_the_branch_has_it() {
     let Some(env) = sandbox::env(&[]) else { return };
     let sub = env.project().join("sub");
     fs::create_dir(&sub).unwrap();
-    fs::create_dir(env.mountpoint().join("sub")).unwrap();
+    // The workspace may have read the project's directory before or after that.
+    fs::create_dir_all(env.mountpoint().join("sub")).unwrap();
     let pwd = |dir: &Path, args: &[&str]| {
         let args = [&["run", "-w", "project"], args, &["pwd"]].concat();
         env.told(env.command(dir, &args)).ok().trim_end().to_owned()
