@@ -34,10 +34,22 @@ pub fn env(files: &[(&str, &str)]) -> Option<Env> {
 /// Whether this kernel has what a sandbox needs; says what it lacks.
 pub fn can_be_made() -> bool {
     let mut unshare = Command::new("unshare");
-    unshare.args(["--user", "--map-root-user", "--mount", "true"]);
+    // A container that hides parts of /proc lets nobody mount another one.
+    unshare.args([
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "--pid",
+        "--net",
+        "--fork",
+    ]);
+    unshare.args(["--mount-proc", "true"]);
     let made = unshare.stderr(Stdio::null()).status();
     if !made.is_ok_and(|status| status.success()) {
-        skip(Want::Machine, "no user namespaces for this user");
+        skip(
+            Want::Machine,
+            "no namespaces for this user, or no /proc in them",
+        );
         return false;
     }
     if sys::landlock_abi() < LANDLOCK_SCOPES {
