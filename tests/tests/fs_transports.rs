@@ -164,3 +164,12 @@ fn what_one_has_written_the_other_shows_after_a_restart() {
         env.workspace(&["stop"]).ok();
     }
 }
+
+#[test]
+fn a_daemon_does_not_start_with_a_transport_that_its_build_lacks() {
+    let Some(mut env) = Env::new() else { return };
+    env.set_variable("AGENTVFS_TRANSPORT", "nonsense");
+    let told = env.workspace(&["start", "--from", "project"]);
+    told.fails(3, "no transport \"nonsense\"");
+    assert!(env.daemons().is_empty());
+}

@@ -363,6 +363,17 @@ fn every_dependency_is_accounted_for() {
     none(missing.collect());
 }
 
+/// What is for tests must not come into the installed program by another crate that asks for it.
+#[test]
+fn package_tests_alone_has_the_second_way_to_the_kernel() {
+    let asks = |name: &String| {
+        let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+        manifest.contains(r#"features = ["fuser"]"#) || manifest.contains("fuse-front/fuser")
+    };
+    let asking: Vec<String> = crates().into_iter().filter(asks).collect();
+    assert_eq!(asking, ["tests"]);
+}
+
 #[test]
 fn dependencies_come_from_the_root() {
     let mut found = Vec::new();
