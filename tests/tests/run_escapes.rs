@@ -172,6 +172,25 @@ fn allowed_paths_are_writable_and_hidden_ones_empty() {
 }
 
 #[test]
+fn an_allowed_directory_does_not_open_what_is_hidden_in_it() {
+    let Some(env) = prepared(&[]) else { return };
+    let user = env.path("user");
+    fs::create_dir(user.join(".ssh")).unwrap();
+    fs::write(user.join(".ssh/id"), "secret").unwrap();
+    let script = format!(
+        "cat \"$HOME/.ssh/id\"; echo x > \"$HOME/.ssh/id\"; ls -A '{}'; echo x > \"$HOME/new\"",
+        env.home().display()
+    );
+    let (root, own) = (env.path(""), user.to_str().unwrap());
+    for allowed in [own, root.to_str().unwrap()] {
+        let told = run(&env, &["--allow", allowed, "sh", "-c", &script]);
+        assert_eq!((told.status, told.out.as_str()), (0, ""), "{told:?}");
+        assert_eq!(fs::read_to_string(user.join(".ssh/id")).unwrap(), "secret");
+        fs::remove_file(user.join("new")).unwrap();
+    }
+}
+
+#[test]
 fn temporary_directories_are_private_and_run_is_empty() {
     let Some(env) = prepared(&[]) else { return };
     let outside = tempfile::tempdir_in("/tmp").unwrap();

@@ -193,7 +193,7 @@ fn places(
             places.push(place(&real, what.clone()));
         }
     }
-    for path in secrets().into_iter().filter(|p| !is_below(p, &opened)) {
+    for path in secrets().into_iter().filter(|p| !opened.contains(p)) {
         places.push(place(&path, What::Hidden));
     }
     for path in &args.hide {
@@ -213,10 +213,6 @@ fn place(at: &Path, what: What) -> Place {
         at: at.to_owned(),
         what,
     }
-}
-
-fn is_below(path: &Path, all: &[PathBuf]) -> bool {
-    all.iter().any(|above| path.starts_with(above))
 }
 
 fn user_home() -> Option<PathBuf> {
