@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::Frozen;
 use crate::atomic_file;
 use crate::io::{Segment, Storage};
 use crate::reserve::{Reserve, is_full, with_reserve};
@@ -131,6 +132,14 @@ fn disk_usage(dir: &Path, enter: &dyn Fn(&OsStr) -> bool) -> io::Result<u64> {
     Ok(bytes)
 }
 
+fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn ok_if_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -148,11 +157,11 @@ impl Storage for FileStorage {
     }
 
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
-        match fs::read(self.path(path)) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        none_if_missing(fs::read(self.path(path)))
+    }
+
+    fn read_frozen(&self, path: &str) -> io::Result<Option<Frozen>> {
+        none_if_missing(File::open(self.path(path)).and_then(Frozen::of_file))
     }
 
     fn replace(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
@@ -220,7 +229,7 @@ impl Storage for FileStorage {
         self.reserve.make_room();
     }
 
-    fn restore_reserve(&self) -> io::Result<()> {
+    fn restore_reserve(&self) -> io::Result<bool> {
         self.reserve.restore()
     }
 

@@ -13,6 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Frozen;
+
 /// An append-only file.
 ///
 /// Appends from several threads are serialised; each is placed whole, one after the other.
@@ -74,6 +76,12 @@ pub trait Storage: Send + Sync + Debug {
     /// The whole of a small file, or `None` where it does not exist.
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>>;
 
+    /// The whole of a file that only [`Storage::replace`] changes, or `None` where it does not exist. It may be
+    /// mapped: what was read once is not kept in memory of this process.
+    fn read_frozen(&self, path: &str) -> io::Result<Option<Frozen>> {
+        Ok(self.read(path)?.map(Frozen::from))
+    }
+
     /// Replaces (or makes) a file atomically and durably: after `Ok` the new content survives a
     /// power cut, and at any moment a reader sees the old or the new content whole.
     fn replace(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
@@ -118,9 +126,9 @@ pub trait Storage: Send + Sync + Debug {
     /// Gives a piece where the disk has next to no space: for small files beside the store.
     fn make_room(&self) {}
 
-    /// Makes the reserve whole again where the disk has room for it.
-    fn restore_reserve(&self) -> io::Result<()> {
-        Ok(())
+    /// Makes the reserve whole again where the disk has room for it; true where it is whole.
+    fn restore_reserve(&self) -> io::Result<bool> {
+        Ok(true)
     }
 
     /// Bytes that all files take, what is mounted below and the reserve left out.

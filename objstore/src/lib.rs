@@ -6,7 +6,7 @@
 //! run everything here on a simulated disk ([`crash_storage::CrashStorage`]).
 //!
 //! Invariant: no bytes are returned that do not hash to the id they were asked by.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod atomic_file;
@@ -19,6 +19,7 @@ pub mod content;
 pub mod crash_storage;
 mod error;
 pub mod file_storage;
+mod frozen;
 pub mod gc;
 pub mod id;
 pub mod import_table;
@@ -38,6 +39,7 @@ pub use content::{
     store_content, try_read_content,
 };
 pub use error::{Error, Result};
+pub use frozen::Frozen;
 pub use id::{ChunkId, CommitId, HexPrefix, Kind, ManifestId, ObjectId, TreeId};
 pub use object::Object;
 pub use object::commit::{Commit, CommitKind, TimelineHead};

@@ -93,7 +93,7 @@ impl ObjectStore {
 
     fn verify_index(&self, pack: &Pack, report: &mut VerifyReport) -> Result<()> {
         let path = index_path(pack.number);
-        let Some(file) = self.storage.read(&path).at(&path)? else {
+        let Some(file) = self.storage.read_frozen(&path).at(&path)? else {
             return Ok(());
         };
         let end = file.len() as u64;

@@ -1,10 +1,11 @@
 //! The sorted index beside a pack: from key to location, for a prefix of the pack.
 //!
-//! Kept in memory as the file's bytes (40 a record) and searched in place: hashes are spread evenly, so
-//! interpolation finds one in a few steps.
+//! The file's bytes (40 a record) are searched in place, in a mapping of the file where there is one: hashes are
+//! spread evenly, so interpolation finds one in a few steps.
 
 use std::collections::HashSet;
 
+use crate::Frozen;
 use crate::id::{HexPrefix, ID_BYTES, Kind};
 use crate::pack::record::{u32_at, u64_at};
 use crate::pack::{Key, Location};
@@ -27,8 +28,8 @@ pub(crate) struct Covered {
 /// A sorted array of keys and locations.
 #[derive(Debug, Default)]
 pub(crate) struct PackIndex {
-    /// The file's bytes without the checksum; empty for an index of nothing.
-    bytes: Vec<u8>,
+    /// The file's bytes, perhaps with the checksum; empty for an index of nothing.
+    bytes: Frozen,
     covered: Covered,
     /// Where each kind's entries end.
     ends: [usize; 4],
@@ -55,7 +56,7 @@ impl PackIndex {
         }
         let ends = section_ends(&bytes).unwrap_or_default();
         PackIndex {
-            bytes,
+            bytes: Frozen::from(bytes),
             covered,
             ends,
         }
@@ -70,7 +71,7 @@ impl PackIndex {
 
     /// The bytes of the index file.
     pub fn encode(&self) -> Vec<u8> {
-        let mut file = self.bytes.clone();
+        let mut file = self.body().to_vec();
         let sum = checksum(&file, self.covered.salt);
         file.extend_from_slice(&sum);
         file
@@ -78,29 +79,36 @@ impl PackIndex {
 
     /// Reads an index file of the pack with this number and salt; `None` where it is not one, or
     /// damaged: it can be rebuilt.
-    pub fn decode(mut file: Vec<u8>, number: u32, salt: u32) -> Option<PackIndex> {
-        let body = file
-            .len()
-            .checked_sub(CHECKSUM_BYTES)
-            .filter(|body| *body >= HEADER_BYTES)?;
-        if checksum(&file[..body], salt) != file[body..] || file[..8] != MAGIC {
+    pub fn decode(file: Frozen, number: u32, salt: u32) -> Option<PackIndex> {
+        let (body, sum) = file.split_last_chunk::<CHECKSUM_BYTES>()?;
+        if body.len() < HEADER_BYTES || checksum(body, salt) != *sum || body[..8] != MAGIC {
             return None;
         }
-        file.truncate(body);
         let covered = Covered {
             number,
             salt,
-            bytes: u64_at(&file, 16),
+            bytes: u64_at(body, 16),
         };
-        if u32_at(&file, 8) != VERSION || u32_at(&file, 12) != number {
+        if u32_at(body, 8) != VERSION || u32_at(body, 12) != number {
             return None;
         }
-        let ends = section_ends(&file)?;
+        let ends = section_ends(body)?;
         Some(PackIndex {
             bytes: file,
             covered,
             ends,
         })
+    }
+
+    /// True where both have the same entries of the same part of a pack.
+    pub fn is_same(&self, other: &PackIndex) -> bool {
+        self.covered == other.covered && self.body() == other.body()
+    }
+
+    /// Header and entries.
+    fn body(&self) -> &[u8] {
+        let len = HEADER_BYTES + self.len() * ENTRY_BYTES;
+        self.bytes.get(..len).unwrap_or_default()
     }
 
     /// Bytes of the pack that are covered.
@@ -281,7 +289,7 @@ mod tests {
     fn finds_what_is_there_and_nothing_else() {
         for count in [0, 1, 2, 5, 1000] {
             let index = PackIndex::build(covered(), entries(count));
-            let index = PackIndex::decode(index.encode(), 3, 4).unwrap();
+            let index = PackIndex::decode(index.encode().into(), 3, 4).unwrap();
             assert_eq!((index.len(), index.covered_bytes()), (count as usize, 5));
             for (key, at) in entries(count) {
                 assert_eq!(index.find(&key), Some(at));
@@ -323,11 +331,11 @@ mod tests {
         for at in 0..file.len() {
             let mut bad = file.clone();
             bad[at] ^= 1;
-            assert!(PackIndex::decode(bad, 3, 4).is_none(), "byte {at}");
-            assert!(PackIndex::decode(file[..at].to_vec(), 3, 4).is_none());
+            assert!(PackIndex::decode(bad.into(), 3, 4).is_none(), "byte {at}");
+            assert!(PackIndex::decode(file[..at].to_vec().into(), 3, 4).is_none());
         }
-        assert!(PackIndex::decode(file.clone(), 2, 4).is_none());
-        assert!(PackIndex::decode(file, 3, 5).is_none());
+        assert!(PackIndex::decode(file.clone().into(), 2, 4).is_none());
+        assert!(PackIndex::decode(file.into(), 3, 5).is_none());
     }
 
     #[test]

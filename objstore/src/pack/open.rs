@@ -69,7 +69,9 @@ pub(crate) fn open_pack(
         return Ok(None);
     }
     let index = match header {
-        Some(header) if !rebuild => read_index(storage, header, segment.len())?,
+        Some(header) if !rebuild => {
+            read_index(storage, number, header.salt, segment.len()).unwrap_or_default()
+        }
         _ => PackIndex::default(),
     };
     let covered = index.covered_bytes();
@@ -115,13 +117,24 @@ pub(crate) fn read_header(segment: &dyn Segment, path: &str) -> Result<Option<Pa
     }
 }
 
-/// The index file, or an empty one where it is missing, damaged, or covers more than there is.
-fn read_index(storage: &dyn Storage, header: PackHeader, pack_len: u64) -> Result<PackIndex> {
-    let path = index_path(header.number);
-    let file = storage.read(&path).at(&path)?;
-    let index = file.and_then(|file| PackIndex::decode(file, header.number, header.salt));
-    let usable = index.filter(|index| index.covered_bytes() <= pack_len);
-    Ok(usable.unwrap_or_default())
+/// The index file of a pack; `None` where it is missing, unreadable, damaged, or covers more than there is: the
+/// pack is scanned then.
+pub(crate) fn read_index(
+    storage: &dyn Storage,
+    number: u32,
+    salt: u32,
+    pack_len: u64,
+) -> Option<PackIndex> {
+    let path = index_path(number);
+    let file = match storage.read_frozen(&path) {
+        Ok(file) => file?,
+        Err(error) => {
+            tracing::error!(path, %error, "index cannot be read; the pack is scanned");
+            return None;
+        }
+    };
+    let index = PackIndex::decode(file, number, salt)?;
+    (index.covered_bytes() <= pack_len).then_some(index)
 }
 
 /// The whole records from the scanner's position on, and where the last of them ends.

@@ -14,7 +14,7 @@ use crate::id::{HexPrefix, ID_BYTES, Kind, hex};
 use crate::io::Storage;
 use crate::limits::{FREE_BYTES_MIN, FREE_CHECK_BYTES, UNINDEXED_BYTES_MAX};
 use crate::pack::index::{Covered, PackIndex};
-use crate::pack::open::{create_pack, open_pack, record_end};
+use crate::pack::open::{create_pack, open_pack, read_index, record_end};
 use crate::pack::record::{Codec, RECORD_HEADER_BYTES, RecordHeader};
 use crate::pack::{Key, Location, PACK_DIR, Pack, index_path, pack_number, pack_path};
 use crate::reserve::with_reserve;
@@ -330,6 +330,9 @@ impl PackSet {
         loop {
             let (before, index) = index_up_to(pack, synced);
             self.storage.replace(&path, &index.encode()).at(&path)?;
+            // The file takes its place in memory, where it can be mapped.
+            let written = read_index(&*self.storage, pack.number, pack.salt, synced);
+            let index = written.filter(|file| file.is_same(&index)).unwrap_or(index);
             let mut records = pack.records.write();
             // gc may have taken records out meanwhile, which must not come back.
             if Arc::ptr_eq(&records.index, &before) {
