@@ -1,40 +1,36 @@
 //! A cache of shared values, bounded in bytes, that forgets what was not used for longest.
 
-use std::collections::{BTreeMap, HashMap};
+use std::fmt::{self, Debug, Formatter};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use lru::LruCache;
 use parking_lot::Mutex;
 
 /// The cache.
-#[derive(Debug)]
-pub(crate) struct Cache<K, V> {
+pub(crate) struct Cache<K: Eq + Hash, V> {
     inner: Mutex<Inner<K, V>>,
     bytes_max: usize,
 }
 
-#[derive(Debug)]
-struct Inner<K, V> {
-    slots: HashMap<K, Slot<V>>,
-    by_age: BTreeMap<u64, K>,
-    clock: u64,
+struct Inner<K: Eq + Hash, V> {
+    /// Each value with the bytes that it takes.
+    slots: LruCache<K, (Arc<V>, usize)>,
     bytes: usize,
 }
 
-#[derive(Debug)]
-struct Slot<V> {
-    value: Arc<V>,
-    age: u64,
-    bytes: usize,
+impl<K: Eq + Hash, V> Debug for Cache<K, V> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let bytes = self.inner.lock().bytes;
+        write!(f, "Cache({bytes} of {} bytes)", self.bytes_max)
+    }
 }
 
 impl<K: Copy + Eq + Hash, V> Cache<K, V> {
     /// An empty cache for at most `bytes_max`.
     pub fn new(bytes_max: usize) -> Cache<K, V> {
         let inner = Inner {
-            slots: HashMap::new(),
-            by_age: BTreeMap::new(),
-            clock: 0,
+            slots: LruCache::unbounded(),
             bytes: 0,
         };
         Cache {
@@ -46,14 +42,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
     /// The value, which thereby is the youngest.
     pub fn get(&self, key: &K) -> Option<Arc<V>> {
         let mut inner = self.inner.lock();
-        inner.clock += 1;
-        let clock = inner.clock;
-        let slot = inner.slots.get_mut(key)?;
-        let old = std::mem::replace(&mut slot.age, clock);
-        let value = slot.value.clone();
-        inner.by_age.remove(&old);
-        inner.by_age.insert(clock, *key);
-        Some(value)
+        inner.slots.get(key).map(|(value, _)| value.clone())
     }
 
     /// Keeps a value that takes `bytes`; one larger than a quarter of the cache is not worth the rest.
@@ -62,25 +51,14 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
             return;
         }
         let mut inner = self.inner.lock();
-        inner.remove(&key);
-        inner.clock += 1;
-        let age = inner.clock;
         inner.bytes += bytes;
-        inner.by_age.insert(age, key);
-        inner.slots.insert(key, Slot { value, age, bytes });
-        while inner.bytes > self.bytes_max
-            && let Some((_, oldest)) = inner.by_age.first_key_value().map(|(a, k)| (*a, *k))
-        {
-            inner.remove(&oldest);
+        if let Some((_, before)) = inner.slots.put(key, (value, bytes)) {
+            inner.bytes -= before;
         }
-    }
-}
-
-impl<K: Copy + Eq + Hash, V> Inner<K, V> {
-    fn remove(&mut self, key: &K) {
-        if let Some(slot) = self.slots.remove(key) {
-            self.by_age.remove(&slot.age);
-            self.bytes -= slot.bytes;
+        while inner.bytes > self.bytes_max
+            && let Some((_, (_, oldest))) = inner.slots.pop_lru()
+        {
+            inner.bytes -= oldest;
         }
     }
 }

@@ -5,7 +5,7 @@
 //! is read for the home, the workspace and the branch that are meant.
 //!
 //! From below: `protocol` (messages), `connection` (one socket), `launch` (with a daemon that is started where none
-//! runs), `context` (with the workspace and branch that are meant). `quote`, `render`, `blame` and `when` are the
+//! runs), `context` (with the workspace and branch that are meant). `quote`, `render`, `blame`, `when` and `units` are the
 //! forms in which commands and tools show the same thing alike.
 
 #![forbid(unsafe_code)]
@@ -24,4 +24,5 @@ pub mod protocol;
 pub mod quote;
 pub mod render;
 pub mod seen;
+pub mod units;
 pub mod when;

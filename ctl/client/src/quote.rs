@@ -6,6 +6,8 @@
 //! contents of files and what programs print themselves.
 
 use agentvfs_quote::{header_name, is_hidden, needs_quotes};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 
 pub use agentvfs_quote::shown;
@@ -81,57 +83,14 @@ pub fn some_paths<'a>(paths: impl Iterator<Item = &'a [u8]>) -> String {
     text
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 /// `bytes` in base64 (RFC 4648, with padding).
 pub fn base64(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for i in 0..4 {
-            let digit = ALPHABET[(bits >> (18 - 6 * i)) as usize & 63];
-            out.push(if i <= group.len() {
-                char::from(digit)
-            } else {
-                '='
-            });
-        }
-    }
-    out
+    STANDARD.encode(bytes)
 }
 
 /// The bytes that `text` encodes; `None` where it is not base64 as [`base64`] writes it.
 pub fn from_base64(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    for group in text.as_bytes().chunks(4) {
-        let digits = group.iter().take_while(|b| **b != b'=').count();
-        let mut bits = 0;
-        for &byte in &group[..digits] {
-            bits = bits << 6 | digit_of(byte)?;
-        }
-        bits <<= 6 * (4 - digits);
-        let bytes = bits.to_be_bytes();
-        out.extend_from_slice(&bytes[1..1 + digits.saturating_sub(1)]);
-    }
-    // Padding within the text, and bits beyond the last byte, decode to something else again.
-    (base64(&out) == text).then_some(out)
-}
-
-/// The value of a digit.
-fn digit_of(byte: u8) -> Option<u32> {
-    let value = match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(u32::from(value))
+    STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::protocol::Moment;
+use crate::units::duration;
 use jiff::Timestamp;
 
 /// What a text that names a moment before now means ([`parse_before`]).
@@ -20,39 +21,11 @@ pub fn moment(text: &str) -> Result<Moment, Failure> {
 /// The moment that `text` means: a duration before `now` (`90s`, `5m`, `2h`, `1d`, `1h30m`) or a
 /// time in RFC 3339. `None` where it is neither.
 fn parse_before(text: &str, now: Timestamp) -> Option<Moment> {
-    if let Some(seconds) = duration_seconds(text) {
-        let moment = now.as_second().checked_sub(i64::try_from(seconds).ok()?)?;
-        return Some(Moment {
-            sec: moment,
-            nsec: now.subsec_nanosecond().max(0) as u32,
-        });
+    if let Some(ago) = duration(text) {
+        return Some(from_stamp(now.checked_sub(ago).ok()?));
     }
     let stamp: Timestamp = text.parse().ok()?;
     Some(from_stamp(stamp))
-}
-
-/// Seconds that a text such as `1h30m` stands for.
-fn duration_seconds(text: &str) -> Option<u64> {
-    let mut total = 0u64;
-    let mut rest = text;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, tail) = rest.split_at(digits);
-        let unit = match tail.bytes().next()? {
-            b's' => 1,
-            b'm' => 60,
-            b'h' => 3600,
-            b'd' => 86_400,
-            _ => return None,
-        };
-        let part = number.parse::<u64>().ok()?.checked_mul(unit)?;
-        total = total.checked_add(part)?;
-        rest = &tail[1..];
-    }
-    Some(total)
 }
 
 /// `time` in RFC 3339, in UTC, with as many digits as it needs.

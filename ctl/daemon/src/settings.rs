@@ -2,6 +2,7 @@
 //!
 //! Both sides use it: the command to find wrong usage before anything is asked, the daemon to apply.
 
+use agentvfs_client::units::{duration, duration_text, size, size_text};
 use engine::Settings;
 use std::time::Duration;
 
@@ -19,21 +20,6 @@ pub const KEYS: [&str; 10] = [
     "gc",
 ];
 
-/// Units of time, the largest first, in milliseconds.
-const TIMES: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1000),
-    ("ms", 1),
-];
-/// Units of size, the largest first.
-const SIZES: [(&str, u64); 4] = [
-    ("T", 1 << 40),
-    ("G", 1 << 30),
-    ("M", 1 << 20),
-    ("K", 1 << 10),
-];
 /// Shortest pause between automatic commits, so that they never become the main work.
 const AUTO_MIN: Duration = Duration::from_millis(100);
 /// Smallest quota: below it not even a journal fits.
@@ -86,68 +72,6 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), String
         _ => return Err(format!("there is no setting {key:?}")),
     }
     Ok(())
-}
-
-/// `90s`, `1h30m`, `2d`, `200ms`.
-pub fn duration(text: &str) -> Option<Duration> {
-    let mut total = 0u64;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, tail) = rest.split_at(digits);
-        let word = tail.bytes().take_while(|b| !b.is_ascii_digit()).count();
-        let (unit, after) = tail.split_at(word);
-        let (_, millis) = TIMES.iter().find(|(name, _)| *name == unit)?;
-        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(*millis)?)?;
-        rest = after;
-    }
-    (!text.is_empty()).then(|| Duration::from_millis(total))
-}
-
-/// `20G`, `500M`, or a number of bytes.
-pub fn size(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit = unit
-        .strip_suffix("iB")
-        .or(unit.strip_suffix('B'))
-        .unwrap_or(unit);
-    let factor = match unit {
-        "" => 1,
-        _ => {
-            SIZES
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case(unit))?
-                .1
-        }
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
-}
-
-fn duration_text(d: Duration) -> String {
-    let mut rest = u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
-    let mut text = String::new();
-    for (unit, millis) in TIMES {
-        if rest >= millis {
-            text.push_str(&format!("{}{unit}", rest / millis));
-            rest %= millis;
-        }
-    }
-    if text.is_empty() {
-        "0s".to_owned()
-    } else {
-        text
-    }
-}
-
-fn size_text(bytes: u64) -> String {
-    let exact = SIZES
-        .iter()
-        .find(|(_, n)| bytes >= *n && bytes.is_multiple_of(*n));
-    exact.map_or_else(
-        || bytes.to_string(),
-        |(unit, n)| format!("{}{unit}", bytes / n),
-    )
 }
 
 #[cfg(test)]

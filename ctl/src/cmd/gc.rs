@@ -5,7 +5,7 @@ use crate::cli::GcArgs;
 use crate::output::{Facts, human_bytes, talk};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, Gc, GcAnswer};
-use agentvfs_daemon::settings::duration;
+use agentvfs_client::units::duration;
 
 /// Takes away what nothing needs any more, or says what that would be.
 pub fn run(args: &GcArgs, context: &mut Context) -> Result<u8, Failure> {
