@@ -19,6 +19,7 @@ use crate::record::call::{
 use crate::tree::Tree;
 use crate::types::Time;
 use parking_lot::MutexGuard;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -274,7 +275,7 @@ pub(crate) fn check_text(text: Option<&str>) -> Result<()> {
     if text.len() > CALL_TEXT_BYTES_MAX {
         return Err(too_long());
     }
-    let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
+    let parsed = serde_json::from_str::<&RawValue>(text);
     parsed
         .map(|_| ())
         .map_err(|e| Error::CallText(format!("it is not JSON: {e}")))
