@@ -20,10 +20,19 @@ pub struct Appended {
     pub thread: u32,
 }
 
+/// Counts of neighbouring inode numbers.
+#[derive(Debug)]
+struct Page {
+    counts: [u32; PAGE],
+    /// How many of them are not 0.
+    known: u32,
+}
+
 /// Lookup counts by inode number, and what goes with them.
 #[derive(Debug, Default)]
 pub struct Lookups {
-    pages: Vec<Option<Box<[u32; PAGE]>>>,
+    /// There is none where all counts are 0.
+    pages: Vec<Option<Box<Page>>>,
     /// Inodes whose count is not 0.
     known: u64,
     /// Directories that the kernel itself removed: it has marked them dead for good.
@@ -49,7 +58,7 @@ impl Lookups {
         self.pages
             .get(page)
             .and_then(|p| p.as_ref())
-            .map_or(0, |p| p[slot])
+            .map_or(0, |p| p.counts[slot])
     }
 
     /// One more.
@@ -58,21 +67,34 @@ impl Lookups {
         if self.pages.len() <= page {
             self.pages.resize_with(page + 1, || None);
         }
-        let counts = self.pages[page].get_or_insert_with(|| Box::new([0; PAGE]));
-        self.known += u64::from(counts[slot] == 0);
-        counts[slot] = counts[slot].saturating_add(1);
+        let none = || {
+            Box::new(Page {
+                counts: [0; PAGE],
+                known: 0,
+            })
+        };
+        let page = self.pages[page].get_or_insert_with(none);
+        let is_new = page.counts[slot] == 0;
+        page.known += u32::from(is_new);
+        self.known += u64::from(is_new);
+        page.counts[slot] = page.counts[slot].saturating_add(1);
     }
 
     /// `n` fewer; true where none is left.
     pub fn sub(&mut self, nid: Nid, n: u64) -> bool {
-        let (page, slot) = Self::place(nid);
-        let Some(Some(counts)) = self.pages.get_mut(page) else {
+        let (at, slot) = Self::place(nid);
+        let Some(Some(page)) = self.pages.get_mut(at) else {
             return true;
         };
-        let before = counts[slot];
-        counts[slot] = before.saturating_sub(n.min(u64::from(u32::MAX)) as u32);
-        let gone = counts[slot] == 0;
-        self.known -= u64::from(gone && before > 0);
+        let before = page.counts[slot];
+        page.counts[slot] = before.saturating_sub(n.min(u64::from(u32::MAX)) as u32);
+        let gone = page.counts[slot] == 0;
+        let newly = gone && before > 0;
+        page.known -= u32::from(newly);
+        self.known -= u64::from(newly);
+        if page.known == 0 {
+            self.pages[at] = None;
+        }
         if gone {
             self.dead.remove(&nid);
             self.stand_ins.retain(|_, is| *is != nid);
@@ -189,6 +211,21 @@ mod tests {
         assert!(!l.sub(Nid(5_000), 1));
         assert!(l.sub(Nid(5_000), 9));
         assert!(l.sub(Nid(77), 1));
+    }
+
+    #[test]
+    fn a_page_in_which_nothing_is_known_is_freed() {
+        let pages = |l: &Lookups| l.pages.iter().flatten().count();
+        let mut l = Lookups::default();
+        for nid in 0..5 * PAGE as u64 {
+            l.add(Nid(nid));
+        }
+        assert_eq!(pages(&l), 5);
+        for nid in (0..5 * PAGE as u64).filter(|nid| *nid != 3000) {
+            assert!(l.sub(Nid(nid), 1) && l.sub(Nid(nid), 1), "{nid}");
+        }
+        assert_eq!((pages(&l), l.get(Nid(3000)), l.known), (1, 1, 1));
+        assert!(l.sub(Nid(3000), 1) && l.is_empty() && pages(&l) == 0);
     }
 
     #[test]
