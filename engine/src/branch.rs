@@ -283,6 +283,7 @@ impl Branch {
         } else {
             journal.append(&meta, payload)
         };
+        self.wake.changed();
         appended.map_err(|e| match e {
             JournalError::Full { .. } => {
                 self.wake.wake();
@@ -437,6 +438,12 @@ impl Numbers for BranchNumbers<'_> {
 }
 
 impl Inner {
+    /// True where nothing here waits for a background thread, now or later.
+    pub fn is_at_rest(&self) -> bool {
+        let calls = &self.book.timeline.running;
+        self.fence.is_none() && calls.is_empty() && self.book.history.first_pending().is_none()
+    }
+
     /// Trees and history as they are now, for looking at; O(states).
     pub fn snapshot(&self) -> Inner {
         Inner {

@@ -207,6 +207,9 @@ impl Engine {
     pub fn set_settings(&self, new: Settings) -> Result<()> {
         settings::store(&self.refs, &new)?;
         *self.settings.write() = new;
+        for workspace in self.all_opened() {
+            workspace.views.wake().changed();
+        }
         Ok(())
     }
 

@@ -133,10 +133,10 @@ impl Reserve {
     }
 
     /// Makes the reserve whole where the disk has room: it never takes more than half of what is free.
-    /// Costs nothing where it is whole.
-    pub fn restore(&self) -> io::Result<()> {
+    /// Costs nothing where it is whole. True where it is whole afterwards.
+    pub fn restore(&self) -> io::Result<bool> {
         if self.is_whole.load(Ordering::Acquire) {
-            return Ok(());
+            return Ok(true);
         }
         let mut piece = self.piece.lock();
         let disk = self.disk()?;
@@ -158,12 +158,12 @@ impl Reserve {
             if free >= FREE_BYTES_MIN {
                 self.is_in_use.store(false, Ordering::Release);
             }
-            return Ok(());
+            return Ok(false);
         }
         *piece = 0;
         self.is_in_use.store(false, Ordering::Release);
         self.is_whole.store(true, Ordering::Release);
-        Ok(())
+        Ok(true)
     }
 
     fn file(&self) -> io::Result<File> {

@@ -141,6 +141,16 @@ pub(crate) fn auto_tick(branch: &Branch, may_load: bool) {
     }
 }
 
+/// True where no automatic commit will be due before something changes.
+pub(crate) fn is_at_rest(branch: &Branch) -> bool {
+    let Some(rest) = branch.auto.rest.try_lock() else {
+        return false;
+    };
+    let settings = branch.auto.settings.read();
+    let off = settings.auto_idle.is_none() && settings.auto_busy.is_none();
+    off || rest.kept == branch.auto.changes.load(Ordering::Relaxed)
+}
+
 /// Freezes the live tree where it differs from the newest state; false where that cannot be done now.
 fn commit_automatically(branch: &Branch, may_load: bool) -> Result<bool> {
     if branch.places.journal.poisoned().is_some() {

@@ -62,6 +62,22 @@ impl Branch {
         !failed && self.lock().book.history.first_pending().is_some()
     }
 
+    /// True where nothing becomes due by itself but what expires: whatever there is is stored and stable.
+    pub fn is_at_rest(&self) -> bool {
+        let journal = &self.places.journal;
+        let seq = journal.last_seq();
+        let looked = {
+            let rest = self.rest.lock();
+            rest.scanned && rest.last_seq == seq && rest.since.elapsed() > IDLE
+        };
+        looked
+            && journal.unsynced_since().is_none()
+            && self.paused.lock().is_none()
+            && self.stale.lock().is_empty()
+            && auto::is_at_rest(self)
+            && self.lock().is_at_rest()
+    }
+
     /// Reads what is left of the base's directories, the first time; false while closing.
     fn scan_once(&self) -> bool {
         if std::mem::replace(&mut self.rest.lock().scanned, true) {

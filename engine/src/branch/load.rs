@@ -82,6 +82,7 @@ fn load_base_dir(branch: &Branch, nid: Nid, dir: &Arc<crate::base::BaseDir>) -> 
     };
     if !relinked.is_empty() {
         branch.stale.lock().extend(relinked);
+        branch.wake.changed();
     }
     Ok(())
 }
@@ -288,6 +289,7 @@ fn replace_version(
     let changed = put_version(branch, old, content, version)?;
     // Pages of the old version go; from a background thread, which the readers do not wait for.
     branch.stale.lock().extend(changed);
+    branch.wake.changed();
     Ok(())
 }
 

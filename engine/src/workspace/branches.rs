@@ -210,6 +210,8 @@ impl Views {
         }
         table.created.insert(branch.slot, created);
         table.by_slot.insert(branch.slot, branch.clone());
+        drop(table);
+        self.wake.changed();
         branch
     }
 

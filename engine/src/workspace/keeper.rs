@@ -1,7 +1,8 @@
 //! The background threads of a workspace, for all its branches.
 //!
 //! One stores (scan, import, commits, sealing) at low priority, one sees to it that no change waits
-//! long for stable storage and that the disk's reserve is whole. Both look at each branch in turn and sleep when there is nothing to do.
+//! long for stable storage and that the disk's reserve is whole. Both look at each branch in turn, and rest while
+//! there is nothing to do.
 
 use crate::branch::Branch;
 use crate::branch::wake::Wake;
@@ -12,8 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time between looks at branches that nobody reported anything of.
+/// Time between looks while something may become due.
 const TICK: Duration = Duration::from_millis(500);
+/// Longest rest where nothing changes: automatic commits expire meanwhile.
+const REST: Duration = Duration::from_secs(600);
 /// Time before something that could not be done is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -46,19 +49,29 @@ impl Keeper {
                 for branch in all() {
                     again |= branch.storing_round();
                 }
-                asleep.sleep(if again { RETRY } else { TICK });
+                let pause = match again {
+                    true => RETRY,
+                    false => pause(&asleep, &all),
+                };
+                asleep.storing.sleep(pause);
             }
         };
-        let ended = stop.clone();
+        let (ended, asleep) = (stop.clone(), wake.clone());
         let syncing = move || {
+            let mut next = TICK;
             while !ended.load(Ordering::Relaxed) {
-                std::thread::park_timeout(TICK);
+                asleep.syncing.sleep(next);
                 let all = branches();
                 all.iter().for_each(|b| b.sync_if_due());
                 // They are all on the same disk.
-                if let Some(Err(e)) = all.first().map(|b| b.storage.restore_reserve()) {
+                let whole = all.first().map(|b| b.storage.restore_reserve());
+                if let Some(Err(e)) = &whole {
                     tracing::debug!("the reserve is not made whole: {e}");
                 }
+                next = match whole {
+                    Some(Ok(true)) => pause(&asleep, &branches),
+                    _ => TICK,
+                };
             }
         };
         let threads = vec![
@@ -75,14 +88,24 @@ impl Keeper {
     /// Ends them. The branches were told to close before.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.wake.wake();
+        self.wake.wake_all();
         for t in std::mem::take(&mut *self.threads.lock()) {
-            t.thread().unpark();
             if t.join().is_err() {
                 tracing::error!("a background thread had panicked");
             }
         }
     }
+}
+
+/// How long a thread may sleep: long where no branch has anything that may become due.
+fn pause(wake: &Wake, branches: &Branches) -> Duration {
+    let at_rest = || branches().iter().all(|branch| branch.is_at_rest());
+    if !at_rest() {
+        return TICK;
+    }
+    wake.begin_rest();
+    // Who changed something before that has woken nobody.
+    if at_rest() { REST } else { TICK }
 }
 
 /// Background work yields to requests.

@@ -140,13 +140,13 @@ impl Storage for CrashStorage {
         }
     }
 
-    fn restore_reserve(&self) -> io::Result<()> {
+    fn restore_reserve(&self) -> io::Result<bool> {
         let mut state = self.state.lock();
         let missing = state.reserve - state.reserve_left;
         if state.free_bytes() / 2 >= missing {
             state.reserve_left = state.reserve;
         }
-        Ok(())
+        Ok(state.reserve_left == state.reserve)
     }
 
     fn used_bytes(&self) -> io::Result<u64> {
