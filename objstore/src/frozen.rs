@@ -1,4 +1,4 @@
-//! Bytes of a file that never changes: read into memory, or mapped. The only unsafe code of the store.
+//! Bytes of a file that never changes: read into memory, or mapped.
 //!
 //! A mapped page is fetched when it is touched, and the kernel drops it again where memory is short. If the disk
 //! cannot give it back then, the process gets SIGBUS instead of an error: every block is therefore read once before
@@ -9,6 +9,8 @@ use std::io::{self, Read};
 use std::ops::Deref;
 
 use memmap2::{Advice, Mmap};
+
+use crate::sys;
 
 /// Smaller files are read: a mapping costs the kernel more than it saves.
 const MAP_BYTES_MIN: u64 = 64 << 10;
@@ -60,14 +62,7 @@ impl Frozen {
         }
         let mut block = vec![0; READ_BYTES];
         while file.read(&mut block)? > 0 {}
-        Frozen::map(&file)
-    }
-
-    #[allow(unsafe_code)]
-    fn map(file: &File) -> io::Result<Frozen> {
-        // SAFETY: the bytes of a mapping must not change under a reference to them. The file is one of the store's,
-        // in a directory of mode 0700, and the store replaces such files by rename: this inode stays as it is.
-        let map = unsafe { Mmap::map(file) }?;
+        let map = sys::map(&file)?;
         // Ids are spread evenly: what is beside a page that is looked at is not looked at next. A kernel that
         // takes no advice only reads more.
         let _ = map.advise(Advice::Random);

@@ -31,6 +31,7 @@ mod pack;
 pub mod refs;
 pub mod reserve;
 mod store;
+mod sys;
 mod verify;
 
 pub use behind::PutBehind;
