@@ -275,3 +275,28 @@ fn directories_of_agentvfs_have_no_attributes_of_anybody() {
         }
     }
 }
+
+#[test]
+fn there_are_1023_branches_beside_main_at_a_time_and_not_one_more() {
+    const BRANCHES_MAX: usize = 1023;
+    let base = tempfile::tempdir().unwrap();
+    let world = World::on_files(base.path());
+    let w = world.w();
+    w.settle().unwrap();
+    write_at(w, "file", 0, b"text".to_vec()).unwrap();
+    let name = |n: usize| format!("task{n}");
+    let req = CheckpointRequest::default();
+    verbs::checkpoint(w, MAIN, req, &|_, _| ()).unwrap();
+    for n in 0..BRANCHES_MAX {
+        verbs::create_branch(w, &name(n), MAIN, None).unwrap();
+    }
+    let more = verbs::create_branch(w, "more", MAIN, None);
+    assert!(matches!(more, Err(Error::TooManyBranches)), "{more:?}");
+    // What the kernel knows keeps its number: one of them is not looked at.
+    for n in (0..BRANCHES_MAX).filter(|n| *n != 500) {
+        let file = find(w, &format!(".agentvfs/branches/{}/file", name(n))).unwrap();
+        assert_eq!(w.read(file, 0, 10, W).unwrap(), b"text");
+    }
+    verbs::delete_branch(w, &name(500), &|_, _| ()).unwrap();
+    verbs::create_branch(w, "more", MAIN, None).unwrap();
+}

@@ -340,3 +340,38 @@ impl StatusIs for tests::env::Told {
         assert_eq!(self.status, status, "{self:?}");
     }
 }
+
+#[test]
+fn a_rename_is_found_by_the_same_inode_or_the_same_stored_content_and_by_nothing_else() {
+    let Some(env) = Env::new() else { return };
+    for name in ["moved", "rewritten", "copied-over"] {
+        let lines = numbered(0..200);
+        fs::write(env.project().join(name), format!("{name}\n{lines}")).unwrap();
+    }
+    let root = env.start();
+    env.workspace(&["checkpoint", "before"]).id();
+    let at = |name: &str| root.join(name);
+    fs::rename(at("moved"), at("moved-to")).unwrap();
+    fs::write(at("moved-to"), "the same inode\n").unwrap();
+    let same = fs::read(at("copied-over")).unwrap();
+    fs::remove_file(at("copied-over")).unwrap();
+    fs::write(at("copied-to"), &same).unwrap();
+    let mut similar = fs::read(at("rewritten")).unwrap();
+    fs::remove_file(at("rewritten")).unwrap();
+    similar.extend(b"one line more\n");
+    fs::write(at("rewritten-to"), similar).unwrap();
+    env.workspace(&["checkpoint", "after"]).id();
+    let diff = ["diff", "--name-status", "before", "after"];
+    let told = env.workspace(&diff).ok();
+    let mut rows: Vec<&str> = told.lines().collect();
+    rows.sort();
+    assert_eq!(
+        rows,
+        [
+            "A\trewritten-to",
+            "D\trewritten",
+            "R\tcopied-over\tcopied-to",
+            "R\tmoved\tmoved-to"
+        ]
+    );
+}

@@ -242,3 +242,19 @@ fn deleted_workspace_leaves_the_project_alone() {
     let root = env.start();
     tree::same("a new beginning", &base, &tree::of(&root));
 }
+
+#[test]
+fn the_first_checkpoint_waits_for_the_import_unless_told_not_to() {
+    let Some(env) = Env::new() else { return };
+    for n in 0..3_000 {
+        fs::write(env.project().join(format!("file{n}")), format!("{n}\n")).unwrap();
+    }
+    let root = env.start();
+    env.workspace(&["checkpoint", "--no-wait", "at-once"])
+        .id_or_pending();
+    fs::write(root.join("file1"), "changed\n").unwrap();
+    env.workspace(&["checkpoint", "waited"]).id();
+    assert_eq!(env.status()["import"]["state"], "done");
+    env.workspace(&["rollback", "at-once"]).id_or_pending();
+    assert_eq!(fs::read(root.join("file1")).unwrap(), b"1\n");
+}

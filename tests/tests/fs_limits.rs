@@ -227,3 +227,18 @@ fn positions_in_a_listing_stay_valid() {
     let rest = listed(&dir, usize::MAX);
     assert_eq!(rest, all[1501..]);
 }
+
+#[test]
+fn only_ioctls_that_the_kernel_handles_itself_work() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    fs::write(root.join("file"), "six by").unwrap();
+    let file = File::open(root.join("file")).unwrap();
+    assert_eq!(rustix::io::ioctl_fionread(&file), Ok(6));
+    let flags = rustix::fs::ioctl_getflags(&file);
+    assert_eq!(
+        flags,
+        Err(Errno::NOTTY),
+        "no attributes as chattr sets them"
+    );
+}

@@ -40,6 +40,18 @@ fn pieces(file: &File) -> Vec<(u64, u64)> {
 }
 
 #[test]
+fn statfs_has_the_figures_of_the_disk_under_the_store() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let seen = rustix::fs::statvfs(&root).unwrap();
+    let disk = rustix::fs::statvfs(env.home()).unwrap();
+    let bytes = |stat: &rustix::fs::StatVfs| stat.f_blocks * stat.f_frsize;
+    assert_eq!(bytes(&seen), bytes(&disk));
+    assert!(seen.f_bavail * seen.f_frsize <= bytes(&disk) && seen.f_bavail > 0);
+    assert_eq!(seen.f_namemax, 255);
+}
+
+#[test]
 fn copies_of_large_files_store_nothing_new() {
     let Some(env) = Env::new() else { return };
     let bytes = Rng::new(9).bytes(24 << 20);
