@@ -19,6 +19,8 @@ fn checkpoint(w: &Workspace, branch: &str) -> String {
 
 /// Names of the calls and switches of a branch's own timeline, the oldest first.
 fn told(w: &Workspace, branch: &str) -> Vec<String> {
+    // States get their commits in the background.
+    w.settle().unwrap();
     let mut names = Vec::new();
     verbs::timeline_each(w, branch, &mut |item| {
         let known = |s: Option<engine::StateRef>| s.is_some_and(|s| s.commit.is_some());
