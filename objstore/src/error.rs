@@ -92,14 +92,6 @@ pub enum Error {
         /// Its process id; 0 where it could not be read.
         owner_pid: u32,
     },
-    /// A ref is not what the caller thought it is.
-    #[error("ref {name} changed in the meantime")]
-    RefConflict {
-        /// Name of the ref.
-        name: String,
-        /// What it holds now.
-        found: Option<Vec<u8>>,
-    },
     /// A name cannot be a ref's.
     #[error("{name:?} is not a ref name")]
     BadRefName {

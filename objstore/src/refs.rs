@@ -55,28 +55,6 @@ impl RefStore {
         self.write(name, value)
     }
 
-    /// Sets a ref (`None` deletes it) if it is `expected` (`None`: does not exist), else
-    /// [`Error::RefConflict`]. Atomic, and durable after `Ok`.
-    pub fn compare_and_set(
-        &self,
-        name: &str,
-        expected: Option<&[u8]>,
-        new: Option<&[u8]>,
-    ) -> Result<()> {
-        let _alone = self.change.lock();
-        let found = self.get(name)?;
-        if found.as_deref() != expected {
-            return Err(Error::RefConflict {
-                name: name.to_owned(),
-                found,
-            });
-        }
-        match new {
-            Some(value) => self.write(name, value),
-            None => self.remove(name),
-        }
-    }
-
     /// Deletes a ref; nothing happens where there is none. Durable after `Ok`.
     pub fn delete(&self, name: &str) -> Result<()> {
         let _alone = self.change.lock();
@@ -233,20 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn values_are_set_compared_and_deleted() {
+    fn values_are_set_replaced_and_deleted() {
         let (_, refs) = refs();
         assert_eq!(refs.get("w/main/v1.0").unwrap(), None);
         refs.set("w/main/v1.0", b"one").unwrap();
-        refs.compare_and_set("w/main/v1.0", Some(b"one"), Some(b"two"))
-            .unwrap();
-        let stale = refs.compare_and_set("w/main/v1.0", Some(b"one"), Some(b"three"));
-        assert!(matches!(stale, Err(Error::RefConflict { found: Some(f), .. }) if f == b"two"));
-        assert!(
-            refs.compare_and_set("w/main/v1.0", None, Some(b"x"))
-                .is_err()
-        );
-        refs.compare_and_set("w/main/v1.0", Some(b"two"), None)
-            .unwrap();
+        refs.set("w/main/v1.0", b"two").unwrap();
+        assert_eq!(refs.get("w/main/v1.0").unwrap().unwrap(), b"two");
         refs.delete("w/main/v1.0").unwrap();
         assert_eq!(refs.get("w/main/v1.0").unwrap(), None);
     }

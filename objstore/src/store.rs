@@ -11,7 +11,7 @@ use crate::content::FileContent;
 use crate::error::{AtPath, Error, Result};
 use crate::gc::marks::Marks;
 use crate::gc::pins::Pins;
-use crate::id::{ChunkId, CommitId, HexPrefix, ID_BYTES, Kind, ManifestId, ObjectId};
+use crate::id::{ChunkId, ID_BYTES, Kind, ManifestId, ObjectId};
 use crate::io::Storage;
 use crate::limits;
 use crate::object::Object;
@@ -245,20 +245,6 @@ impl ObjectStore {
     pub fn close(&self) -> Result<()> {
         self.flush()?;
         self.packs.close()
-    }
-
-    /// Ids of stored commits that begin with these hex digits (at least four), sorted.
-    pub fn commits_with_prefix(&self, hex_prefix: &str) -> Vec<CommitId> {
-        let Ok(prefix) = HexPrefix::parse(hex_prefix) else {
-            return Vec::new();
-        };
-        let waiting = self.behind.keys().into_iter();
-        let waiting = waiting.filter(|(kind, id)| *kind == Kind::Commit && prefix.matches(id));
-        let mut ids: Vec<_> = waiting.map(|(_, id)| id).collect();
-        ids.extend(self.packs.with_prefix(Kind::Commit, prefix));
-        ids.sort_unstable();
-        ids.dedup();
-        ids.into_iter().map(CommitId::from_bytes).collect()
     }
 
     /// Ids of all stored objects of a kind, sorted.

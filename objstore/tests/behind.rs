@@ -48,7 +48,7 @@ fn what_waits_is_found_and_read_and_is_not_on_disk() {
             && *store.get_chunk(&chunk).unwrap() == bytes
             && store.try_get_chunk(&chunk).unwrap().is_some()
             && store.get_object::<Commit>(&id).unwrap().message == "waits"
-            && store.commits_with_prefix(&id.to_string()[..8]) == [id]
+            && store.ids(Kind::Commit) == [*id.as_bytes()]
     };
     assert!(there(&store));
     assert_eq!(store.stats().objects, 0);

@@ -148,7 +148,26 @@ impl Inner {
                 };
                 self.take_anew(Nid(*nid), old, *content, new);
             }
-            _ => {}
+            // What these change besides the book comes with them, as `live`, or is nothing.
+            Event::LoadDir { more: true, .. }
+            | Event::Freeze { .. }
+            | Event::Withdraw { .. }
+            | Event::Same { .. }
+            | Event::Expired { .. }
+            | Event::Known { .. }
+            | Event::Named { .. }
+            | Event::Label { .. }
+            | Event::Inherited { .. }
+            | Event::Applied { .. }
+            | Event::Resolved { .. }
+            | Event::Switch { .. }
+            | Event::SwitchPart
+            | Event::Merged { .. }
+            | Event::CallUndone { .. }
+            | Event::Patched { .. }
+            | Event::Timeline { .. }
+            | Event::TimelineStored { .. }
+            | Event::Headed { .. } => {}
         }
         let beside = Beside {
             seq: recorded.seq,

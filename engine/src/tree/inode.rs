@@ -135,14 +135,6 @@ impl Inode {
         }
     }
 
-    /// The file content, to change it.
-    pub fn file_mut(&mut self) -> Option<&mut FileData> {
-        match &mut self.content {
-            Content::File(f) => Some(f),
-            _ => None,
-        }
-    }
-
     /// Value of an extended attribute.
     pub fn xattr(&self, name: &[u8]) -> Option<&Vec<u8>> {
         self.xattrs.as_ref()?.get(name)

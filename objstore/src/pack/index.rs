@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use crate::Frozen;
-use crate::id::{HexPrefix, ID_BYTES, Kind};
+use crate::id::{ID_BYTES, Kind};
 use crate::pack::record::{u32_at, u64_at};
 use crate::pack::{Key, Location};
 
@@ -144,18 +144,6 @@ impl PackIndex {
             let (start, end) = self.section(kind);
             (start..end).map(move |i| ((kind, self.id_array(i)), self.location(i)))
         })
-    }
-
-    /// Ids of one kind that begin with `prefix`.
-    pub fn with_prefix(
-        &self,
-        kind: Kind,
-        prefix: HexPrefix,
-    ) -> impl Iterator<Item = [u8; ID_BYTES]> + '_ {
-        let (start, end) = self.section(kind);
-        let first = self.lower_bound(start, end, &prefix.first());
-        let ids = (first..end).map(|i| self.id_array(i));
-        ids.take_while(move |id| prefix.matches(id))
     }
 
     fn section(&self, kind: Kind) -> (usize, usize) {
@@ -336,17 +324,5 @@ mod tests {
         }
         assert!(PackIndex::decode(file.clone().into(), 2, 4).is_none());
         assert!(PackIndex::decode(file.into(), 3, 5).is_none());
-    }
-
-    #[test]
-    fn prefixes_list_one_kind() {
-        let index = PackIndex::build(covered(), entries(400));
-        let ((_, id), _) = entries(400)[3];
-        let prefix = HexPrefix::parse(&crate::id::hex(&id)[..7]).unwrap();
-        assert_eq!(
-            index.with_prefix(Kind::Commit, prefix).collect::<Vec<_>>(),
-            [id]
-        );
-        assert_eq!(index.with_prefix(Kind::Chunk, prefix).count(), 0);
     }
 }

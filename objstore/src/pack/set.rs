@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::{AtPath, Error, Result};
-use crate::id::{HexPrefix, ID_BYTES, Kind, hex};
+use crate::id::hex;
 use crate::io::Storage;
 use crate::limits::{FREE_BYTES_MIN, FREE_CHECK_BYTES, UNINDEXED_BYTES_MAX};
 use crate::pack::index::{Covered, PackIndex};
@@ -407,23 +407,6 @@ impl PackSet {
     /// Brings the removal of files to stable storage.
     pub fn sync_names(&self) -> Result<()> {
         self.storage.sync_dir(PACK_DIR).at(PACK_DIR)
-    }
-
-    /// Ids of one kind that begin with `prefix`, sorted.
-    pub fn with_prefix(&self, kind: Kind, prefix: HexPrefix) -> Vec<[u8; ID_BYTES]> {
-        let mut ids = Vec::new();
-        for pack in self.packs.read().iter() {
-            let records = pack.records.read();
-            ids.extend(records.index.with_prefix(kind, prefix));
-            let tail = records
-                .tail
-                .keys()
-                .filter(|(of, id)| *of == kind && prefix.matches(id));
-            ids.extend(tail.map(|(_, id)| *id));
-        }
-        ids.sort_unstable();
-        ids.dedup();
-        ids
     }
 
     /// The packs as they are now.
