@@ -113,6 +113,64 @@ fn the_second_request_to_end_is_obeyed() {
 }
 
 #[test]
+fn a_command_whose_time_has_run_out_is_asked_to_end() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let script = "trap 'echo asked > asked; exit 3' TERM; while :; do sleep 0.1; done";
+    let told = run(
+        &env,
+        &["--session", "s", "--time", "1s", "--", "sh", "-c", script],
+    );
+    let said = "its time had run out";
+    assert!(told.status == 124 && told.err.contains(said), "{told:?}");
+    assert_eq!(
+        fs::read_to_string(view(&env, "s", "asked")).unwrap(),
+        "asked\n"
+    );
+    // What ends in time is as without a limit.
+    let told = run(
+        &env,
+        &[
+            "--session",
+            "s",
+            "--time",
+            "10m",
+            "--",
+            "sh",
+            "-c",
+            "exit 3",
+        ],
+    );
+    assert_eq!(told.status, 3, "{told:?}");
+}
+
+#[test]
+fn a_command_that_goes_on_beyond_its_time_is_killed_with_all_that_it_started() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let mark = mark();
+    let script = format!("trap '' TERM; sleep 600.{mark} & echo kept > kept; sleep 600.{mark}");
+    let told = run(
+        &env,
+        &[
+            "--session",
+            "s",
+            "--time",
+            "500ms",
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ],
+    );
+    let said = "its time had run out";
+    assert!(told.status == 124 && told.err.contains(said), "{told:?}");
+    gone(&mark);
+    assert_eq!(
+        fs::read_to_string(view(&env, "s", "kept")).unwrap(),
+        "kept\n"
+    );
+}
+
+#[test]
 fn an_interrupt_from_the_terminal_is_the_commands() {
     let Some(env) = sandbox::env(&[]) else { return };
     let mark = mark();

@@ -10,7 +10,7 @@ use crate::plan::{Net, Plan};
 use crate::sys::{self, Signals};
 use crate::wire::{GO, MAPPED, Told};
 use crate::{ids, sockets};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// How long threads of this process that are ending may take.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a command may take to end once its time has run out.
+const GRACE: Duration = Duration::from_secs(5);
 /// Pause between two looks at them.
 const THREADS_PAUSE: Duration = Duration::from_micros(200);
 
@@ -55,6 +57,42 @@ pub enum Ended {
     Exit(u8),
     /// By this signal.
     Signal(i32),
+    /// Because its time had run out.
+    OutOfTime,
+}
+
+/// The exit status of timeout(1) where the time has run out.
+const OUT_OF_TIME: u8 = 124;
+
+/// When a command has to end.
+struct Limit {
+    at: Option<Instant>,
+    /// It was asked to end.
+    is_asked: bool,
+}
+
+impl Limit {
+    fn of(time: Option<Duration>) -> Limit {
+        Limit {
+            // What is longer than the clock goes is no limit.
+            at: time.and_then(|time| Instant::now().checked_add(time)),
+            is_asked: false,
+        }
+    }
+
+    /// What is left of it, for poll(2); none where there is no limit.
+    fn left(&self) -> Option<Timespec> {
+        let left = self.at?.saturating_duration_since(Instant::now());
+        // One that is too long for poll is looked at again.
+        Some(Timespec::try_from(left).unwrap_or(Timespec {
+            tv_sec: i32::MAX.into(),
+            tv_nsec: 0,
+        }))
+    }
+
+    fn is_over(&self) -> bool {
+        self.at.is_some_and(|at| Instant::now() >= at)
+    }
 }
 
 impl Ended {
@@ -70,6 +108,7 @@ impl Ended {
         match self {
             Ended::Exit(status) => status,
             Ended::Signal(number) => u8::try_from(128 + number).unwrap_or(u8::MAX),
+            Ended::OutOfTime => OUT_OF_TIME,
         }
     }
 }
@@ -169,10 +208,16 @@ impl Standing {
         while let Err(Errno::INTR) = waitpid(Some(self.child), WaitOptions::empty()) {}
     }
 
-    /// Lets the command run, and waits until it and everything that it left behind has ended.
-    pub fn go(mut self) -> Result<Ended> {
+    /// Lets the command run, and waits until it and everything that it left behind has ended. After `time` it gets
+    /// SIGTERM, five seconds later SIGKILL.
+    pub fn go(mut self, time: Option<Duration>) -> Result<Ended> {
         self.say(GO)?;
-        let ended = self.watch();
+        let mut limit = Limit::of(time);
+        let ended = match self.watch(&mut limit) {
+            // Whatever became of it.
+            _ if limit.is_asked => Ok(Ended::OutOfTime),
+            ended => ended,
+        };
         match ended {
             Ok(_) => self.reap(),
             Err(_) => self.kill(),
@@ -184,10 +229,20 @@ impl Standing {
         ended
     }
 
-    fn watch(&mut self) -> Result<Ended> {
+    fn watch(&mut self, limit: &mut Limit) -> Result<Ended> {
         let mut asked = false;
         loop {
-            let (told, signal, room) = self.wait()?;
+            let (told, signal, room) = self.wait(limit)?;
+            if limit.is_over() {
+                let number = match limit.is_asked {
+                    true => libc::SIGKILL,
+                    false => libc::SIGTERM,
+                };
+                // Process 1 may have ended: then its end comes next.
+                let _ = sys::send(self.child, number);
+                *limit = Limit::of(Some(GRACE));
+                limit.is_asked = true;
+            }
             if told {
                 match Told::receive(&mut self.up)? {
                     Told::Ended(status) => return Ok(Ended::of(status)),
@@ -204,8 +259,8 @@ impl Standing {
         }
     }
 
-    /// Waits until process 1 says something, a signal came, or standard input takes more.
-    fn wait(&self) -> Result<(bool, bool, bool)> {
+    /// Waits until process 1 says something, a signal came, standard input takes more, or the time has run out.
+    fn wait(&self, limit: &Limit) -> Result<(bool, bool, bool)> {
         let mut polled = vec![
             PollFd::new(&self.up, PollFlags::IN),
             PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
@@ -214,7 +269,7 @@ impl Standing {
             polled.push(PollFd::from_borrowed_fd(copied.pipe(), PollFlags::OUT));
         }
         loop {
-            match poll(&mut polled, None) {
+            match poll(&mut polled, limit.left().as_ref()) {
                 Err(Errno::INTR) => {}
                 done => {
                     done.doing(|| "waiting for the command".to_owned())?;
@@ -267,7 +322,7 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::Ended;
+    use super::*;
 
     #[test]
     fn statuses_are_those_of_shells() {
@@ -275,5 +330,16 @@ mod tests {
         assert_eq!(Ended::of(9), Ended::Signal(9));
         assert_eq!(Ended::of(9).status(), 137);
         assert_eq!(Ended::Exit(0).status(), 0);
+        assert_eq!(Ended::OutOfTime.status(), 124);
+    }
+
+    #[test]
+    fn a_limit_is_over_once_its_time_has_run_out() {
+        let over = Limit::of(Some(Duration::ZERO));
+        assert!(over.is_over() && over.left() == Some(Timespec::default()));
+        for long in [Some(Duration::from_secs(600)), Some(Duration::MAX), None] {
+            assert!(!Limit::of(long).is_over());
+        }
+        assert_eq!(Limit::of(None).left(), None);
     }
 }

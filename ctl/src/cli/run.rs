@@ -1,8 +1,10 @@
 //! Arguments of `run`.
 
+use agentvfs_client::units;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What `run --help` ends with.
 pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude\n  \
@@ -13,8 +15,8 @@ pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude
     process that the command leaves running ends with it. What it changed stays in the branch\n\
     until you apply, merge or delete that.\n\n\
     The exit status is the command's own, 128+N if signal N ended it; 126 if it cannot be\n\
-    executed, 127 if it is not found, 125 if agentvfs failed, 2 for wrong usage. SIGTERM is\n\
-    passed on; a second one kills it.";
+    executed, 127 if it is not found, 124 if its --time has run out, 125 if agentvfs failed,\n\
+    2 for wrong usage. SIGTERM is passed on; a second one kills it.";
 
 #[doc = concat!("Arguments of `run`.")]
 #[derive(Debug, Args)]
@@ -52,6 +54,9 @@ pub struct RunArgs {
     /// Show an empty file or directory instead of a path; can be repeated
     #[arg(long, value_name = "PATH")]
     pub hide: Vec<PathBuf>,
+    /// End the command after this time: SIGTERM, five seconds later SIGKILL
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub time: Option<Duration>,
     /// Print nothing but errors
     #[arg(long)]
     pub quiet: bool,
@@ -67,4 +72,10 @@ pub enum NetArg {
     Host,
     /// Its own, without connection
     None,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let is_some = |time: &Duration| !time.is_zero();
+    let time = units::duration(text).filter(is_some);
+    time.ok_or_else(|| "a duration is 90s, 5m or 1h30m".to_owned())
 }

@@ -55,7 +55,7 @@ fn in_branch(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
     // The daemon ends connections that are silent for long.
     context.forget_client();
     let since = Instant::now();
-    let ended = standing.go().map_err(|e| not_run(args, e));
+    let ended = standing.go(args.time).map_err(|e| not_run(args, e));
     let told = after(args, &mut work, &ended, since.elapsed(), context);
     match (ended, told) {
         (Ok(ended), Ok(())) => Ok(ended.status()),

@@ -85,6 +85,7 @@ pub fn ended(
     let how = match ended {
         Ended::Exit(status) => format!("ended with {status}"),
         Ended::Signal(number) => format!("was ended by signal {number}"),
+        Ended::OutOfTime => "was ended because its time had run out".to_owned(),
     };
     let what = match (changes.is_empty(), is_kept) {
         (false, _) => format!("{} in branch {branch}", counted(changes)),
