@@ -127,6 +127,18 @@ fn indent(line: &str) -> usize {
 }
 
 #[test]
+fn a_module_with_parts_stands_beside_their_directory() {
+    // In `tests/` itself cargo would take such a file for a test program.
+    let is_shared_by_tests = |name: &str| name.rsplit('/').nth(2) == Some("tests");
+    let old = sources().into_iter().map(|source| source.name);
+    none(
+        old.filter(|name| name.ends_with("/mod.rs") && !is_shared_by_tests(name))
+            .map(|name| format!("{name}: name it after its directory, beside that"))
+            .collect(),
+    );
+}
+
+#[test]
 fn every_file_says_what_it_is() {
     let bare = sources()
         .into_iter()
