@@ -76,14 +76,20 @@ impl Fixture {
         self.mounted.as_ref().unwrap()
     }
 
-    /// Requests answered so far, but FORGETs, which come at any time.
-    fn requests(&self) -> u64 {
+    /// Requests answered so far, by kind, but those that come at any time: FORGETs, and STATFS of whoever on this
+    /// machine looks at all mounts.
+    fn requests(&self) -> Vec<(&'static str, u64)> {
         let stats = self.mounted().stats().snapshot();
         stats
             .iter()
-            .filter(|(op, _, _)| *op != "forget")
-            .map(|(_, count, _)| count)
-            .sum()
+            .filter(|(op, _, _)| !["forget", "statfs"].contains(op))
+            .map(|(op, count, _)| (*op, *count))
+            .collect()
+    }
+
+    /// How many they are.
+    fn request_count(&self) -> u64 {
+        self.requests().iter().map(|(_, count)| count).sum()
     }
 }
 
@@ -103,9 +109,17 @@ fn what_was_read_once_needs_no_request_again() {
     let inode = look().ino();
     look();
     look();
-    let before = fixture.requests();
-    assert_eq!(look().ino(), inode);
-    assert_eq!(fixture.requests(), before);
+    // The kernel may take memory back meanwhile, and ask again: but not time after time.
+    let mut seen = Vec::new();
+    let is_silent = (0..5).any(|_| {
+        let before = fixture.requests();
+        assert_eq!(look().ino(), inode);
+        let after = fixture.requests();
+        let is_silent = before == after;
+        seen.push((before, after));
+        is_silent
+    });
+    assert!(is_silent, "{seen:?}");
 }
 
 #[test]
@@ -299,10 +313,10 @@ fn a_rollback_asks_for_the_sizes_that_changed_of_files_that_the_kernel_holds() {
         if held {
             look_at_all();
         }
-        let before = fixture.requests();
+        let before = fixture.request_count();
         let back = verbs::rollback(ws, "main", &Target::Head).unwrap();
         assert_eq!(back.files_changed, FILES);
-        fixture.requests() - before
+        fixture.request_count() - before
     };
     let nothing_held = cost(false, b"longer than it was");
     assert!(
