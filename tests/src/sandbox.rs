@@ -105,7 +105,10 @@ impl Going {
     /// other process has on its command line.
     pub fn start(env: &Env, session: &str, mark: &str, script: &str) -> Going {
         let script = format!("{script}\necho up > up-{mark}\nexec sleep 600.{mark}");
-        let mut command = command(env, &["--session", session, "--", "sh", "-c", &script]);
+        // Whoever runs the tests in the background may have interrupts ignored, which programs inherit.
+        let shell = ["env", "--default-signal=INT,QUIT", "sh", "-c", &script];
+        let args = [&["--session", session, "--"], &shell[..]].concat();
+        let mut command = command(env, &args);
         let child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
