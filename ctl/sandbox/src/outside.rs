@@ -213,11 +213,7 @@ impl Standing {
     pub fn go(mut self, time: Option<Duration>) -> Result<Ended> {
         self.say(GO)?;
         let mut limit = Limit::of(time);
-        let ended = match self.watch(&mut limit) {
-            // Whatever became of it.
-            _ if limit.is_asked => Ok(Ended::OutOfTime),
-            ended => ended,
-        };
+        let ended = self.watch(&mut limit);
         match ended {
             Ok(_) => self.reap(),
             Err(_) => self.kill(),
@@ -226,7 +222,12 @@ impl Standing {
         // An interrupt from the terminal was the command's as well, and has done its work.
         self.signals.discard();
         self.signals.give_back();
-        ended
+        // Whatever became of it.
+        if limit.is_asked {
+            Ok(Ended::OutOfTime)
+        } else {
+            ended
+        }
     }
 
     fn watch(&mut self, limit: &mut Limit) -> Result<Ended> {
