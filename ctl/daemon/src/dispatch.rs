@@ -146,7 +146,7 @@ fn checkpoint(
         return Err(Fault::protocol(code::INVALID_PARAMS, why));
     }
     let made = on(mounts, &ask.workspace, |w| match ask.automatic {
-        true => verbs::commit_automatically(w, &ask.branch, request, progress),
+        true => verbs::commit_automatically(w, &ask.branch, (request.meta, ask.wait), progress),
         false => verbs::checkpoint(w, &ask.branch, request, progress),
     })?;
     Ok(CheckpointAnswer {

@@ -166,15 +166,18 @@ pub fn checkpoint(
 }
 
 /// Makes a commit that nobody asked for, with metadata, such as before and after a run; the head stays. After `Ok`
-/// it survives a power cut if it was waited for, else as what programs write does. The request has neither label
-/// nor message.
+/// it survives a power cut if it was waited for, else as what programs write does.
 pub fn commit_automatically(
     ws: &Workspace,
     branch: &str,
-    req: CheckpointRequest,
+    (meta, wait): (Vec<(String, String)>, bool),
     progress: Progress<'_>,
 ) -> Result<Checkpointed> {
-    assert!(req.label.is_none() && req.message.is_empty());
+    let req = CheckpointRequest {
+        meta,
+        wait,
+        ..CheckpointRequest::default()
+    };
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
     let done = commit_in(&b, ws.author(), OpKind::Auto, req, progress)?;
