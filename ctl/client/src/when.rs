@@ -85,16 +85,8 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in [
-            "",
-            "5",
-            "m",
-            "5x",
-            "five",
-            "99999999999999999999d",
-            "-5m",
-            "2026-13-01T00:00:00Z",
-        ] {
+        // `units` has what is no duration.
+        for text in ["", "5", "-5m", "2026-13-01T00:00:00Z"] {
             assert_eq!(parse_before(text, now()), None, "{text}");
         }
     }

@@ -129,7 +129,7 @@ pub(crate) fn read_index(
     let file = match storage.read_frozen(&path) {
         Ok(file) => file?,
         Err(error) => {
-            tracing::error!(path, %error, "index cannot be read; the pack is scanned");
+            tracing::error!(path, %error, "index cannot be read");
             return None;
         }
     };

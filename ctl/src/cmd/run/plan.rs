@@ -144,10 +144,7 @@ fn cwd(
     let caller = context.surroundings().cwd.as_deref();
     let caller = caller.map(|cwd| cwd.canonicalize().unwrap_or(cwd.to_owned()));
     let below = |dir: &Path| Some(caller.as_ref()?.strip_prefix(dir).ok()?.to_owned());
-    let in_mount = below(&mount).map(|rest| match view_of(&rest) {
-        Some((_, rest)) if caller.as_ref().is_some_and(|c| c != &mount) => rest,
-        _ => rest,
-    });
+    let in_mount = below(&mount).map(|rest| view_of(&rest).map_or(rest, |(_, inner)| inner));
     let inside = in_mount.or_else(|| below(&base)).unwrap_or_default();
     let default = match inside.as_os_str().is_empty() {
         true => at.to_owned(),
