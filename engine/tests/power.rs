@@ -126,7 +126,7 @@ impl Workload {
             .rposition(|m| m.began <= cut)
             .unwrap_or(first);
         let shown = self.shown(&world, first, last.max(first))?;
-        self.history(&world, first)?;
+        self.history(&world, first, cut)?;
         self.works_on(world, first, shown, rng)
     }
 
@@ -163,12 +163,15 @@ impl Workload {
         Err(format!("shows none of the states {first} to {last}:{why}"))
     }
 
-    /// Every commit that was acknowledged is there, with its id.
-    fn history(&self, world: &World, first: usize) -> Result<(), String> {
+    /// Every commit that was acknowledged is there, with the id that was told of it.
+    fn history(&self, world: &World, first: usize, cut: usize) -> Result<(), String> {
         world.w().settle().map_err(|e| format!("settling: {e}"))?;
         let log = verbs::log(world.w(), MAIN, true).map_err(|e| format!("log: {e}"))?;
         let want = &self.moments[first].history;
-        let all_known = &self.moments.last().unwrap().history;
+        let told = |i: usize| {
+            let before = self.moments.iter().filter(|m| m.ended <= cut);
+            before.rev().find_map(|m| m.history.commits.get(i)?.id)
+        };
         for (i, c) in want.commits.iter().enumerate() {
             let e = log
                 .iter()
@@ -181,7 +184,7 @@ impl Workload {
                 e.kind,
                 c.kind
             );
-            let id = c.id.or(all_known.commits[i].id);
+            let id = c.id.or_else(|| told(i));
             ensure!(
                 id.is_none() || e.commit == id,
                 "commit {i} is {:?}, was {id:?}",

@@ -1,5 +1,5 @@
-//! An id that was told is that of the commit for ever, also where the process dies at once: which zeros of a
-//! file are holes may come out otherwise when its changes are replayed.
+//! An id that was told is that of the commit for ever, also where the process dies or the power fails at once:
+//! which zeros of a file are holes may come out otherwise when its changes are replayed.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,7 +9,7 @@ use common::rng::bytes;
 use common::world::{MAIN, World};
 use engine::verbs;
 use engine::{Caller, Fallocate, NodeId, SetAttr, Wait, WriteFlags};
-use objstore::crash_storage::CrashStorage;
+use objstore::crash_storage::{CrashStorage, Policy};
 
 const W: Wait = Wait::Allowed;
 
@@ -64,19 +64,19 @@ const CHANGES: [fn(&World, NodeId); 3] = [
 /// Times that each is tried: what waits in memory may have been packed before the process dies.
 const TRIES: usize = 10;
 
-#[test]
-fn a_told_id_stays_where_the_process_dies_at_once() {
+/// A told id is that of the commit on what an accident leaves of a disk.
+fn stays(disk: fn() -> CrashStorage, left: fn(&CrashStorage) -> CrashStorage) {
     let all = CHANGES.into_iter().enumerate().cycle();
     for (n, change) in all.take(TRIES * CHANGES.len()) {
         let base = tempfile::tempdir().unwrap();
-        let disk = CrashStorage::without_log();
+        let disk = disk();
         let world = World::on_disk(disk.clone(), base.path());
         put(&world, "f", &bytes(1, 20_000));
         checkpoint(&world, MAIN, "first");
         let node = world.w().lookup(NodeId::ROOT, b"f", W).unwrap().node;
         change(&world, node);
         let told = checkpoint(&world, MAIN, "last");
-        let left = copy(&disk);
+        let left = left(&disk);
         drop(world);
         let world = World::on_disk(left, base.path());
         // What was replayed is stored before it.
@@ -84,4 +84,16 @@ fn a_told_id_stays_where_the_process_dies_at_once() {
         let log = verbs::log(world.w(), MAIN, false).unwrap();
         assert_eq!(log[1].commit, Some(told), "changes {n}");
     }
+}
+
+#[test]
+fn a_told_id_stays_where_the_process_dies_at_once() {
+    stays(CrashStorage::without_log, copy);
+}
+
+#[test]
+fn a_told_id_stays_where_the_power_fails_at_once() {
+    stays(CrashStorage::new, |disk| {
+        disk.image_at(usize::MAX, Policy::Drop, 0)
+    });
 }

@@ -141,20 +141,24 @@ fn store_state(branch: &Branch, ready: &[Ready]) -> Result<Option<Ready>> {
 }
 
 /// Gives states that were stored their ids, up to one that was taken back meanwhile or lost a parent so.
+///
+/// Where a replay might store them as others, nobody sees an id before the journal has it on stable storage: the
+/// lock is held until then.
 fn give_ids(branch: &Branch, ready: Vec<Ready>) -> Result<()> {
+    let mut inner = branch.lock();
     for (n, ready) in ready.into_iter().enumerate() {
-        let Ready {
-            info, id, stored, ..
-        } = ready;
-        let same = match branch.lock().book.history.state(info.number) {
-            Ok(state) => state.info.parents == info.parents,
+        let same = match inner.book.history.state(ready.info.number) {
+            Ok(state) => state.info.parents == ready.info.parents,
             Err(_) => false,
         };
         if n > 0 && !same {
-            branch.lock().storing = None;
-            return Ok(());
+            inner.storing = None;
+            break;
         }
-        give_id(branch, info.number, id, stored)?;
+        give_id(branch, &mut inner, ready)?;
+    }
+    if branch.gaps.load(Ordering::Relaxed) {
+        branch.sync()?;
     }
     Ok(())
 }
@@ -272,8 +276,8 @@ fn adopt_changes(branch: &Branch, changes: &[Adoption]) {
     }
 }
 
-fn give_id(branch: &Branch, number: u64, id: CommitId, reference: Reference) -> Result<()> {
-    let mut inner = branch.lock();
+fn give_id(branch: &Branch, inner: &mut Inner, ready: Ready) -> Result<()> {
+    let (number, id, reference) = (ready.info.number, ready.id, ready.stored);
     inner.reference = Some(reference.clone());
     inner.storing = None;
     let Ok(state) = inner.book.history.state(number) else {
@@ -287,7 +291,7 @@ fn give_id(branch: &Branch, number: u64, id: CommitId, reference: Reference) -> 
     };
     if new {
         // First: where it fails the state has no id yet, and can be taken back.
-        branch.carry_out(&mut inner, Event::Named { state: number, id }, &[])?;
+        branch.carry_out(inner, Event::Named { state: number, id }, &[])?;
     }
     let history = &mut inner.book.history;
     if let Some(state) = history.states.get_mut(&number) {
