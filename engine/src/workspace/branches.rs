@@ -26,11 +26,16 @@ use crate::workspace::branch_refs::{BranchRecord, branch_dir, recorded, ref_name
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// First slot of snapshots; branches have those below.
 const FIRST_SNAPSHOT_SLOT: u16 = crate::journal::JOURNALS_MAX as u16;
 /// Slots are below this: shown inode numbers stay below 2^53.
 const SLOTS_MAX: u16 = 1 << 13;
+/// How long who is at work on a deleted branch is waited for, and how often that is looked at: nothing tells
+/// when the last one lets go.
+const LET_GO_WAIT: Duration = Duration::from_secs(5);
+const LET_GO_LOOK: Duration = Duration::from_millis(1);
 
 /// Says which branch a process sees, by its id; `None` for `main`. It can ask whether there is a branch of
 /// a name.
@@ -72,6 +77,12 @@ impl Table {
         if let Some(branch) = self.by_slot.remove(&slot) {
             self.retired.insert(slot, branch);
         }
+    }
+
+    /// Whether the kernel knows nothing of some deleted branch, which somebody is at work on.
+    fn is_about_to_let_go(&self) -> bool {
+        let mut retired = self.retired.range(..FIRST_SNAPSHOT_SLOT);
+        retired.any(|(_, branch)| branch.is_forgotten() && Arc::strong_count(branch) > 1)
     }
 }
 
@@ -348,11 +359,22 @@ impl Views {
         self.seen_by.read().as_ref().and_then(|f| f(pid, &exists))
     }
 
+    /// A number for a new branch. Where only what is at work on a deleted branch has one, such as a round of a
+    /// background thread, that is waited for.
     pub fn free_number(&self) -> Result<u16> {
-        let mut table = self.table.write();
-        self.release(&mut table);
-        let free = (1..FIRST_SNAPSHOT_SLOT).find(|n| table.is_free(*n));
-        free.ok_or(Error::TooManyBranches)
+        let until = Instant::now() + LET_GO_WAIT;
+        loop {
+            let mut table = self.table.write();
+            self.release(&mut table);
+            if let Some(free) = (1..FIRST_SNAPSHOT_SLOT).find(|n| table.is_free(*n)) {
+                return Ok(free);
+            }
+            if !table.is_about_to_let_go() || Instant::now() >= until {
+                return Err(Error::TooManyBranches);
+            }
+            drop(table);
+            std::thread::sleep(LET_GO_LOOK);
+        }
     }
 
     /// A snapshot's view, made where there is none.

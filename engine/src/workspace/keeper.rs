@@ -8,8 +8,8 @@ use crate::branch::Branch;
 use crate::branch::wake::Wake;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -46,7 +46,9 @@ impl Keeper {
             lower_priority();
             while !ended.load(Ordering::Relaxed) {
                 let mut again = false;
-                for branch in all() {
+                // Held one at a time: a deleted one's number is free once nobody holds it.
+                let in_turn: Vec<_> = all().iter().map(Arc::downgrade).collect();
+                for branch in in_turn.iter().filter_map(Weak::upgrade) {
                     again |= branch.storing_round();
                 }
                 let pause = match again {
