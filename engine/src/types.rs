@@ -365,6 +365,11 @@ pub trait KernelCache: Send + Sync {
     /// Drops every cached name of the mount at once, where the kernel can; false where it cannot.
     fn inval_all_entries(&self) -> bool;
 
+    /// Whether programs can have files open through a mount.
+    fn is_mounted(&self) -> bool {
+        true
+    }
+
     /// Tells those who watch the mount what has changed behind the kernel's back, as far as it lets
     /// that be told. Does not wait.
     fn announce(&self, _changes: Vec<Announcement>) {}
@@ -397,6 +402,10 @@ pub enum Happened {
 pub struct NoKernelCache;
 
 impl KernelCache for NoKernelCache {
+    fn is_mounted(&self) -> bool {
+        false
+    }
+
     fn flush_dirty(&self) {}
     fn inval_inode(&self, _node: NodeId) {}
     fn inval_entry(&self, _parent: NodeId, _name: &[u8]) {}

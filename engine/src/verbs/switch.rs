@@ -241,6 +241,9 @@ pub(super) fn swap(
 /// Waits, a short while at most, until no program has a file open any more that the switch has removed.
 /// Who has only just opened one by its path, and writes to it now, still finds the fence.
 fn wait_for_vanished(branch: &Branch) {
+    if !branch.cache().is_mounted() {
+        return;
+    }
     let deadline = Instant::now() + VANISHED_WAIT_MAX;
     let mut inner = branch.lock();
     loop {
