@@ -213,3 +213,27 @@ fn labels_are_taken_over_when_the_branch_is_deleted_at_the_latest() {
     delete(&world, "b");
     assert_eq!(row(&world, second).labels, ["second", "late"]);
 }
+
+#[test]
+fn branches_of_what_is_unchanged_begin_with_the_same_state() {
+    let (_base, world) = world();
+    let branch = |name: &str| verbs::create_branch(world.w(), name, MAIN, None).unwrap();
+    let frozen = || {
+        let log = verbs::log(world.w(), MAIN, true).unwrap();
+        log.iter().filter(|e| e.kind == "before-branch").count()
+    };
+    put_in(&world, MAIN, "b", b"1");
+    for name in ["x", "y", "z"] {
+        branch(name);
+    }
+    assert_eq!(frozen(), 1);
+    put_in(&world, MAIN, "c", b"2");
+    branch("u");
+    assert_eq!(frozen(), 2);
+    let next = checkpoint(&world, MAIN, "next");
+    assert_eq!(row(&world, next).parents.len(), 3);
+    branch("v");
+    assert_eq!(frozen(), 2);
+    let files_of = |name: &str| files(&world, name).len();
+    assert_eq!(["x", "z", "u", "v"].map(files_of), [2, 2, 3, 3]);
+}

@@ -347,6 +347,11 @@ impl History {
         std::iter::once(self.head).chain(more.copied()).collect()
     }
 
+    /// What was branched off or merged last, of what the next commit has as parents.
+    pub fn branched_last(&self) -> Option<u64> {
+        self.branched.last().copied()
+    }
+
     /// Notes a commit that is in the store already, or more of one that is known.
     pub fn know(&mut self, info: StateInfo) {
         let known = self.states.remove(&info.number);

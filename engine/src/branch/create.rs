@@ -20,6 +20,7 @@ use crate::branch::seal;
 use crate::branch::shared::SharedParts;
 use crate::branch::states;
 use crate::branch::timeline;
+use crate::change::transition::differs;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
@@ -107,17 +108,33 @@ impl Origin {
     }
 }
 
-/// What the live tree is now, for a new branch; frozen as a state where it differs from the head.
+/// What the live tree is now, for a new branch; frozen as a state where it differs from the head, and from
+/// what was branched off last.
 pub(crate) fn origin_live(branch: &Branch, author: &str) -> Result<Origin> {
     branch.cache().flush_dirty();
     let head = branch.lock().book.history.head;
     let before = states::tree_of(branch, head)?;
     let mut inner = branch.lock();
-    let state =
-        states::freeze_if_differs(branch, &mut inner, &before, OpKind::BeforeBranch, author)?;
+    let state = match inner.branched_off_last() {
+        Some(state) => state,
+        None => {
+            let kind = OpKind::BeforeBranch;
+            states::freeze_if_differs(branch, &mut inner, &before, kind, author)?
+        }
+    };
     let tree = inner.live.clone();
     let timeline = inner.book.timeline.clone();
     Ok(origin(&inner, state, tree, &timeline))
+}
+
+impl Inner {
+    /// The state that was branched off or merged last, where the live tree is still that.
+    fn branched_off_last(&self) -> Option<u64> {
+        let history = &self.book.history;
+        let last = history.branched_last()?;
+        let tree = history.tree(last)?;
+        (!differs(tree, &self.live)).then_some(last)
+    }
 }
 
 /// What a state of this branch is, for a new branch. What the timeline needs is stored, and not synced yet.
