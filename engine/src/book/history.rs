@@ -476,7 +476,7 @@ impl History {
     }
 
     /// State that a reference names: a label, a commit id or prefix, `@`, `@~N`, or one of these after
-    /// `BRANCH:`.
+    /// `BRANCH:`. `HEAD` is another word for `@`, and `-` and `^` are others for `~1`.
     pub fn resolve(&self, branch: &str, text: &str) -> Result<u64> {
         let none = || Error::NoSuchRef(text.to_owned());
         let local = match text.split_once(':') {
@@ -487,7 +487,10 @@ impl History {
         if let Some(state) = self.labelled(local) {
             return Ok(state);
         }
-        if let Some(rest) = local.strip_prefix('@') {
+        let from_head = local
+            .strip_prefix('@')
+            .or_else(|| local.strip_prefix("HEAD"));
+        if let Some(rest) = from_head {
             return self.ancestor(rest).ok_or_else(none);
         }
         let prefix = HexPrefix::parse(local).map_err(|_| none())?;
@@ -508,10 +511,11 @@ impl History {
         }
     }
 
-    /// `@` (empty text) or `@~N`: the N-th first parent of the head.
+    /// The N-th first parent of the head, for `~N`, or N times `-` or `^`.
     fn ancestor(&self, text: &str) -> Option<u64> {
+        let is_all = |step: u8| text.bytes().all(|byte| byte == step);
         let steps = match text.strip_prefix('~') {
-            None if text.is_empty() => 0,
+            None if is_all(b'-') || is_all(b'^') => text.len() as u64,
             None => return None,
             Some("") => 1,
             Some(n) => n.parse::<u64>().ok()?,
