@@ -40,7 +40,7 @@ pub use merging::{
     MergeReport, MergeRequest, conflicts, diff_branches, merge_branch, merge_branch_unless,
 };
 pub use names::{make_dir, remove_path, rename_path};
-pub use report::{log, status};
+pub use report::{log, newest_of_log, status};
 pub use resolve::{Resolution, resolve_conflict};
 pub use restore::{restore, restore_plan};
 pub use rollback::{rollback, rollback_keeping_kv, rollback_keys, rollback_plan};

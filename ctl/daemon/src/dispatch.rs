@@ -210,7 +210,7 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
 
 fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
     let entries = looking_into(mounts, &ask.workspace, |w| {
-        verbs::log(w, &ask.branch, ask.all)
+        verbs::newest_of_log(w, &ask.branch, ask.all, ask.limit)
     })?;
     Ok(LogAnswer {
         commits: entries.into_iter().map(of_entry).collect(),

@@ -152,6 +152,7 @@ fn reference(target: Target, workspace: &str, context: &mut Context) -> Result<S
         workspace: workspace.to_owned(),
         branch: context.branch()?,
         all: true,
+        limit: None,
     });
     let log: LogAnswer = context.ask(&what, &call)?;
     let key = |moment: &Moment| (moment.sec, moment.nsec);

@@ -10,8 +10,9 @@ use objstore::{Commit, CommitId};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Commits of the branch, the newest first, its head among them; with `all` the automatic ones too.
-pub(crate) fn log_of(branch: &Branch, all: bool) -> Vec<LogEntry> {
-    let (mut entries, unknown) = entries(branch, all);
+/// No more than `limit` of them.
+pub(crate) fn log_of(branch: &Branch, all: bool, limit: usize) -> Vec<LogEntry> {
+    let (mut entries, unknown) = entries(branch, all, limit);
     // A commit says itself which parents it has, also where not all of them are states here.
     for (at, id) in unknown {
         if let Ok(commit) = branch.places.store.get_object::<Commit>(&id) {
@@ -22,13 +23,16 @@ pub(crate) fn log_of(branch: &Branch, all: bool) -> Vec<LogEntry> {
 }
 
 /// The entries, and which of them have parents that are not known here.
-fn entries(branch: &Branch, all: bool) -> (Vec<LogEntry>, Vec<(usize, CommitId)>) {
+fn entries(branch: &Branch, all: bool, limit: usize) -> (Vec<LogEntry>, Vec<(usize, CommitId)>) {
     let inner = branch.lock();
     let history = &inner.book.history;
     let mut labels = history.labels_by_state();
     let mut unknown = Vec::new();
     let mut entries = Vec::new();
     for s in history.newest_first() {
+        if entries.len() == limit {
+            break;
+        }
         let is_head = history.head == s.info.number;
         let automatic = s.info.kind.is_automatic() && !s.info.asked;
         if automatic && !all && !is_head {
@@ -145,7 +149,18 @@ pub(crate) fn status_of(b: &Branch) -> Status {
 
 /// Commits, the newest first; with `all` the automatic ones too.
 pub fn log(ws: &Workspace, branch: &str, all: bool) -> Result<Vec<LogEntry>> {
-    Ok(log_of(ws.branch(branch)?.as_ref(), all))
+    newest_of_log(ws, branch, all, None)
+}
+
+/// The same, of which no more than `limit` are given.
+pub fn newest_of_log(
+    ws: &Workspace,
+    branch: &str,
+    all: bool,
+    limit: Option<u64>,
+) -> Result<Vec<LogEntry>> {
+    let limit = limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    Ok(log_of(ws.branch(branch)?.as_ref(), all, limit))
 }
 
 /// How a branch is.

@@ -384,6 +384,9 @@ wire! {
         /// Also automatic commits.
         #[serde(default)]
         pub all: bool,
+        /// How many at most, the newest first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub limit: Option<u64>,
     }
 
     /// Answer of `workspace.log`.
