@@ -10,7 +10,9 @@
 mod branch;
 mod exchange;
 mod files;
+mod guess;
 mod kv;
+mod meanings;
 mod run;
 mod serve;
 mod session;
@@ -22,6 +24,7 @@ mod workspace;
 pub use branch::*;
 pub use exchange::*;
 pub use files::*;
+use guess::Guess;
 pub use kv::*;
 pub use run::*;
 pub use serve::*;
@@ -45,8 +48,8 @@ pub use workspace::*;
 #[derive(Debug, Parser)]
 #[command(name = "agentvfs", version, styles = styles(), max_term_width = 100)]
 #[command(disable_help_subcommand = true)]
-#[command(after_help = "Example:\n  agentvfs workspace start --from project\n  \
-    agentvfs workspace checkpoint before-refactor\n  agentvfs workspace rollback")]
+#[command(after_help = "Example:\n  agentvfs start --from project\n  \
+    agentvfs checkpoint before-refactor\n  agentvfs rollback")]
 pub struct Cli {
     /// What holds for every command.
     #[command(flatten)]
@@ -83,7 +86,13 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Command {
-    /// Create, start and stop workspaces; checkpoint them and roll back
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    Daily(Verb),
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    DailyBranch(DailyBranchVerb),
+    /// The commands from init to update, also with `workspace` before them
     #[command(subcommand)]
     Workspace(Verb),
     /// Create, list, delete and merge branches
@@ -157,6 +166,9 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Say which workspace holds the current directory, and what can be done next; what `agentvfs` alone is
+    #[command(hide = true)]
+    Here,
     /// Serve the workspaces of one home; started by the other commands
     #[command(hide = true)]
     Daemon,
@@ -183,54 +195,76 @@ fn styles() -> Styles {
 
 /// Help, a version or a usage error: text for the user instead of a command.
 #[derive(Debug)]
-pub struct Told(clap::Error);
+pub enum Told {
+    /// What clap says.
+    Clap(Box<clap::Error>),
+    /// Words that mean something else than a command or an option of that name.
+    Guessed(Failure),
+}
 
 impl Told {
     /// Prints it and gives the exit status: 0 for what was asked for, 2 for wrong usage, which with `json` is
     /// also told as an object.
     pub fn tell(&self, json: bool) -> ExitCode {
-        if self.0.use_stderr() {
+        let error = match self {
+            Told::Guessed(failure) => return crate::exit::tell(failure, json),
+            Told::Clap(error) => error,
+        };
+        if error.use_stderr() {
             // Standard error may be closed; there is nobody left to tell then.
-            let _ = std::io::stderr().write_all(self.usage_text().as_bytes());
+            let _ = std::io::stderr().write_all(usage_text(error).as_bytes());
             if json {
                 // So may standard output: the exit status tells it all the same.
-                let _ = print_json(&json!({ "error": self.failure().object() }));
+                let _ = print_json(&json!({ "error": usage_failure(error).object() }));
             }
             return ExitCode::from(agentvfs_client::failure::USAGE);
         }
         // A closed standard output is success.
-        let _ = self.0.print();
+        let _ = error.print();
         ExitCode::SUCCESS
-    }
-
-    /// The error without what explains it: its first paragraph.
-    fn failure(&self) -> Failure {
-        let text = self.0.render().to_string();
-        let why = match text.strip_prefix("error: ") {
-            Some(text) => text.split("\n\n").next().unwrap_or_default().to_owned(),
-            // Help in place of an error: for want of a word.
-            None => "a command is missing".to_owned(),
-        };
-        Failure::usage(why.trim_end()).hint("--help after a command explains it")
-    }
-
-    /// The error in the shape of all errors of this program.
-    fn usage_text(&self) -> String {
-        let text = self.0.render().to_string();
-        match text.strip_prefix("error: ") {
-            None => text,
-            Some(rest) => agentvfs_client::quote::lines(&format!("agentvfs: wrong usage: {rest}"))
-                .replace(
-                    "For more information, try '--help'.",
-                    "hint: --help after a command explains it",
-                ),
-        }
     }
 }
 
-/// Reads the command line, the program's own name first.
+/// The error without what explains it: its first paragraph.
+fn usage_failure(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let why = match text.strip_prefix("error: ") {
+        Some(text) => text.split("\n\n").next().unwrap_or_default().to_owned(),
+        // Help in place of an error: for want of a word.
+        None => "a command is missing".to_owned(),
+    };
+    Failure::usage(why.trim_end()).hint("--help after a command explains it")
+}
+
+/// The error in the shape of all errors of this program.
+fn usage_text(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    match text.strip_prefix("error: ") {
+        None => text,
+        Some(rest) => agentvfs_client::quote::lines(&format!("agentvfs: wrong usage: {rest}"))
+            .replace(
+                "For more information, try '--help'.",
+                "hint: --help after a command explains it",
+            ),
+    }
+}
+
+/// Reads the command line, the program's own name first. Words that people use for a command are replaced by
+/// it ([`guess`]), so the cost of that falls on command lines that are wrong without it.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Told> {
-    Cli::try_parse_from(args).map_err(Told)
+    let mut words: Vec<OsString> = args.into_iter().collect();
+    for _ in 0..guess::REPLACED_MAX {
+        let error = match Cli::try_parse_from(&words) {
+            Ok(cli) => return Ok(cli),
+            Err(error) => error,
+        };
+        match guess::guess(&words, &error, Cli::command) {
+            Some(Guess::Meant(meant)) => words = meant,
+            Some(Guess::Told(failure)) => return Err(Told::Guessed(failure)),
+            None => return Err(Told::Clap(Box::new(error))),
+        }
+    }
+    Cli::try_parse_from(&words).map_err(|error| Told::Clap(Box::new(error)))
 }
 
 /// Whether words that are no command line ask for JSON all the same; what follows `--` is another command's.
@@ -286,6 +320,12 @@ fn describe(command: &mut Definition, text: &mut String) {
         "\n## {title}\n\n```text\n{}\n```\n",
         help.join("\n").trim_end()
     ));
+    if command.get_name() == "workspace" {
+        text.push_str(
+            "\n`agentvfs workspace VERB` is the same as `agentvfs VERB`, described above.\n",
+        );
+        return;
+    }
     for child in command.get_subcommands_mut() {
         describe(child, text);
     }
@@ -297,6 +337,13 @@ mod tests {
 
     fn parsed(line: &str) -> Result<Cli, Told> {
         parse(line.split(' ').map(OsString::from))
+    }
+
+    fn error(line: &str) -> Box<clap::Error> {
+        match parsed(line) {
+            Err(Told::Clap(error)) => error,
+            other => panic!("{line}: {other:?}"),
+        }
     }
 
     #[test]
@@ -315,15 +362,17 @@ mod tests {
             "agentvfs workspace start my-task --allow-other=false --json",
             "agentvfs --root /x -w my-task workspace log --all -z",
             "agentvfs workspace diff a @~1 --branch main",
+            "agentvfs start --from project",
+            "agentvfs merge fix --into main",
+            "agentvfs branch merge fix",
         ] {
-            parsed(line).unwrap_or_else(|told| panic!("{line}: {}", told.0));
+            parsed(line).unwrap_or_else(|told| panic!("{line}: {told:?}"));
         }
     }
 
     #[test]
     fn wrong_usage_is_an_object_too() {
-        let told = parsed("agentvfs workspace start a b --json").unwrap_err();
-        let object = told.failure().object();
+        let object = usage_failure(&error("agentvfs workspace start a b --json")).object();
         assert_eq!(object["kind"], "usage");
         let message = object["message"].as_str().unwrap();
         assert!(
@@ -346,7 +395,7 @@ mod tests {
             "agentvfs branch create",
             "agentvfs workspace start --latency none",
         ] {
-            let text = parsed(line).unwrap_err().usage_text();
+            let text = usage_text(&error(line));
             assert!(
                 text.starts_with("agentvfs: wrong usage: "),
                 "{line}: {text}"

@@ -16,6 +16,7 @@ mod export;
 mod fs;
 mod fsck;
 mod gc;
+mod here;
 mod import;
 mod init;
 mod kv;
@@ -58,6 +59,11 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
+        Command::Daily(verb) | Command::Workspace(verb) => {
+            run_verb(verb, &mut Context::new(cli.global)?)
+        }
+        Command::DailyBranch(verb) => branch::daily(verb, &mut Context::new(cli.global)?),
+        Command::Here => here::run(&mut Context::new(cli.global)?),
         Command::Branch(verb) => branch::run(verb, &mut Context::new(cli.global)?),
         Command::Run(args) => run::run(&args, &mut Context::new(cli.global)?),
         Command::Session(verb) => session::run(verb, &mut Context::new(cli.global)?),
@@ -77,7 +83,6 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Daemon => Ok(agentvfs_daemon::run(context::find_home(
             cli.global.root.as_deref(),
         )?)),
-        Command::Workspace(verb) => run_verb(verb, &mut Context::new(cli.global)?),
     }
 }
 

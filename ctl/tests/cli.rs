@@ -52,7 +52,7 @@ fn wrong_usage_exits_2_before_anything_is_done() {
         &["workspace", "rollback", "--before", "yesterday"],
         &["workspace", "rollback", "--before", "5m", "w", "ref"],
         &["workspace", "rollback", "--before", "5m", "--meta", "a=b"],
-        &["workspace", "diff", "--base", "a", "b"],
+        &["workspace", "diff", "--stat", "--patch"],
         &["workspace", "init", ".hidden", "--from", "."],
         &["workspace", "delete", "w"],
     ] {
@@ -67,10 +67,16 @@ fn wrong_usage_exits_2_before_anything_is_done() {
 }
 
 #[test]
-fn no_command_shows_help_as_wrong_usage() {
+fn no_command_says_how_to_begin() {
     let (status, out, err) = run(&[]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.contains("agentvfs start --from DIR"), "{out}");
+    let (_, out, _) = run(&["--json"]);
+    let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(value["workspace"], serde_json::Value::Null);
+    let (status, out, err) = run(&["workspace"]);
     assert_eq!((status, out.as_str()), (2, ""));
-    assert!(err.contains("Usage: agentvfs"), "{err}");
+    assert!(err.contains("Usage: agentvfs workspace"), "{err}");
 }
 
 #[test]

@@ -4,6 +4,21 @@ use super::RowArgs;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+/// What can be done with branches, also without `branch` before it.
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub enum DailyBranchVerb {
+    /// Merge a branch into another; on conflicts nothing changes unless --conflicts keep is given
+    #[command(after_help = "Example:\n  agentvfs merge fix --into main\n\n\
+        `agentvfs undo` reverses it.")]
+    Merge(MergeArgs),
+    /// Print the directory that shows a branch
+    #[command(after_help = "Example:\n  cd \"$(agentvfs switch fix)\"\n\n\
+        Every branch has a directory of its own, so nothing is switched: work in that directory is\n\
+        work on that branch.")]
+    Switch(BranchNameArgs),
+}
+
 /// What can be done with branches.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
@@ -20,10 +35,9 @@ pub enum BranchVerb {
     /// Rename a branch
     #[command(after_help = "Example:\n  agentvfs branch rename fix fix-2")]
     Rename(RenameArgs),
-    /// Merge a branch into another; on conflicts nothing changes unless --conflicts keep is given
-    #[command(after_help = "Example:\n  agentvfs branch merge fix --into main\n\n\
-        `agentvfs workspace undo` reverses it.")]
-    Merge(MergeArgs),
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    Daily(DailyBranchVerb),
     /// List the unresolved conflicts of the last merge: kind, path
     #[command(after_help = "Example:\n  agentvfs branch conflicts --branch main")]
     Conflicts(ConflictsArgs),

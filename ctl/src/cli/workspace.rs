@@ -9,74 +9,72 @@ use std::path::PathBuf;
 #[command(defer = true)]
 pub enum Verb {
     /// Create a workspace from a project's directory without mounting it
-    #[command(after_help = "Example:\n  agentvfs workspace init my-task --from project")]
+    #[command(after_help = "Example:\n  agentvfs init my-task --from project")]
     Init(InitArgs),
     /// Mount a workspace; with --from, create it if it does not exist
-    #[command(after_help = "Example:\n  agentvfs workspace start --from project")]
+    #[command(after_help = "Example:\n  agentvfs start --from project")]
     Start(StartArgs),
     /// Unmount a workspace; an automatic commit keeps what was not checkpointed
-    #[command(after_help = "Example:\n  agentvfs workspace stop my-task")]
+    #[command(after_help = "Example:\n  agentvfs stop my-task")]
     Stop(StopArgs),
     /// Show the state of a workspace; exit status 0 only if it runs and is healthy
-    #[command(after_help = "Examples:\n  agentvfs workspace status --json\n  \
-        agentvfs workspace status --log")]
+    #[command(after_help = "Examples:\n  agentvfs status --json\n  \
+        agentvfs status --log")]
     Status(StatusArgs),
     /// List the workspaces: name, status, mount
-    #[command(after_help = "Example:\n  agentvfs workspace list")]
+    #[command(after_help = "Example:\n  agentvfs list")]
     List(RowArgs),
     /// Delete a stopped workspace with all its commits; the project's directory does not change
-    #[command(after_help = "Example:\n  agentvfs workspace delete my-task --yes")]
+    #[command(after_help = "Example:\n  agentvfs delete my-task --yes")]
     Delete(DeleteArgs),
     /// Commit all files and keys as they are now, and print the commit id
-    #[command(override_usage = "agentvfs workspace checkpoint [OPTIONS] [[WORKSPACE] LABEL]")]
-    #[command(
-        after_help = "Example:\n  agentvfs workspace checkpoint before-refactor --meta turn=12"
-    )]
+    #[command(override_usage = "agentvfs checkpoint [OPTIONS] [[WORKSPACE] LABEL]")]
+    #[command(after_help = "Example:\n  agentvfs checkpoint before-refactor --meta turn=12")]
     Checkpoint(CheckpointArgs),
     /// Roll back to the last checkpoint, or to the commit that REF, --before or --meta names
     #[command(
-        override_usage = "agentvfs workspace rollback [OPTIONS] [[WORKSPACE] REF]\n       \
-        agentvfs workspace rollback [OPTIONS] <--before TIME|--meta KEY=VALUE> [WORKSPACE]"
+        override_usage = "agentvfs rollback [OPTIONS] [[WORKSPACE] REF]\n       \
+        agentvfs rollback [OPTIONS] <--before TIME|--meta KEY=VALUE> [WORKSPACE]"
     )]
-    #[command(after_help = "Example:\n  agentvfs workspace rollback --before 5m\n\n\
-        The replaced state is kept: `agentvfs workspace undo` brings it back.")]
+    #[command(after_help = "Example:\n  agentvfs rollback --before 5m\n\n\
+        The replaced state is kept: `agentvfs undo` brings it back.")]
     Rollback(RollbackArgs),
     /// Restore files or directories from the last checkpoint or from REF, in place or elsewhere
-    #[command(after_help = "Examples:\n  agentvfs workspace restore src/main.rs\n  \
-        agentvfs workspace restore --ref before-refactor src docs\n  \
-        agentvfs workspace restore --ref @~1 src --to /tmp/old\n\n\
-        The replaced state is kept: `agentvfs workspace undo` brings it back.")]
+    #[command(after_help = "Examples:\n  agentvfs restore src/main.rs\n  \
+        agentvfs restore --ref before-refactor src docs\n  \
+        agentvfs restore --ref @~1 src --to /tmp/old\n\n\
+        The replaced state is kept: `agentvfs undo` brings it back.")]
     Restore(RestoreArgs),
     /// Undo the branch's last rollback, restore, merge, resolve or update
-    #[command(after_help = "Example:\n  agentvfs workspace undo\n\n\
-        Files and keys become what that command replaced. `agentvfs workspace redo` reverses the undo.\n\
+    #[command(after_help = "Example:\n  agentvfs undo\n\n\
+        Files and keys become what that command replaced. `agentvfs redo` reverses the undo.\n\
         If a checkpoint or an apply came later, undo changes nothing unless --over-later-changes is\n\
         given; neither of the two is undone.")]
     Undo(UndoArgs),
     /// Reverse the last undo
-    #[command(after_help = "Example:\n  agentvfs workspace redo")]
+    #[command(after_help = "Example:\n  agentvfs redo")]
     Redo(OneWorkspace),
     /// List the commits: id, time, label, message; newest first
-    #[command(after_help = "Example:\n  agentvfs workspace log --json")]
+    #[command(after_help = "Example:\n  agentvfs log --json")]
     Log(LogArgs),
     /// Show what differs from the head, from REF, between two refs, or from the base
     #[command(
-        override_usage = "agentvfs workspace diff [OPTIONS] [WORKSPACE] [REF [REF]]\n       \
-        agentvfs workspace diff [OPTIONS] --base [WORKSPACE]"
+        override_usage = "agentvfs diff [OPTIONS] [WORKSPACE] [REF [REF]] [PATH]... [-- PATH...]\n       \
+        agentvfs diff [OPTIONS] --base [WORKSPACE] [PATH]... [-- PATH...]"
     )]
     #[command(
-        after_help = "Examples:\n  agentvfs workspace diff before-refactor\n  \
-        agentvfs workspace diff --base --patch | git -C project apply"
+        after_help = "Examples:\n  agentvfs diff before-refactor src/main.rs\n  \
+        agentvfs diff --base --patch | git -C project apply"
     )]
     Diff(DiffArgs),
     /// Write a branch's changes to the project's directory, all or none of them
-    #[command(after_help = "Examples:\n  agentvfs workspace apply --dry-run\n  \
-        agentvfs workspace apply my-task --branch fix\n\n\
+    #[command(after_help = "Examples:\n  agentvfs apply --dry-run\n  \
+        agentvfs apply my-task --branch fix\n\n\
         What both sides changed is merged. If there are conflicts, nothing changes.")]
     Apply(ApplyArgs),
     /// Merge what changed in the project's directory into a branch
-    #[command(after_help = "Example:\n  agentvfs workspace update\n\n\
-        `agentvfs workspace undo` reverses it.")]
+    #[command(after_help = "Example:\n  agentvfs update\n\n\
+        `agentvfs undo` reverses it.")]
     Update(UpdateArgs),
 }
 
@@ -230,9 +228,12 @@ pub struct CheckpointArgs {
 #[doc = concat!("Arguments of `rollback`.")]
 #[derive(Debug, Args)]
 pub struct RollbackArgs {
-    /// A label, commit id, unique prefix of one, @ or @~N; a workspace may come first
+    /// A label, commit id, unique prefix of one, @ (HEAD) or @~N (HEAD~N); a workspace may come first
     #[arg(value_name = "WORD", num_args = 0..=2)]
     pub words: Vec<String>,
+    /// The same as the word REF
+    #[arg(long, value_name = "REF", conflicts_with_all = ["before", "meta"])]
+    pub to: Option<String>,
     /// The newest commit, automatic ones included, from before a time: RFC 3339, or a time ago
     /// (90s, 5m, 2h, 1d)
     #[arg(long, value_name = "TIME", conflicts_with = "meta")]
@@ -263,6 +264,12 @@ pub struct LogArgs {
     /// Include automatic commits
     #[arg(long)]
     pub all: bool,
+    /// Maximum number of commits
+    #[arg(long, short = 'n', value_name = "N")]
+    pub limit: Option<u64>,
+    /// Print for each commit the first digits of its id, its labels and its message's first line
+    #[arg(long, conflicts_with = "nul")]
+    pub oneline: bool,
     /// How rows are printed.
     #[command(flatten)]
     pub rows: RowArgs,
@@ -271,9 +278,12 @@ pub struct LogArgs {
 #[doc = concat!("Arguments of `diff`.")]
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// One ref: compare it with the live tree; two: compare them; a workspace may come first
-    #[arg(value_name = "WORD", num_args = 0..=3)]
+    /// One ref: compare it with the live tree; two: compare them; a workspace may come first, paths last
+    #[arg(value_name = "WORD", num_args = 0..)]
     pub words: Vec<String>,
+    /// Compare only these paths and what is below them
+    #[arg(last = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
     /// Compare with the project's directory as it was at the start
     #[arg(long)]
     pub base: bool,
@@ -281,8 +291,11 @@ pub struct DiffArgs {
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
     /// Print A, M, D, R or T and the path (the default)
-    #[arg(long, conflicts_with_all = ["stat", "patch"])]
+    #[arg(long, conflicts_with_all = ["name_only", "stat", "patch"])]
     pub name_status: bool,
+    /// Print the path; of what was renamed, the new one
+    #[arg(long, conflicts_with_all = ["stat", "patch"])]
+    pub name_only: bool,
     /// Print the number of added and removed lines, and the path
     #[arg(long, conflicts_with = "patch")]
     pub stat: bool,

@@ -4,13 +4,15 @@ use super::changes::{change_object, push_change};
 use super::place::{Directory, place};
 use super::{Context, id_or_pending, paths};
 use crate::cli::{
-    BranchDiffArgs, BranchVerb, ConflictsArg, ConflictsArgs, CreateArgs, MergeArgs, ResolveArgs,
+    BranchDiffArgs, BranchVerb, ConflictsArg, ConflictsArgs, CreateArgs, DailyBranchVerb,
+    MergeArgs, ResolveArgs,
 };
 use crate::output::{Facts, Rows, print, print_json, talk, warn};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::*;
 use agentvfs_client::render::{count, insert_bytes};
 use serde_json::{Map, Value, json};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
@@ -24,11 +26,57 @@ pub fn run(verb: BranchVerb, context: &mut Context) -> Result<u8, Failure> {
         BranchVerb::List(args) => list(args.nul, context),
         BranchVerb::Delete(args) => delete(args.name, context),
         BranchVerb::Rename(args) => rename(args.name, args.new, context),
-        BranchVerb::Merge(args) => merge(args, context),
+        BranchVerb::Daily(verb) => daily(verb, context),
         BranchVerb::Conflicts(args) => conflicts(args, context),
         BranchVerb::Resolve(args) => resolve(&args, context),
         BranchVerb::Diff(args) => diff(args, context),
     }
+}
+
+/// Runs a verb that needs no `branch` before it.
+pub fn daily(verb: DailyBranchVerb, context: &mut Context) -> Result<u8, Failure> {
+    match verb {
+        DailyBranchVerb::Merge(args) => merge(args, context),
+        DailyBranchVerb::Switch(args) => switch(&args.name, context),
+    }
+}
+
+/// Prints where a branch is seen, and on a terminal how to get there.
+fn switch(name: &str, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace(None)?;
+    let what = format!("cannot switch to {name}");
+    let rows = branches(&workspace, &what, context)?;
+    let row = rows
+        .into_iter()
+        .find(|row| row.name == name)
+        .ok_or_else(|| {
+            Failure::new(what, format!("{workspace} has no branch {name}"))
+                .kind("no-such-branch")
+                .hint(format!(
+                    "`agentvfs branch create {name}` creates it, `agentvfs branch list` lists all"
+                ))
+        })?;
+    if context.json() {
+        print_json(&branch_object(&row))?;
+        return Ok(0);
+    }
+    if std::io::stdout().is_terminal() {
+        print(format!("{}\n", shown(&row.path)).as_bytes())?;
+        talk(&format!(
+            "each branch has its own directory: cd \"$(agentvfs switch {name})\""
+        ));
+    } else {
+        print(&[&row.path.0[..], b"\n"].concat())?;
+    }
+    Ok(0)
+}
+
+fn branches(workspace: &str, what: &str, context: &mut Context) -> Result<Vec<BranchRow>, Failure> {
+    let call = Call::BranchList(Named {
+        workspace: workspace.to_owned(),
+    });
+    let answer: BranchListAnswer = context.ask_seen(workspace, what, &call)?;
+    Ok(answer.branches)
 }
 
 fn tell_branch(row: &BranchRow, json: bool) -> Result<u8, Failure> {
@@ -56,18 +104,14 @@ fn create(args: CreateArgs, context: &mut Context) -> Result<u8, Failure> {
 
 fn list(nul: bool, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
-    let call = Call::BranchList(Named {
-        workspace: workspace.clone(),
-    });
-    let what = "cannot list the branches";
-    let answer: BranchListAnswer = context.ask_seen(&workspace, what, &call)?;
+    let all = branches(&workspace, "cannot list the branches", context)?;
     if context.json() {
-        let rows: Vec<Value> = answer.branches.iter().map(branch_object).collect();
+        let rows: Vec<Value> = all.iter().map(branch_object).collect();
         print_json(&json!({ "branches": rows }))?;
         return Ok(0);
     }
     let mut rows = Rows::new(&["NAME", "COMMIT", "PATH"]);
-    for b in answer.branches {
+    for b in all {
         let id = id_or_pending(b.commit.as_deref());
         rows.push(vec![b.name.into(), id.into(), b.path.0]);
     }

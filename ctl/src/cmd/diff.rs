@@ -1,28 +1,31 @@
 //! `agentvfs workspace diff`.
 
 use super::changes::{change_object, push_change};
-use super::{Context, patch, paths};
+use super::{Context, patch, path_or_root, paths};
 use crate::cli::DiffArgs;
 use crate::output::{Rows, print_json};
 use agentvfs_client::failure::Failure;
-use agentvfs_client::protocol::{Call, Diff, DiffAnswer, HasRef, HasRefAnswer, Side};
+use agentvfs_client::protocol::{
+    AtPath, Bytes, Call, Diff, DiffAnswer, FileNode, HasRef, HasRefAnswer, Side,
+};
 use serde_json::json;
+use std::path::{Path, PathBuf};
 
 /// Prints what differs.
 pub fn run(args: &DiffArgs, context: &mut Context) -> Result<u8, Failure> {
-    let (word, refs) = word_and_refs(args, context)?;
-    let workspace = context.workspace(word)?;
-    let (from, to) = sides(args.base, refs);
-    let paths = paths(&args.path, &workspace, context)?;
+    let meant = meant(args, context)?;
+    let (from, to) = sides(args.base, &meant.refs);
+    let given = [&args.path[..], &meant.paths, &args.paths].concat();
+    let paths = paths(&given, &meant.workspace, context)?;
     let ask = Diff {
-        workspace: workspace.clone(),
+        workspace: meant.workspace.clone(),
         branch: context.branch()?,
         from,
         to,
         paths,
         stat: false,
     };
-    let what = format!("cannot compare in {workspace}");
+    let what = format!("cannot compare in {}", meant.workspace);
     if args.patch {
         return patch::patch(ask, &what, context);
     }
@@ -35,55 +38,131 @@ pub fn run(args: &DiffArgs, context: &mut Context) -> Result<u8, Failure> {
             &json!({ "changes": answer.changes.iter().map(change_object).collect::<Vec<_>>() }),
         )?;
     } else {
-        let mut rows = Rows::new(&["STATUS", "PATH"]);
-        for change in &answer.changes {
-            push_change(&mut rows, change);
-        }
-        rows.print(args.rows.nul)?;
+        rows(&answer, args.name_only).print(args.rows.nul)?;
     }
     Ok(0)
 }
 
-/// Which word is the workspace, and the refs.
+fn rows(answer: &DiffAnswer, name_only: bool) -> Rows {
+    if !name_only {
+        let mut rows = Rows::new(&["STATUS", "PATH"]);
+        for change in &answer.changes {
+            push_change(&mut rows, change);
+        }
+        return rows;
+    }
+    let mut rows = Rows::new(&["PATH"]);
+    for change in &answer.changes {
+        rows.push(vec![change.path.0.clone()]);
+    }
+    rows
+}
+
+/// What the words of the command mean.
+struct Meant {
+    workspace: String,
+    refs: Vec<String>,
+    paths: Vec<PathBuf>,
+}
+
+/// The workspace, at most two refs, then paths.
+fn meant(args: &DiffArgs, context: &mut Context) -> Result<Meant, Failure> {
+    let (word, rest) = workspace_word(args, context)?;
+    let workspace = context.workspace(word)?;
+    let refs_max = if args.base { 0 } else { 2 };
+    let mut refs = Vec::new();
+    for word in rest {
+        if refs.len() == refs_max || is_path_alone(word, &workspace, context)? {
+            break;
+        }
+        refs.push(word.clone());
+    }
+    let paths = rest[refs.len()..].iter().map(PathBuf::from).collect();
+    Ok(Meant {
+        workspace,
+        refs,
+        paths,
+    })
+}
+
+/// The word that is the workspace, and the words after it.
 ///
-/// One or two words begin with the workspace where one has that name and the workspace that would
-/// be meant otherwise has no such ref; three always do.
-fn word_and_refs<'a>(
+/// The first one is where a workspace has that name and the workspace that would be meant otherwise has no such
+/// ref. With `--base`, and of three words, it need not be the latter; and where it is no path, it need not be the
+/// former, so that the error names the workspace.
+fn workspace_word<'a>(
     args: &'a DiffArgs,
     context: &mut Context,
 ) -> Result<(Option<&'a str>, &'a [String]), Failure> {
-    let named = context.surroundings().option.is_some();
-    let most = if named { 2 } else { 3 } - if args.base { 2 } else { 0 };
-    if args.words.len() > most {
-        return Err(Failure::usage("too many words"));
+    let all = args.words.as_slice();
+    let Some((first, rest)) = all.split_first() else {
+        return Ok((None, all));
+    };
+    if context.surroundings().option.is_some() {
+        return Ok((None, all));
     }
-    match args.words.as_slice() {
-        [] => Ok((None, &[])),
-        [first, rest @ ..] if args.base || rest.len() == 2 => Ok((Some(first), rest)),
-        all if named => Ok((None, all)),
-        all @ [first, rest @ ..] => {
-            let is_workspace = context.info(first)?.is_some() && !is_ref(first, context)?;
-            Ok(if is_workspace {
-                (Some(first), rest)
-            } else {
-                (None, all)
-            })
-        }
-    }
+    let cannot_be_ref = args.base || all.len() == 3;
+    let is_workspace = match context.info(first)? {
+        Some(_) => cannot_be_ref || !is_ref(first, context)?,
+        None => cannot_be_ref && is_nothing_else(first, context)?,
+    };
+    Ok(match is_workspace {
+        true => (Some(first), rest),
+        false => (None, all),
+    })
+}
+
+/// Whether a word is neither a ref nor a path in the workspace that is meant where none is named.
+fn is_nothing_else(word: &str, context: &mut Context) -> Result<bool, Failure> {
+    let Ok(workspace) = context.workspace(None) else {
+        return Ok(true);
+    };
+    Ok(!has_ref(word, &workspace, context)? && !has_path(word, &workspace, context)?)
+}
+
+/// Whether a word is a path and no ref.
+fn is_path_alone(word: &str, workspace: &str, context: &mut Context) -> Result<bool, Failure> {
+    Ok(!has_ref(word, workspace, context)? && has_path(word, workspace, context)?)
 }
 
 /// Whether `word` is a ref of the workspace that is meant where none is named.
 fn is_ref(word: &str, context: &mut Context) -> Result<bool, Failure> {
-    let Ok(workspace) = context.workspace(None) else {
-        return Ok(false);
-    };
+    match context.workspace(None) {
+        Ok(workspace) => has_ref(word, &workspace, context),
+        Err(_) => Ok(false),
+    }
+}
+
+fn has_ref(word: &str, workspace: &str, context: &mut Context) -> Result<bool, Failure> {
     let call = Call::HasRef(HasRef {
-        workspace,
+        workspace: workspace.to_owned(),
         branch: context.branch()?,
         name: word.to_owned(),
     });
     let answer: HasRefAnswer = context.ask("cannot compare", &call)?;
     Ok(answer.exists)
+}
+
+/// Whether a path is in the live tree or in the head, where what was removed still is.
+fn has_path(word: &str, workspace: &str, context: &mut Context) -> Result<bool, Failure> {
+    let Ok(path) = path_or_root(Path::new(word), workspace, context) else {
+        return Ok(false);
+    };
+    for state in [Side::Live, Side::Ref("@".to_owned())] {
+        let call = Call::FsStat(AtPath {
+            workspace: workspace.to_owned(),
+            branch: context.branch()?,
+            state,
+            path: Bytes(path.clone()),
+            follow: false,
+        });
+        // An error of any kind leaves the word to the comparison, which then says what is wrong with it.
+        let found: Result<FileNode, _> = context.try_ask("cannot compare", &call)?;
+        if found.is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn sides(base: bool, refs: &[String]) -> (Side, Side) {

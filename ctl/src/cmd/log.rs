@@ -2,9 +2,10 @@
 
 use super::{Context, id_or_pending};
 use crate::cli::LogArgs;
-use crate::output::{Rows, print_json};
+use crate::output::{Rows, print, print_json};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, Log, LogAnswer, LogRow};
+use agentvfs_client::quote::shown;
 use agentvfs_client::render::short;
 use agentvfs_client::when::{rfc3339, rfc3339_seconds};
 use serde_json::{Map, Value, json};
@@ -17,10 +18,13 @@ pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
         workspace: workspace.clone(),
         branch: context.branch()?,
         all: args.all,
+        limit: args.limit,
     });
     let answer: LogAnswer = context.ask(&format!("cannot show the log of {workspace}"), &call)?;
     if context.json() {
         print_json(&json!({ "commits": answer.commits.iter().map(object).collect::<Vec<_>>() }))?;
+    } else if args.oneline {
+        print(one_lines(&answer.commits).as_bytes())?;
     } else {
         let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
         let rows = match to_person {
@@ -67,6 +71,21 @@ fn rows_for_person(commits: &[LogRow]) -> Rows {
         ]);
     }
     rows
+}
+
+/// One line for each commit: the beginning of its id, labels, the message's first line.
+fn one_lines(commits: &[LogRow]) -> String {
+    let line = |row: &LogRow| {
+        let id = short(id_or_pending(row.commit.as_deref()));
+        let labels = match row.labels.as_slice() {
+            [] => String::new(),
+            labels => format!(" ({})", labels.join(", ")),
+        };
+        let message = row.message.lines().next().unwrap_or("");
+        let space = if message.is_empty() { "" } else { " " };
+        format!("{id}{labels}{space}{}\n", shown(message.as_bytes()))
+    };
+    commits.iter().map(line).collect()
 }
 
 fn object(row: &LogRow) -> Value {

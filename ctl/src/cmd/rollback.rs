@@ -45,13 +45,14 @@ pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
 
 /// Which word is the workspace, and what to go back to.
 fn word_and_target(args: &RollbackArgs, named: bool) -> Result<(Option<&str>, Target), Failure> {
-    let target = match (&args.before, &args.meta) {
-        (Some(before), _) => Target::Before(moment(before)?),
-        (None, Some(meta)) => {
+    let target = match (&args.before, &args.meta, &args.to) {
+        (Some(before), ..) => Target::Before(moment(before)?),
+        (None, Some(meta), _) => {
             let (key, value) = key_value(meta)?;
             Target::Meta(key, value)
         }
-        (None, None) => {
+        (None, None, Some(name)) => Target::Ref(name.clone()),
+        (None, None, None) => {
             let (word, wanted) = split_two(&args.words, named)?;
             return Ok((
                 word,
@@ -63,7 +64,7 @@ fn word_and_target(args: &RollbackArgs, named: bool) -> Result<(Option<&str>, Ta
         [] => Ok((None, target)),
         [word] => Ok((Some(word), target)),
         _ => Err(Failure::usage(
-            "a ref cannot be combined with --before or --meta",
+            "a ref cannot be combined with --to, --before or --meta",
         )),
     }
 }
@@ -141,6 +142,7 @@ mod tests {
     fn args(words: &[&str], before: Option<&str>, meta: Option<&str>) -> RollbackArgs {
         RollbackArgs {
             words: words.iter().map(|word| (*word).to_owned()).collect(),
+            to: None,
             before: before.map(str::to_owned),
             meta: meta.map(str::to_owned),
             path: Vec::new(),
