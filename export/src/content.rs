@@ -15,6 +15,7 @@ use rusqlite::{Connection, Rows, params};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// Threads at most.
@@ -65,11 +66,20 @@ impl<'a> Job<'a> {
             .min(THREADS_MAX)
             .min(self.plan.files.len() / FILES_AT_ONCE + 1);
         let stored = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.work())).collect();
-            while !workers.iter().all(|w| w.is_finished()) {
-                std::thread::park_timeout(PROGRESS_PAUSE);
+            let (ended, all_ended) = mpsc::channel::<()>();
+            let start = |_| {
+                let ended = ended.clone();
+                scope.spawn(move || {
+                    let _ended = ended;
+                    self.work()
+                })
+            };
+            let workers: Vec<_> = (0..threads).map(start).collect();
+            drop(ended);
+            while all_ended.recv_timeout(PROGRESS_PAUSE) == Err(RecvTimeoutError::Timeout) {
                 progress(self.done.load(Ordering::Relaxed), self.plan.bytes);
             }
+            progress(self.done.load(Ordering::Relaxed), self.plan.bytes);
             let joined = workers.into_iter().map(|w| w.join());
             let results: Result<Vec<_>> =
                 joined.map(|r| r.unwrap_or(Err(Error::Stopped))).collect();

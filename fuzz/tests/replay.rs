@@ -4,6 +4,7 @@
 
 use fuzz::{CHECKS, Check, seeds};
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 /// Seeds are flipped bit by bit up to this many bytes; longer ones at as many places.
 const FLIPPED_BYTES_MAX: usize = 400;
@@ -46,17 +47,30 @@ fn corpora_have_the_seeds() {
 
 #[test]
 fn damaged_seeds_hold() {
-    for (name, _, bytes) in seeds::all() {
-        let (_, check) = check_of(name);
-        check(&[]);
-        let step = bytes.len().div_ceil(FLIPPED_BYTES_MAX).max(1);
-        for at in (0..bytes.len()).step_by(step) {
-            check(&bytes[..at]);
-            for change in [1, 0x80, 0xff] {
-                let mut bad = bytes.clone();
-                bad[at] ^= change;
-                check(&bad);
-            }
+    let seeds = Mutex::new(seeds::all().into_iter());
+    let next = || seeds.lock().unwrap().next();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((name, _, bytes)) = next() {
+                    damaged_seed_holds(name, &bytes);
+                }
+            });
+        }
+    });
+}
+
+fn damaged_seed_holds(name: &str, bytes: &[u8]) {
+    let (_, check) = check_of(name);
+    check(&[]);
+    let step = bytes.len().div_ceil(FLIPPED_BYTES_MAX).max(1);
+    for at in (0..bytes.len()).step_by(step) {
+        check(&bytes[..at]);
+        for change in [1, 0x80, 0xff] {
+            let mut bad = bytes.to_vec();
+            bad[at] ^= change;
+            check(&bad);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tests::env::{Env, Told};
@@ -34,7 +35,12 @@ fn stopped(env: &Env) {
     ended(env);
 }
 
+/// Has the daemon end, which it would by itself a while after it was used last.
 fn ended(env: &Env) {
+    for daemon in env.daemons() {
+        // It may have ended by itself just now.
+        let _ = kill_process(daemon, Signal::TERM);
+    }
     wait::until("the daemon has ended", || env.daemons().is_empty());
 }
 

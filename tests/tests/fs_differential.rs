@@ -1,6 +1,6 @@
 //! The mount against the native file system: the same random calls, the same results.
 //!
-//! `AGENTVFS_DIFFERENTIAL_SECONDS` says for how long (60), `AGENTVFS_DIFFERENTIAL_SEED` with which
+//! `AGENTVFS_DIFFERENTIAL_SECONDS` says for how long (20), `AGENTVFS_DIFFERENTIAL_SEED` with which
 //! seed to begin (that of the run, `AGENTVFS_SEED`, or a new one). A failure prints the calls that are needed for it, and its seed.
 
 #![allow(clippy::unwrap_used)]
@@ -75,7 +75,7 @@ fn mount_does_what_the_native_file_system_does() {
         mount: root,
     };
     let first = number("AGENTVFS_DIFFERENTIAL_SEED", tests::rng::seed());
-    let time = Duration::from_secs(number("AGENTVFS_DIFFERENTIAL_SECONDS", 60));
+    let time = Duration::from_secs(number("AGENTVFS_DIFFERENTIAL_SECONDS", 20));
     let (begin, mut seed) = (Instant::now(), first);
     let mut failures = Vec::new();
     while (begin.elapsed() < time || seed == first) && failures.len() < FAILURES_MAX {

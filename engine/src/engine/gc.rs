@@ -32,6 +32,7 @@ use roots::Roots;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// Name of the ref that notes the last run.
@@ -98,19 +99,21 @@ impl Engine {
     /// hears how many bytes of how many are done.
     pub fn gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
         let _one = alone(self)?;
-        let (done, total) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (done, total) = (&AtomicU64::new(0), &AtomicU64::new(0));
         std::thread::scope(|scope| {
-            let run = scope.spawn(|| {
+            let (running, ended) = mpsc::channel::<()>();
+            let run = scope.spawn(move || {
+                let _running = running;
                 lower_priority();
                 run_gc(self, req, &|so_far, all| {
                     done.store(so_far, Ordering::Relaxed);
                     total.store(all, Ordering::Relaxed);
                 })
             });
-            while !run.is_finished() {
-                std::thread::park_timeout(PROGRESS_PAUSE);
+            while ended.recv_timeout(PROGRESS_PAUSE) == Err(RecvTimeoutError::Timeout) {
                 progress(done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
             }
+            progress(done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
             run.join().unwrap_or(Err(Error::Closing))
         })
     }
