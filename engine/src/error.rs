@@ -291,6 +291,12 @@ pub enum Error {
         /// Paths, relative to the base.
         paths: Vec<Vec<u8>>,
     },
+    /// A command in a sandbox may have written files that run by themselves outside of it.
+    #[error("these files run by themselves outside the sandbox: {}", named(paths))]
+    NeedsTrust {
+        /// Paths, relative to the base.
+        paths: Vec<Vec<u8>>,
+    },
     /// An apply was interrupted, and what it did to the base could not be taken back.
     #[error("an interrupted apply could not be reversed: {why}")]
     ApplyUnfinished {
@@ -416,6 +422,7 @@ impl Error {
             | Error::BaseInUse(_)
             | Error::ChangedMeanwhile(_)
             | Error::NeedsPrivilege { .. }
+            | Error::NeedsTrust { .. }
             | Error::ApplyUnfinished { .. }
             | Error::LeadsOut(_)
             | Error::NoSuchCall(_)
@@ -448,6 +455,21 @@ fn moved(path: &Path, is_gone: bool, now: Option<&Path>) -> String {
             "{path} {there}: the project that the workspace was started from was deleted or covered"
         ),
     }
+}
+
+/// Paths, so many that hardly one is left out.
+fn named(paths: &[Vec<u8>]) -> String {
+    const NAMED_MAX: usize = 50;
+    let named: Vec<String> = paths
+        .iter()
+        .take(NAMED_MAX)
+        .map(|path| agentvfs_quote::shown(path))
+        .collect();
+    let more = match paths.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("{}{more}", named.join(", "))
 }
 
 /// The first few of many paths.

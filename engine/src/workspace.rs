@@ -4,6 +4,7 @@ pub(crate) mod branch_refs;
 pub(crate) mod branches;
 mod closing;
 pub(crate) mod keeper;
+pub(crate) mod untrusted;
 pub(crate) mod views;
 
 use crate::branch::auto;
@@ -18,6 +19,7 @@ use crate::limits::RESERVED_NAME;
 use crate::types::*;
 use crate::workspace::branches::Views;
 use crate::workspace::keeper::Keeper;
+use crate::workspace::untrusted::Untrusted;
 use crate::workspace::views::is_virtual;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +51,8 @@ pub struct Workspace {
     keeper: Keeper,
     /// Held while the base is written or read for a merge.
     pub(crate) applying: parking_lot::Mutex<()>,
+    /// Branches that show what a command in a sandbox wrote.
+    pub(crate) untrusted: Untrusted,
 }
 
 impl Workspace {
@@ -59,7 +63,10 @@ impl Workspace {
         author: String,
         shared: SharedParts,
     ) -> Result<Workspace> {
+        let refs = shared.refs.clone();
         let views = Arc::new(Views::open(c.name.clone(), author.clone(), shared)?);
+        let names: Vec<String> = views.branches().iter().map(|b| b.name()).collect();
+        let untrusted = Untrusted::load(refs, &c.name, &names)?;
         let all = views.clone();
         let keeper = Keeper::start(Arc::new(move || all.branches()), views.wake())?;
         Ok(Workspace {
@@ -71,6 +78,7 @@ impl Workspace {
             views,
             keeper,
             applying: parking_lot::Mutex::new(()),
+            untrusted,
         })
     }
 

@@ -46,6 +46,7 @@ const FLOORS: [&[&str]; 13] = [
         "workspace::branch_refs",
         "workspace::branches",
         "workspace::keeper",
+        "workspace::untrusted",
         "workspace::views",
     ],
     &["verbs", "workspace::*"],

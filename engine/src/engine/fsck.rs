@@ -20,6 +20,7 @@ use crate::verbs::timeline::kept::kept;
 use crate::verbs::timeline::kept::kept_record;
 use crate::workspace::branch_refs::{TIMELINES_DIR, check_record};
 use crate::workspace::keeper::lower_priority;
+use crate::workspace::untrusted::{UNTRUSTED_DIR, check_marks};
 use names::Namer;
 use objstore::{CommitId, Kind};
 pub use reopen::Reopen;
@@ -195,6 +196,12 @@ impl Check<'_> {
                 }
                 (Ok(Some(bytes)), None) if name.starts_with("branches/") => {
                     match check_record(&bytes) {
+                        Ok(()) => continue,
+                        Err(why) => why,
+                    }
+                }
+                (Ok(Some(bytes)), None) if name.starts_with(UNTRUSTED_DIR) => {
+                    match check_marks(&bytes) {
                         Ok(()) => continue,
                         Err(why) => why,
                     }

@@ -17,6 +17,7 @@ mod place;
 mod plan;
 mod scan;
 mod stage;
+mod trust;
 
 use crate::base::Base;
 use crate::branch::Branch;
@@ -54,6 +55,10 @@ pub struct ApplyRequest {
     pub dry_run: bool,
     /// Write set-id bits, devices, capabilities and files of other owners too.
     pub privileged: bool,
+    /// Write files that run by themselves, though a command in a sandbox may have written them.
+    pub trust: bool,
+    /// A command in a sandbox may be writing in the branch now.
+    pub in_use: bool,
 }
 
 /// What an apply did, or would do.
@@ -68,6 +73,8 @@ pub struct ApplyReport {
     pub conflicts: Vec<Conflict>,
     /// What could not be read in the base and was left alone.
     pub left_alone: Vec<Vec<u8>>,
+    /// Changed files that run by themselves, where a command in a sandbox may have written them.
+    pub untrusted: Vec<Vec<u8>>,
     /// Commit of the base as it was before.
     pub before: CommitId,
 }
@@ -175,6 +182,7 @@ pub fn apply_with(
         cancel,
     };
     recover(&site)?;
+    let shown = ws.untrusted.shown(&req.branch);
     let merged = merged_with_base(ws, req, &branch, progress, cancel);
     let (now, ready, mut report) = merged?;
     let Some(ready) = ready else {
@@ -183,6 +191,7 @@ pub fn apply_with(
     let plan = plan(store, &now.scan, &ready.root)?;
     report.changes = changes(&plan);
     report.left_alone.clone_from(&plan.left_alone);
+    report.untrusted = trust::untrusted(ws, &req.branch, &plan);
     report.outcome = match plan.is_empty() {
         true => Outcome::UpToDate,
         false => Outcome::Merged,
@@ -191,6 +200,11 @@ pub fn apply_with(
         ours: rustix::process::geteuid().as_raw(),
         base: now.scan.root.meta.uid,
     };
+    if !req.trust && !req.dry_run && !report.untrusted.is_empty() {
+        return Err(Error::NeedsTrust {
+            paths: report.untrusted,
+        });
+    }
     check_privileges(&plan, &owners, req.privileged)?;
     if req.dry_run || plan.is_empty() {
         return Ok(report);
@@ -206,6 +220,9 @@ pub fn apply_with(
     store.sync()?;
     set_base_line(ws, after)?;
     undo::note_applied(&branch);
+    if !req.in_use {
+        trust::note_applied(ws, &req.branch, shown);
+    }
     Ok(report)
 }
 
@@ -268,6 +285,7 @@ fn merged_with_base(
         changes: Vec::new(),
         conflicts: result.conflicts,
         left_alone: Vec::new(),
+        untrusted: Vec::new(),
         before: now.commit,
     };
     let ready = result.root.map(|root| Ready { root, theirs });

@@ -14,6 +14,7 @@ use crate::names::check_branch_name;
 use crate::types::*;
 use crate::verbs::exchange;
 use crate::verbs::lineage;
+use crate::verbs::runs;
 use crate::verbs::timeline::imported::TakenOver;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::BranchRecord;
@@ -77,11 +78,17 @@ pub fn create_branch(ws: &Workspace, name: &str, of: &str, from: Option<&str>) -
     // Until the new branch is there, gc does not know of it.
     let _pin = parent.places.store.pin();
     let origin = match from {
-        None => create::origin_live(&parent, ws.author())?,
+        None => {
+            ws.untrusted.makes(name, of, None)?;
+            create::origin_live(&parent, ws.author())?
+        }
         Some(text) => {
             let target = Target::Ref(text.to_owned());
             let target = import_ref(ws, &parent, &target)?;
-            create::origin_at(&parent, states::resolve(&parent, &target)?)?
+            let state = states::resolve(&parent, &target)?;
+            let foreign = runs::is_foreign(&parent, state)?;
+            ws.untrusted.makes(name, of, Some(foreign))?;
+            create::origin_at(&parent, state)?
         }
     };
     // The new branch refers to objects, and to data in its parent's journal, and must not be durable
@@ -136,11 +143,13 @@ pub fn rename_branch(ws: &Workspace, old: &str, new: &str) -> Result<()> {
     let created = ws.views.created().get(&branch.slot).copied();
     let was = Some(old.to_owned());
     let record = BranchRecord::new(branch.slot, created.unwrap_or_default(), was);
+    ws.untrusted.renames(old, new)?;
     ws.views.record(new, &record)?;
     branch.set_name(new);
     ws.views.unrecord(old)?;
     branches_changed(ws, &branch, old);
     branches_changed(ws, &branch, new);
+    runs::forget(ws, old);
     Ok(())
 }
 

@@ -60,6 +60,7 @@ pub fn create_branch_from(
     if ws.branch(name).is_ok() {
         return Err(Error::BranchExists(name.to_owned()));
     }
+    ws.untrusted.forget(name)?;
     let parent = ws.main.clone();
     let _control = parent.control.lock();
     let _pin = parent.places.store.pin();

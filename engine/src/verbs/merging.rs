@@ -27,6 +27,7 @@ use crate::types::Progress;
 use crate::verbs::branches;
 use crate::verbs::diff;
 use crate::verbs::lineage;
+use crate::verbs::runs;
 use crate::verbs::show_merged;
 use crate::verbs::view;
 use crate::workspace::Workspace;
@@ -134,7 +135,9 @@ pub fn merge_branch_unless(
     let their_id = show_merged::frozen(&theirs, ws.author(), watch)?;
     // Its commit holds entries of its timeline, which are to be there as long as the commit is.
     theirs.sync()?;
-    let report = merge_commit(ws, req, &ours, their_id, true, watch)?;
+    let report = runs::merging(ws, req, || {
+        merge_commit(ws, req, &ours, their_id, true, watch)
+    })?;
     if report.commit.is_some() && report.outcome != Outcome::UpToDate {
         lineage::take_over_line_of(ws, &ours, &theirs, their_id);
     }

@@ -64,6 +64,7 @@ pub fn resolve_conflict(
         Resolution::Theirs => Some(wanted(|c| &c.theirs)),
         Resolution::Base => Some(wanted(|c| &c.base)),
     };
+    ws.untrusted.shows_again(branch, false)?;
     let back = match (entry, path.strip_prefix(KV_CONFLICTS)) {
         (None, _) => None,
         (Some(value), Some(key)) => show_value(&b, ws.author(), key, value)?,

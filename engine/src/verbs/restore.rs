@@ -20,6 +20,7 @@ use crate::stored::load::Numbers;
 use crate::tree::Tree;
 use crate::verbs::branches;
 use crate::verbs::diff;
+use crate::verbs::runs;
 use crate::verbs::switch;
 use crate::workspace::Workspace;
 use std::sync::atomic::Ordering;
@@ -138,6 +139,7 @@ pub fn restore(
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
     let target = branches::import_ref(ws, &b, target)?;
+    runs::shows_again(ws, &b, &target)?;
     restore_in(&b, ws.author(), &target, paths)
 }
 

@@ -12,6 +12,7 @@ use crate::verbs::branches;
 use crate::verbs::diff;
 use crate::verbs::kv;
 use crate::verbs::lineage;
+use crate::verbs::runs;
 use crate::verbs::switch;
 use crate::workspace::Workspace;
 
@@ -41,6 +42,7 @@ pub fn rollback(ws: &Workspace, branch: &str, target: &Target) -> Result<RolledB
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
     let here = branches::import_ref(ws, &b, target)?;
+    runs::shows_again(ws, &b, &here)?;
     let back = rollback_in(&b, ws.author(), &here, false)?;
     lineage::take_over_target(ws, &b, target, back.commit);
     Ok(back)
@@ -59,6 +61,7 @@ pub fn rollback_keeping_kv(ws: &Workspace, branch: &str, target: &Target) -> Res
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
     let here = branches::import_ref(ws, &b, target)?;
+    runs::shows_again(ws, &b, &here)?;
     let back = rollback_in(&b, ws.author(), &here, true)?;
     lineage::take_over_target(ws, &b, target, back.commit);
     Ok(back)

@@ -46,6 +46,7 @@ pub(crate) fn note_applied(branch: &Branch) {
 pub fn undo(ws: &Workspace, branch: &str) -> Result<RolledBack> {
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
+    ws.untrusted.shows_again(branch, false)?;
     undo_in(&b, ws.author(), false)
 }
 
@@ -53,6 +54,7 @@ pub fn undo(ws: &Workspace, branch: &str) -> Result<RolledBack> {
 pub fn undo_over_later(ws: &Workspace, branch: &str) -> Result<RolledBack> {
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
+    ws.untrusted.shows_again(branch, false)?;
     undo_in(&b, ws.author(), true)
 }
 
@@ -60,5 +62,6 @@ pub fn undo_over_later(ws: &Workspace, branch: &str) -> Result<RolledBack> {
 pub fn redo(ws: &Workspace, branch: &str) -> Result<RolledBack> {
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
+    ws.untrusted.shows_again(branch, false)?;
     redo_in(&b, ws.author())
 }

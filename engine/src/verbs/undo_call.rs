@@ -56,6 +56,9 @@ pub fn undo_call(ws: &Workspace, branch: &str, id: u64, dry_run: bool) -> Result
     let item = read::call_of(&b, id)?;
     let (before, after) = certain(&b, id, &item)?;
     let found = (&before, &after);
+    if !dry_run {
+        ws.untrusted.shows_again(branch, false)?;
+    }
     for n in 0..TRIES {
         match n {
             0 => b.cache().flush_dirty(),

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::names::MAIN;
 use crate::record::decode;
 use crate::types::Time;
+use crate::workspace::untrusted;
 use objstore::CommitId;
 use objstore::refs::RefStore;
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,5 +193,6 @@ pub(crate) fn forget_refs(refs: &RefStore, workspace: &str) -> Result<()> {
             refs.delete(&name)?;
         }
     }
+    refs.delete(&untrusted::ref_name(workspace))?;
     Ok(())
 }

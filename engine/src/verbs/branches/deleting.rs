@@ -15,6 +15,7 @@ use crate::types::Progress;
 use crate::types::Time;
 use crate::verbs::branches;
 use crate::verbs::lineage;
+use crate::verbs::runs;
 use crate::verbs::timeline::kept;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::{DeletedRecord, deleted_dir};
@@ -80,6 +81,7 @@ fn forget_branch(
     views.shared().garbage.store(true, Ordering::Relaxed);
     views.unrecord(name)?;
     views.retire(branch.slot);
+    runs::forget(ws, name);
     branch.begin_closing();
     branches::branches_changed(ws, branch, name);
     views.remove_files(branch)
