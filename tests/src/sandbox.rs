@@ -6,6 +6,7 @@ use crate::{binary, sys, wait};
 use rustix::process::Pid;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// ABI of Landlock that has scopes.
 const LANDLOCK_SCOPES: i32 = 6;
@@ -135,6 +136,13 @@ impl Going {
     pub fn finish(self, env: &Env) -> Told {
         env.finish(self.child, "the run")
     }
+}
+
+/// Digits that no other test has on its command lines.
+pub fn mark() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{}{next:02}", std::process::id())
 }
 
 /// Processes of this machine that have a word in their command line which is exactly `word`.

@@ -3,9 +3,8 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::sync::atomic::{AtomicU32, Ordering};
 use tests::env::Env;
-use tests::sandbox::{self, Going, processes, run, shell};
+use tests::sandbox::{self, Going, mark, processes, run, shell};
 use tests::{mount, wait};
 
 fn view(env: &Env, branch: &str, name: &str) -> std::path::PathBuf {
@@ -13,13 +12,6 @@ fn view(env: &Env, branch: &str, name: &str) -> std::path::PathBuf {
         .join(".agentvfs/branches")
         .join(branch)
         .join(name)
-}
-
-/// Digits that no other test has on its command lines.
-fn mark() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{}{next:02}", std::process::id())
 }
 
 #[track_caller]

@@ -101,6 +101,11 @@ impl Home {
         self.root.join("running")
     }
 
+    /// Directory of the records of commands in a sandbox.
+    pub fn runs(&self) -> PathBuf {
+        self.root.join("runs")
+    }
+
     /// Which cgroups see which branches.
     pub fn sessions(&self) -> PathBuf {
         self.root.join("sessions")

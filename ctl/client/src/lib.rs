@@ -23,6 +23,7 @@ pub mod patharg;
 pub mod protocol;
 pub mod quote;
 pub mod render;
+pub mod runs;
 pub mod seen;
 pub mod units;
 pub mod when;

@@ -17,9 +17,11 @@ macro_rules! wire {
 mod apply;
 mod branch;
 mod bytes;
+mod cancel;
 mod exchange;
 mod files;
 mod kv;
+mod run;
 mod session;
 mod store;
 mod timeline;
@@ -28,9 +30,11 @@ mod types;
 pub use apply::*;
 pub use branch::*;
 pub use bytes::Bytes;
+pub use cancel::{CancelHeard, CancelRequest};
 pub use exchange::*;
 pub use files::*;
 pub use kv::*;
+pub use run::*;
 pub use session::*;
 pub use store::*;
 pub use timeline::*;
@@ -321,6 +325,10 @@ methods! {
     SessionList = "session.list" (SessionList) Looks;
     /// Forgets a cgroup.
     SessionUnregister = "session.unregister" (SessionUnregister) Changes;
+    /// Notes that a command in a sandbox begins.
+    RunBegin = "run.begin" (RunBegin) Changes;
+    /// Notes that one has ended and changed nothing.
+    RunWroteNothing = "run.wrote_nothing" (RunWroteNothing) Changes;
     /// Writes a commit as a database.
     Export = "workspace.export" (ExportFile) Changes;
     /// Makes a workspace, or a branch, of a database.
@@ -370,23 +378,6 @@ impl Call {
     pub fn only_looks(&self) -> bool {
         matches!(self.effect(), Effect::Looks)
     }
-}
-
-/// Says that a request is to be cancelled; whoever sends it hears that as the answer, or as a notification
-/// that it came too late.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CancelRequest {
-    /// The request's id.
-    pub id: RequestId,
-}
-
-/// Says whether a request will be cancelled.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CancelHeard {
-    /// The request's id.
-    pub id: RequestId,
-    /// False: it is past its point of no return and is worked on to its end.
-    pub cancelled: bool,
 }
 
 /// A call for a log, cut where it is long.

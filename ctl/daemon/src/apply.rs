@@ -6,21 +6,45 @@ use super::request::{Watch, of_change, on};
 use agentvfs_client::protocol::{
     Apply, ApplyAnswer, BranchMergeAnswer, Bytes, Fault, PIECE_BYTES, Update,
 };
+use agentvfs_client::runs::{self, RunRecord};
 use engine::verbs;
 use engine::{ApplyReport, ApplyRequest, Error, UpdateRequest};
 
-fn request(ask: &Apply) -> ApplyRequest {
+fn request(mounts: &Mounts, ask: &Apply) -> ApplyRequest {
     ApplyRequest {
         branch: ask.branch.clone(),
         dry_run: ask.dry_run,
         privileged: ask.privileged,
+        trust: ask.trust,
+        in_use: is_run_in(mounts, ask),
+    }
+}
+
+/// Whether a command in a sandbox may be writing in the branch. If that cannot be told, it may.
+fn is_run_in(mounts: &Mounts, ask: &Apply) -> bool {
+    let branches = on(mounts, &ask.workspace, |w| Ok(verbs::list_branches(w)));
+    let names: Vec<String> =
+        branches.map_or(Vec::new(), |all| all.into_iter().map(|b| b.name).collect());
+    match runs::alive(mounts.home()) {
+        Ok(alive) => {
+            // A branch that there is not has another name by now.
+            let is_here = |run: &RunRecord| {
+                run.workspace == ask.workspace
+                    && (run.branch == ask.branch || !names.contains(&run.branch))
+            };
+            alive.iter().any(is_here)
+        }
+        Err(error) => {
+            tracing::warn!("cannot look for runs: {error}");
+            true
+        }
     }
 }
 
 /// Writes a branch's changes to the base.
 pub fn apply(mounts: &Mounts, ask: &Apply, watch: &Watch<'_>) -> Result<ApplyAnswer, Fault> {
     let report = on(mounts, &ask.workspace, |w| {
-        verbs::apply_unless(w, &request(ask), watch.progress, watch.cancel)
+        verbs::apply_unless(w, &request(mounts, ask), watch.progress, watch.cancel)
     })?;
     let left_alone = report.left_alone.clone();
     Ok(answer(report, left_alone))
@@ -33,7 +57,13 @@ pub fn patch(mounts: &Mounts, ask: &Apply, watch: &Watch<'_>) -> Result<ApplyAns
             true => Ok(()),
             false => Err(Error::Closing),
         };
-        verbs::apply_patch(w, &request(ask), watch.progress, watch.cancel, &mut send)
+        verbs::apply_patch(
+            w,
+            &request(mounts, ask),
+            watch.progress,
+            watch.cancel,
+            &mut send,
+        )
     })?;
     Ok(answer(report, left_out))
 }
@@ -44,6 +74,7 @@ fn answer(report: ApplyReport, left_out: Vec<Vec<u8>>) -> ApplyAnswer {
         changes: report.changes.into_iter().map(of_change).collect(),
         conflicts: report.conflicts.iter().map(of_conflict).collect(),
         left_out: left_out.into_iter().map(Bytes).collect(),
+        untrusted: report.untrusted.into_iter().map(Bytes).collect(),
         before: report.before.to_string(),
     }
 }

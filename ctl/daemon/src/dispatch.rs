@@ -71,6 +71,11 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::SessionRegister(ask) => reply(&sessions::register(mounts, ask)?),
         Call::SessionList(ask) => reply(&sessions::list(mounts, ask)?),
         Call::SessionUnregister(ask) => reply(&sessions::unregister(mounts, ask)?),
+        Call::RunBegin(ask) => reply(&run_begin(mounts, ask)?),
+        Call::RunWroteNothing(ask) => on(mounts, &ask.workspace, |w| {
+            verbs::run_wrote_nothing(w, &ask.branch, &ask.run)
+        })
+        .and_then(|()| reply(&Nothing {})),
         Call::Export(ask) => reply(&exchange::export(mounts, ask, watch)?),
         Call::Import(ask) => reply(&exchange::import(mounts, ask, watch)?),
         Call::KvSet(ask) => reply(&kv::set(mounts, ask)?),
@@ -158,6 +163,13 @@ fn checkpoint(
         unresolved: made.unresolved as u64,
         unreadable: made.unreadable.into_iter().map(Bytes).collect(),
     })
+}
+
+fn run_begin(mounts: &Mounts, ask: &RunBegin) -> Result<RunBeginAnswer, Fault> {
+    let made_of = on(mounts, &ask.workspace, |w| {
+        verbs::run_begins(w, &ask.branch, &ask.run, ask.made_of.as_deref())
+    })?;
+    Ok(RunBeginAnswer { made_of })
 }
 
 fn target(target: &Target) -> engine::Target {

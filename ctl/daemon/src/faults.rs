@@ -75,6 +75,7 @@ fn kind(error: &Error) -> &'static str {
         Error::LaterAsked(_) => "later-changes",
         Error::BaseInUse(_) | Error::ChangedMeanwhile(_) => "base-changed",
         Error::NeedsPrivilege { .. } => "needs-privilege",
+        Error::NeedsTrust { .. } => "needs-trust",
         Error::ApplyUnfinished { .. } => "apply-unfinished",
         Error::NoCommit(_) => "no-such-commit",
         Error::ImportPaused { .. } => "import-paused",
@@ -177,6 +178,9 @@ fn hint(error: &Error, name: &str) -> String {
             "--privileged also applies set-id bits, devices, capabilities and files of other owners"
                 .to_owned()
         }
+        Error::NeedsTrust { .. } => format!(
+            "a command in a sandbox wrote in the branch: agentvfs workspace diff {name} --base --patch shows the changes; --trust applies them"
+        ),
         Error::ApplyUnfinished { .. } => format!(
             "the directory .agentvfs-apply-* in the project has the replaced files; \
              the next command on {name} tries again"

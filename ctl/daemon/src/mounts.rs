@@ -89,6 +89,11 @@ impl Mounts {
         }
     }
 
+    /// The home.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
     /// The engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine

@@ -57,6 +57,9 @@ pub struct RunArgs {
     /// End the command after this time: SIGTERM, five seconds later SIGKILL
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub time: Option<Duration>,
+    /// What to do with the branch if the command succeeds and no other run uses it
+    #[arg(long, value_name = "WHAT", default_value = "keep")]
+    pub then: ThenArg,
     /// Print nothing but errors
     #[arg(long)]
     pub quiet: bool,
@@ -72,6 +75,19 @@ pub enum NetArg {
     Host,
     /// Its own, without connection
     None,
+}
+
+/// What is done with a branch after a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ThenArg {
+    /// Nothing
+    Keep,
+    /// Write its changes to the project's directory, all or none of them
+    Apply,
+    /// Merge it into the branch that it was created from
+    Merge,
+    /// Delete it
+    Discard,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -93,6 +93,10 @@ pub struct ApplyArgs {
     /// Also apply set-id bits, devices, capabilities and files of other owners
     #[arg(long)]
     pub privileged: bool,
+    /// Also apply files that run by themselves (.envrc, git hooks and the like; docs/sandbox.md lists them) if
+    /// `agentvfs run` changed the branch since the last apply
+    #[arg(long)]
+    pub trust: bool,
     /// How rows are printed
     #[command(flatten)]
     pub rows: RowArgs,

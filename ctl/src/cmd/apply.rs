@@ -8,8 +8,8 @@ use crate::cli::{ApplyArgs, ConflictsArg, UpdateArgs};
 use crate::output::{Bar, Rows, print_json, talk, warn};
 use crate::spool::Spool;
 use agentvfs_client::failure::Failure;
-use agentvfs_client::protocol::{Apply, ApplyAnswer, Call, Update};
-use agentvfs_client::quote::shown;
+use agentvfs_client::protocol::{Apply, ApplyAnswer, Bytes, Call, Update};
+use agentvfs_client::quote::{shown, some_paths};
 use agentvfs_client::render::{count, insert_bytes};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -25,6 +25,7 @@ pub fn apply(args: &ApplyArgs, context: &mut Context) -> Result<u8, Failure> {
         branch,
         dry_run: args.dry_run,
         privileged: args.privileged,
+        trust: args.trust,
         progress: Bar::is_wanted(),
     };
     let answer: ApplyAnswer = match &args.patch {
@@ -65,6 +66,12 @@ fn tell(answer: &ApplyAnswer, args: &ApplyArgs, place: &str) {
     };
     for path in &answer.left_out {
         warn(&format!("{why}: {}", shown(&path.0)));
+    }
+    if args.dry_run && !args.trust && !answer.untrusted.is_empty() {
+        let paths = some_paths(answer.untrusted.iter().map(|path| path.0.as_slice()));
+        warn(&format!(
+            "{paths}: would be applied with --trust only, as these run by themselves"
+        ));
     }
     if answer.changes.is_empty() {
         talk(&format!("{place}nothing to apply"));
@@ -110,14 +117,19 @@ fn object(answer: &ApplyAnswer) -> Value {
     object.insert("changes".into(), changes.into());
     let conflicts: Vec<Value> = answer.conflicts.iter().map(conflict_object).collect();
     object.insert("conflicts".into(), conflicts.into());
-    let left_out = answer.left_out.iter().map(|path| {
+    object.insert("left_out".into(), path_objects(&answer.left_out));
+    object.insert("untrusted".into(), path_objects(&answer.untrusted));
+    object.insert("before".into(), answer.before.clone().into());
+    Value::Object(object)
+}
+
+fn path_objects(paths: &[Bytes]) -> Value {
+    let object = |path: &Bytes| {
         let mut object = Map::new();
         insert_bytes(&mut object, "path", &path.0);
         Value::Object(object)
-    });
-    object.insert("left_out".into(), left_out.collect());
-    object.insert("before".into(), answer.before.clone().into());
-    Value::Object(object)
+    };
+    paths.iter().map(object).collect()
 }
 
 /// Brings what was changed in the project's directory into a branch.

@@ -6,6 +6,7 @@
 //! directory open for as long as the run lasts, so that nobody deletes the branch or stops the workspace unseen.
 
 mod plan;
+mod then;
 mod words;
 mod work;
 
@@ -16,6 +17,7 @@ use agentvfs_client::failure::{FAILED, Failure, USAGE};
 use agentvfs_client::protocol::*;
 use agentvfs_sandbox::{Ended, Error, Plan, Standing};
 use std::time::{Duration, Instant};
+use then::Done;
 use work::Work;
 
 /// agentvfs failed, not the command.
@@ -41,10 +43,11 @@ pub fn run(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
 
 fn in_branch(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
     let mut work = work::begin(args, context)?;
-    let started = start(args, &work, context);
+    let started = start(args, &mut work, context);
     let (standing, plan) = match started {
         Ok(started) => started,
         Err(failure) => {
+            work::unmark(&mut work, context);
             work::forget_new(&mut work, context);
             return Err(failure);
         }
@@ -69,8 +72,14 @@ fn in_branch(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
 }
 
 /// Plans and builds the sandbox, after a commit of what is there.
-fn start(args: &RunArgs, work: &Work, context: &mut Context) -> Result<(Standing, Plan), Failure> {
+fn start(
+    args: &RunArgs,
+    work: &mut Work,
+    context: &mut Context,
+) -> Result<(Standing, Plan), Failure> {
     let plan = plan::plan(args, work, context)?;
+    work::mark(work, &plan.command, context)?;
+    then::check(args, work)?;
     commit(args, work, Vec::new(), context)?;
     let standing = agentvfs_sandbox::start(&plan).map_err(|e| not_run(args, e))?;
     Ok((standing, plan))
@@ -117,7 +126,7 @@ fn told_command(args: &RunArgs) -> String {
 }
 
 /// What is done once the command has ended: a branch that was made for it goes if nothing changed in it; else a
-/// commit is made.
+/// commit is made, and then what `--then` says.
 fn after(
     args: &RunArgs,
     work: &mut Work,
@@ -128,6 +137,9 @@ fn after(
     let changes = work::changes(work, context)?;
     let is_empty = work.is_generated && changes.is_empty();
     let is_kept = !(is_empty && work::forget_new(work, context));
+    if changes.is_empty() && is_kept {
+        work::unmark(work, context);
+    }
     if is_kept {
         let status = ended.as_ref().map_or(NOT_RUN, |ended| ended.status());
         let facts = vec![
@@ -136,12 +148,23 @@ fn after(
         ];
         commit(args, work, facts, context)?;
     }
-    if let Ok(ended) = ended
-        && !args.quiet
-    {
+    let Ok(ended) = ended else { return Ok(()) };
+    if !args.quiet {
         words::ended(args, work, *ended, took, &changes, is_kept);
     }
-    Ok(())
+    let done = match is_kept {
+        true => then::then(args, work, *ended, context),
+        false => Ok(Done::Kept),
+    };
+    if !args.quiet {
+        if !changes.is_empty() && !matches!(done, Ok(Done::Discarded)) {
+            words::next(work, context);
+        }
+        if let Ok(done) = &done {
+            then::tell(done, work);
+        }
+    }
+    done.map(|_| ())
 }
 
 /// Why the command was not run, with the exit status that says so.

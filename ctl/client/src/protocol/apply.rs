@@ -17,6 +17,9 @@ pub struct Apply {
     /// Write set-id bits, devices, capabilities and files of other owners too.
     #[serde(default)]
     pub privileged: bool,
+    /// Write files that run by themselves, too, if a command in a sandbox may have written them.
+    #[serde(default)]
+    pub trust: bool,
     /// Send `progress` notifications.
     #[serde(default)]
     pub progress: bool,
@@ -34,6 +37,9 @@ pub struct ApplyAnswer {
     pub conflicts: Vec<ConflictRow>,
     /// What cannot be read in the base and was left alone, or what a patch cannot express.
     pub left_out: Vec<Bytes>,
+    /// Changed files that run by themselves and that a command in a sandbox may have written.
+    #[serde(default)]
+    pub untrusted: Vec<Bytes>,
     /// Commit of the base as it was before.
     pub before: String,
 }

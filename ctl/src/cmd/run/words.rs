@@ -79,7 +79,7 @@ pub fn ended(
     changes: &[Changed],
     is_kept: bool,
 ) {
-    let (workspace, branch) = (&work.info.name, &work.branch);
+    let branch = &work.branch;
     let name = command(args).swap_remove(0);
     let name = Path::new(&name).file_name().unwrap_or(&name).to_owned();
     let how = match ended {
@@ -97,19 +97,27 @@ pub fn ended(
         shown(name.as_bytes()),
         duration(took)
     ));
-    if !changes.is_empty() {
+}
+
+/// How to go on with a branch that is kept.
+pub fn next(work: &Work, context: &Context) {
+    let (workspace, branch, root) = (&work.info.name, &work.branch, root(context));
+    line(&format!(
+        "review    agentvfs{root} workspace diff -w {workspace} --branch {branch} --base"
+    ));
+    line(&format!(
+        "take      agentvfs{root} workspace apply -w {workspace} --branch {branch}"
+    ));
+    if branch != agentvfs_client::protocol::MAIN {
         line(&format!(
-            "review    agentvfs workspace diff -w {workspace} --branch {branch} --base"
+            "discard   agentvfs{root} branch delete -w {workspace} {branch}"
         ));
-        line(&format!(
-            "take      agentvfs workspace apply -w {workspace} --branch {branch}"
-        ));
-        if branch != agentvfs_client::protocol::MAIN {
-            line(&format!(
-                "discard   agentvfs branch delete -w {workspace} {branch}"
-            ));
-        }
     }
+}
+
+/// Says a sentence.
+pub fn say(text: &str) {
+    warn(text);
 }
 
 /// How many files changed, and how.

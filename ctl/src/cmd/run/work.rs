@@ -2,16 +2,19 @@
 
 use super::super::start::started_on;
 use super::super::{Context, check_name};
-use crate::cli::RunArgs;
+use crate::cli::{RunArgs, ThenArg};
 use crate::output::warn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::infer::branch_meant;
 use agentvfs_client::protocol::*;
 use agentvfs_client::quote::shown;
+use agentvfs_client::runs::{self, Registered, RunRecord};
 use agentvfs_client::when::rfc3339;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
+use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -34,6 +37,12 @@ pub struct Work {
     pub is_new: bool,
     /// Names the run.
     pub run: String,
+    /// The branch of which the branch was made, if a run made it.
+    pub made_of: Option<String>,
+    /// Shows the run to others.
+    pub registered: Option<Registered>,
+    /// What the branch shows is marked as written by a command in a sandbox.
+    is_marked: bool,
     /// The branch's directory: whoever has it open uses the branch.
     held: Option<OwnedFd>,
 }
@@ -52,6 +61,9 @@ pub fn begin(args: &RunArgs, context: &mut Context) -> Result<Work, Failure> {
     let work = |held| Work {
         branch: row.name.clone(),
         view,
+        made_of: is_new.then(|| parent(context)),
+        registered: None,
+        is_marked: false,
         is_generated: named.is_none(),
         is_new,
         run: row
@@ -166,17 +178,81 @@ fn find(info: &Info, name: &str, context: &mut Context) -> Result<Option<BranchR
     Ok(answer.branches.into_iter().find(|row| row.name == name))
 }
 
+/// The branch of which a new one is made: the one that is meant otherwise.
+fn parent(context: &Context) -> String {
+    let variable = std::env::var("AGENTVFS_BRANCH").ok();
+    let cwd = context.surroundings().cwd.as_deref();
+    branch_meant(None, variable.as_deref(), cwd)
+}
+
+/// Shows the run to others, and has what the branch shows from now on marked as written by a command in a sandbox: in
+/// this order, so that who sees no run here finds the mark.
+pub fn mark(work: &mut Work, command: &[OsString], context: &mut Context) -> Result<(), Failure> {
+    let unseen = |e: std::io::Error| {
+        Failure::new(
+            "cannot record the run",
+            format!("{}: {e}", context.home().runs().display()),
+        )
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let record = RunRecord {
+        run: work.run.clone(),
+        workspace: work.info.name.clone(),
+        branch: work.branch.clone(),
+        pid: rustix::process::getpid().as_raw_nonzero().get(),
+        pid_namespace: runs::pid_namespace().map_err(unseen)?,
+        started: Moment {
+            sec: now.as_secs().try_into().unwrap_or(i64::MAX),
+            nsec: now.subsec_nanos(),
+        },
+        command: command
+            .iter()
+            .map(|word| Bytes(word.as_bytes().to_vec()))
+            .collect(),
+    };
+    work.registered = Some(Registered::new(context.home(), &record).map_err(unseen)?);
+    let call = Call::RunBegin(RunBegin {
+        workspace: work.info.name.clone(),
+        branch: work.branch.clone(),
+        run: work.run.clone(),
+        made_of: work.made_of.clone(),
+    });
+    let what = format!("cannot run in branch {} of {}", work.branch, work.info.name);
+    let answer: RunBeginAnswer = context.ask(&what, &call)?;
+    work.made_of = answer.made_of;
+    work.is_marked = true;
+    Ok(())
+}
+
+/// Takes the mark back: the command did not begin, or the branch shows what it showed before. A mark that stays costs
+/// the user a question.
+pub fn unmark(work: &mut Work, context: &mut Context) {
+    if !std::mem::take(&mut work.is_marked) {
+        return;
+    }
+    let call = Call::RunWroteNothing(RunWroteNothing {
+        workspace: work.info.name.clone(),
+        branch: work.branch.clone(),
+        run: work.run.clone(),
+    });
+    let what = format!("cannot note that nothing changed in branch {}", work.branch);
+    let done: Result<Nothing, Failure> = context.ask(&what, &call);
+    if let Err(failure) = done {
+        warn(&format!("{}: {}", failure.what, failure.why));
+    }
+}
+
 /// Makes a branch of the one that is meant otherwise.
 fn make(
     info: &Info,
     name: &str,
     context: &mut Context,
 ) -> Result<Result<BranchRow, Fault>, Failure> {
-    let variable = std::env::var("AGENTVFS_BRANCH").ok();
-    let cwd = context.surroundings().cwd.clone();
     let call = Call::BranchCreate(BranchCreate {
         workspace: info.name.clone(),
-        branch: branch_meant(None, variable.as_deref(), cwd.as_deref()),
+        branch: parent(context),
         name: name.to_owned(),
         from: None,
     });
@@ -208,6 +284,17 @@ pub fn check_names(args: &RunArgs, context: &Context) -> Result<(), Failure> {
         return Err(Failure::usage(format!(
             "two branches are named: {session} and {branch}"
         )));
+    }
+    let is_main = args
+        .session
+        .as_ref()
+        .or(branch.as_ref())
+        .is_some_and(|name| name == MAIN);
+    if is_main && matches!(args.then, ThenArg::Merge | ThenArg::Discard) {
+        return Err(Failure::usage(format!(
+            "{MAIN} can be neither merged nor deleted after a run"
+        ))
+        .hint("use --session NAME"));
     }
     match &args.session {
         Some(name) if name == MAIN => Ok(()),
@@ -303,8 +390,7 @@ pub fn forget_new(work: &mut Work, context: &mut Context) -> bool {
     if !work.is_new {
         return false;
     }
-    work.held = None;
-    match forget(&work.info.name, &work.branch, context) {
+    match delete(work, context) {
         Ok(()) => true,
         // Another run has joined it.
         Err(failure) if failure.kind == "branch-in-use" => false,
@@ -313,6 +399,12 @@ pub fn forget_new(work: &mut Work, context: &mut Context) -> bool {
             false
         }
     }
+}
+
+/// Deletes the branch, which this run does not use any more.
+pub fn delete(work: &mut Work, context: &mut Context) -> Result<(), Failure> {
+    work.held = None;
+    forget(&work.info.name, &work.branch, context)
 }
 
 fn forget(workspace: &str, branch: &str, context: &mut Context) -> Result<(), Failure> {
