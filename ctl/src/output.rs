@@ -7,13 +7,14 @@
 use agentvfs_client::failure::Failure;
 use agentvfs_client::quote::{self, one_line, quoted};
 use agentvfs_client::render::insert_bytes;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use agentvfs_picture::Style;
+pub use agentvfs_picture::{Bar, human_bytes};
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long something takes before a progress bar is shown for it.
-const PROGRESS_AFTER: Duration = Duration::from_millis(500);
+/// Width of a terminal that does not say how wide it is.
+const COLUMNS_DEFAULT: usize = 80;
 
 /// Whether standard error may have colours.
 pub fn stderr_colour() -> bool {
@@ -24,6 +25,33 @@ pub fn stderr_colour() -> bool {
 pub fn colour_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// How standard output is drawn on: on a terminal with colours, times ago and its width; elsewhere with nothing that
+/// depends on who looks, or when.
+pub fn stdout_style() -> Style {
+    let is_terminal = io::stdout().is_terminal();
+    let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Style {
+        colour: is_terminal && colour_wanted(),
+        unicode: is_unicode(),
+        width: match (is_terminal, columns) {
+            (false, _) => usize::MAX,
+            (true, 0) => COLUMNS_DEFAULT,
+            (true, columns) => columns.into(),
+        },
+        // A clock before 1970 has no times ago worth showing.
+        now: is_terminal.then(|| now.map_or(0, |now| now.as_secs() as i64)),
+    }
+}
+
+/// Whether the locale's characters are Unicode.
+fn is_unicode() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+    let locale = locale.unwrap_or_default().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 /// Writes all of `text` to standard output.
@@ -230,61 +258,6 @@ fn aligned(row: &[String], widths: &[usize]) -> String {
         }
     }
     line.trim_end().to_owned()
-}
-
-/// A progress bar that appears when something takes long, on a terminal.
-pub struct Bar {
-    what: &'static str,
-    since: Instant,
-    bar: Option<ProgressBar>,
-}
-
-impl Bar {
-    /// Nothing is shown yet.
-    pub fn new(what: &'static str) -> Bar {
-        Bar {
-            what,
-            since: Instant::now(),
-            bar: None,
-        }
-    }
-
-    /// Whether it would be seen at all.
-    pub fn is_wanted() -> bool {
-        io::stderr().is_terminal()
-    }
-
-    /// Shows how far the work is.
-    pub fn set(&mut self, done: u64, total: u64) {
-        if !Bar::is_wanted() || self.since.elapsed() < PROGRESS_AFTER {
-            return;
-        }
-        let bar = self.bar.get_or_insert_with(|| new_bar(self.what));
-        bar.set_length(total);
-        bar.set_position(done);
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-fn new_bar(what: &'static str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta}") {
-        bar.set_style(style);
-    }
-    bar.set_message(what);
-    bar
-}
-
-/// `bytes` for people.
-pub fn human_bytes(bytes: u64) -> String {
-    indicatif::HumanBytes(bytes).to_string()
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub enum Verb {
     #[command(after_help = "Example:\n  agentvfs redo")]
     Redo(OneWorkspace),
     /// List the commits: id, time, label, message; newest first
-    #[command(after_help = "Example:\n  agentvfs log --json")]
+    #[command(after_help = "Examples:\n  agentvfs log --graph\n  agentvfs log --json")]
     Log(LogArgs),
     /// Show what differs from the head, from REF, between two refs, or from the base
     #[command(
@@ -274,6 +274,16 @@ pub struct LogArgs {
     /// Print for each commit the first digits of its id, its labels and its message's first line
     #[arg(long, conflicts_with = "nul")]
     pub oneline: bool,
+    /// Draw lines from commits to their parents, and fold automatic commits unless --all is given
+    /// (the default on a terminal)
+    #[arg(long, conflicts_with = "nul")]
+    pub graph: bool,
+    /// Print a table on a terminal
+    #[arg(long, conflicts_with = "graph")]
+    pub no_graph: bool,
+    /// Print times in full in the graph, not as times ago
+    #[arg(long)]
+    pub absolute: bool,
     /// How rows are printed.
     #[command(flatten)]
     pub rows: RowArgs,

@@ -1,5 +1,7 @@
 //! `agentvfs workspace log`.
 
+mod graph;
+
 use super::{Context, id_or_pending};
 use crate::cli::LogArgs;
 use crate::output::{Rows, print, print_json};
@@ -14,26 +16,37 @@ use std::io::IsTerminal;
 /// Prints the commits of a branch.
 pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(args.name.as_deref())?;
-    let call = Call::Log(Log {
-        workspace: workspace.clone(),
+    let mut ask = Log {
+        workspace,
         branch: context.branch()?,
         all: args.all,
         limit: args.limit,
-    });
-    let answer: LogAnswer = context.ask(&format!("cannot show the log of {workspace}"), &call)?;
+    };
+    let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
+    let is_graph = to_person && !args.no_graph && !args.oneline;
+    if (args.graph || is_graph) && !context.json() {
+        graph::draw(args, &mut ask, context)?;
+        return Ok(0);
+    }
+    let commits = fetch(&ask, context)?;
     if context.json() {
-        print_json(&json!({ "commits": answer.commits.iter().map(object).collect::<Vec<_>>() }))?;
+        print_json(&json!({ "commits": commits.iter().map(object).collect::<Vec<_>>() }))?;
     } else if args.oneline {
-        print(one_lines(&answer.commits).as_bytes())?;
+        print(one_lines(&commits).as_bytes())?;
     } else {
-        let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
         let rows = match to_person {
-            true => rows_for_person(&answer.commits),
-            false => rows(&answer.commits),
+            true => rows_for_person(&commits),
+            false => rows(&commits),
         };
         rows.print(args.rows.nul)?;
     }
     Ok(0)
+}
+
+fn fetch(ask: &Log, context: &mut Context) -> Result<Vec<LogRow>, Failure> {
+    let what = format!("cannot show the log of {}", ask.workspace);
+    let answer: LogAnswer = context.ask(&what, &Call::Log(ask.clone()))?;
+    Ok(answer.commits)
 }
 
 /// Rows: four columns, of several labels the newest.

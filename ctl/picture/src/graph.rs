@@ -1,0 +1,235 @@
+//! The graph of a log: commits with lines to their parents, newest first, automatic ones folded.
+//!
+//! Rows come one after the other and are drawn as soon as they can be, so that the first is shown before the last is
+//! known. A chain of automatic commits that nothing else refers to is drawn as one row, just before the commit that it
+//! leads to. Invariant: a commit is drawn after all that refer to it, and once; where clocks had the rows come in
+//! another order, the line to a parent that was drawn before is left out.
+
+use crate::ago::ago;
+use crate::line::{Paint, Style, fit};
+use agentvfs_client::protocol::LogRow;
+use agentvfs_client::quote::shown;
+use agentvfs_client::when::rfc3339_seconds;
+use renderdag::{Ancestor, GraphRowRenderer, Renderer};
+use std::collections::{HashMap, HashSet};
+
+/// Digits of an id that are always shown.
+const ID_DIGITS: usize = 12;
+
+/// Kinds of commits that go without saying.
+const PLAIN_KINDS: [&str; 2] = ["checkpoint", "other-branch"];
+
+/// A commit as it is drawn.
+pub type Row = LogRow;
+
+/// A chain of automatic commits that is drawn as one.
+struct Fold {
+    newest: String,
+    time: String,
+    count: u64,
+    parent: Option<String>,
+}
+
+/// A log as it is drawn.
+pub struct Graph {
+    style: Style,
+    folding: bool,
+    lines: Box<dyn Renderer<String, Output = String>>,
+    /// Branches by the commit that is their head.
+    heads: HashMap<String, Vec<String>>,
+    drawn: HashSet<String>,
+    /// Parents of what was drawn.
+    wanted: HashSet<String>,
+    folds: Vec<Fold>,
+    commits: u64,
+    /// How many commits without an id there were.
+    pending: u64,
+}
+
+impl Graph {
+    /// Nothing is drawn yet. `heads` are branches' names with their heads; with `folding`, chains of automatic
+    /// commits are one row.
+    pub fn new(style: Style, folding: bool, heads: Vec<(String, String)>) -> Graph {
+        let lines = GraphRowRenderer::new().output().with_min_row_height(1);
+        let mut by_commit: HashMap<String, Vec<String>> = HashMap::new();
+        for (name, commit) in heads {
+            by_commit.entry(commit).or_default().push(name);
+        }
+        Graph {
+            style,
+            folding,
+            lines: match style.unicode {
+                true => Box::new(lines.build_box_drawing()),
+                false => Box::new(lines.build_ascii()),
+            },
+            heads: by_commit,
+            drawn: HashSet::new(),
+            wanted: HashSet::new(),
+            folds: Vec::new(),
+            commits: 0,
+            pending: 0,
+        }
+    }
+
+    /// How many commits were drawn, those that are folded left out.
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// Takes the next commit and gives what can be drawn now.
+    pub fn push(&mut self, row: &Row) -> String {
+        let id = match &row.commit {
+            Some(id) => id.clone(),
+            None => {
+                self.pending += 1;
+                format!("pending {}", self.pending)
+            }
+        };
+        if self.drawn.contains(&id) {
+            return String::new();
+        }
+        let leading: Vec<usize> = (0..self.folds.len())
+            .filter(|at| self.folds[*at].parent.as_ref() == Some(&id))
+            .collect();
+        let can_fold = self.can_fold(row);
+        if let [only] = leading[..]
+            && can_fold
+            && !self.wanted.contains(&id)
+        {
+            let fold = &mut self.folds[only];
+            fold.count += 1;
+            fold.parent = row.parents.first().cloned();
+            return String::new();
+        }
+        let mut text = String::new();
+        for at in leading.into_iter().rev() {
+            let fold = self.folds.remove(at);
+            text.insert_str(0, &self.draw_fold(fold));
+        }
+        if can_fold {
+            self.folds.push(Fold {
+                newest: id,
+                time: self.time(row),
+                count: 1,
+                parent: row.parents.first().cloned(),
+            });
+            return text;
+        }
+        self.commits += 1;
+        text.push_str(&self.draw(&id, row));
+        text
+    }
+
+    /// What is left to draw when there are no more commits.
+    pub fn finish(&mut self) -> String {
+        let folds = std::mem::take(&mut self.folds);
+        folds.into_iter().map(|fold| self.draw_fold(fold)).collect()
+    }
+
+    fn can_fold(&self, row: &Row) -> bool {
+        let is_named = |id: &String| self.heads.contains_key(id);
+        self.folding
+            && row.automatic
+            && !row.head
+            && row.labels.is_empty()
+            && row.parents.len() <= 1
+            && row.commit.as_ref().is_some_and(|id| !is_named(id))
+    }
+
+    fn draw(&mut self, id: &str, row: &Row) -> String {
+        let parents = match row.commit {
+            // Its parents are not known either.
+            None => vec![Ancestor::Anonymous],
+            Some(_) => self.lines_to(row.parents.iter()),
+        };
+        let glyph = match (row.head, row.parents.len() > 1, self.style.unicode) {
+            (true, ..) => "@",
+            (_, true, true) => "◆",
+            (_, true, false) => "*",
+            (_, false, true) => "○",
+            (_, false, false) => "o",
+        };
+        let glyph = match row.head {
+            true => Paint::Branch.on(glyph, self.style),
+            false => glyph.to_owned(),
+        };
+        let parts = self.parts(row);
+        self.row(id.to_owned(), parents, glyph, &parts)
+    }
+
+    fn draw_fold(&mut self, fold: Fold) -> String {
+        let parents = self.lines_to(fold.parent.iter());
+        let glyph = if self.style.unicode { "·" } else { "." };
+        let many = match fold.count {
+            1 => "1 automatic commit".to_owned(),
+            count => format!("{count} automatic commits"),
+        };
+        let parts = [(Paint::Dim, format!("{many}, {}", fold.time))];
+        self.row(fold.newest, parents, glyph.to_owned(), &parts)
+    }
+
+    /// The lines to parents; one that was drawn already cannot be reached any more.
+    fn lines_to<'a>(&mut self, ids: impl Iterator<Item = &'a String>) -> Vec<Ancestor<String>> {
+        let mut lines = Vec::new();
+        for id in ids {
+            if self.drawn.contains(id) {
+                lines.push(Ancestor::Anonymous);
+            } else {
+                self.wanted.insert(id.clone());
+                lines.push(Ancestor::Parent(id.clone()));
+            }
+        }
+        lines
+    }
+
+    fn row(
+        &mut self,
+        id: String,
+        parents: Vec<Ancestor<String>>,
+        glyph: String,
+        parts: &[(Paint, String)],
+    ) -> String {
+        let columns = self.lines.width(Some(&id), Some(&parents));
+        let columns = usize::try_from(columns).unwrap_or(usize::MAX);
+        let left = self.style.width.saturating_sub(columns.saturating_add(1));
+        let text = fit(parts, left, self.style);
+        self.wanted.remove(&id);
+        self.drawn.insert(id.clone());
+        self.lines.next_row(id, parents, glyph, text)
+    }
+
+    /// What is said of a commit.
+    fn parts(&self, row: &Row) -> Vec<(Paint, String)> {
+        let mut parts = match &row.commit {
+            Some(id) => vec![(Paint::Id, id.get(..ID_DIGITS).unwrap_or(id).to_owned())],
+            None => vec![(Paint::Dim, "pending".to_owned())],
+        };
+        let mut add = |paint, text: String| {
+            parts.push((Paint::Plain, "  ".to_owned()));
+            parts.push((paint, text));
+        };
+        add(Paint::Time, self.time(row));
+        let branches = row.commit.as_ref().and_then(|id| self.heads.get(id));
+        for branch in branches.into_iter().flatten() {
+            add(Paint::Branch, format!("[{}]", shown(branch.as_bytes())));
+        }
+        if !row.labels.is_empty() {
+            let labels = row.labels.join(", ");
+            add(Paint::Label, shown(labels.as_bytes()));
+        }
+        let message = row.message.lines().next().unwrap_or("");
+        if !message.is_empty() {
+            add(Paint::Plain, shown(message.as_bytes()));
+        } else if !PLAIN_KINDS.contains(&row.kind.as_str()) {
+            add(Paint::Dim, format!("({})", row.kind));
+        }
+        parts
+    }
+
+    fn time(&self, row: &Row) -> String {
+        match self.style.now {
+            Some(now) => ago(row.time.sec, now),
+            None => rfc3339_seconds(row.time),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Times ago, and lines that end where the terminal does.
+
+use agentvfs_picture::{Paint, Style, ago, fit};
+
+const DAY: i64 = 86_400;
+const MONTH: i64 = 30 * DAY;
+const YEAR: i64 = 365 * DAY;
+
+#[test]
+fn times_are_counted_in_the_largest_unit_that_says_enough() {
+    for (seconds, text) in [
+        (-5, "now"),
+        (0, "now"),
+        (1, "1 s ago"),
+        (59, "59 s ago"),
+        (60, "1 min ago"),
+        (3_599, "59 min ago"),
+        (3_600, "1 h ago"),
+        (2 * DAY - 1, "47 h ago"),
+        (2 * DAY, "2 days ago"),
+        (2 * MONTH - 1, "59 days ago"),
+        (2 * MONTH, "2 months ago"),
+        (2 * YEAR - 1, "24 months ago"),
+        (2 * YEAR, "2 years ago"),
+    ] {
+        assert_eq!(ago(1_000_000_000, 1_000_000_000 + seconds), text);
+    }
+    assert_eq!(
+        ago(i64::MIN, i64::MAX),
+        format!("{} years ago", i64::MAX / YEAR)
+    );
+}
+
+const STYLE: Style = Style {
+    colour: false,
+    unicode: true,
+    width: 80,
+    now: None,
+};
+
+fn parts(texts: &[&str]) -> Vec<(Paint, String)> {
+    texts
+        .iter()
+        .map(|text| (Paint::Id, (*text).to_owned()))
+        .collect()
+}
+
+#[test]
+fn lines_are_cut_where_the_terminal_ends() {
+    for (texts, width, line) in [
+        (&["abc", "def"][..], 6, "abcdef"),
+        (&["abc", "def"], 5, "abcd…"),
+        (&["abc", "def"], 4, "abc…"),
+        (&["abc", "def"], 3, "ab…"),
+        (&["abc", ""], 3, "abc"),
+        (&["abc"], 0, ""),
+        (&["日本語"], 6, "日本語"),
+        (&["日本語"], 5, "日本…"),
+        (&["日本語"], 4, "日…"),
+        (&[], 4, ""),
+    ] {
+        assert_eq!(fit(&parts(texts), width, STYLE), line, "{texts:?} {width}");
+    }
+}
+
+#[test]
+fn colours_take_no_columns() {
+    let style = Style {
+        colour: true,
+        ..STYLE
+    };
+    assert_eq!(fit(&parts(&["abc"]), 3, style), "\x1b[1;35mabc\x1b[0m");
+    assert_eq!(fit(&parts(&["abc"]), 2, style), "\x1b[1;35ma…\x1b[0m");
+}

@@ -1,0 +1,78 @@
+//! `log --graph`: the newest commits first and at once, whatever the length of the history.
+
+use super::fetch;
+use crate::cli::LogArgs;
+use crate::cmd::Context;
+use crate::output::{print, stdout_style};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{BranchListAnswer, Call, Log, LogRow, Named};
+use agentvfs_picture::{Graph, Style};
+
+/// Commits that are asked for at first; all others are asked for once these are shown.
+const FIRST: u64 = 256;
+
+/// Kind of the fault that a workspace which does not run gives.
+const NOT_RUNNING: &str = "not-running";
+
+/// Draws the commits of a branch.
+pub fn draw(args: &LogArgs, ask: &mut Log, context: &mut Context) -> Result<(), Failure> {
+    let style = match (args.absolute, stdout_style()) {
+        (true, style) => Style { now: None, ..style },
+        (false, style) => style,
+    };
+    let heads = heads(&ask.workspace, context)?;
+    let mut graph = Graph::new(style, !args.all, heads);
+    let limit = args.limit.unwrap_or(u64::MAX);
+    // Folding needs the automatic commits, and says by itself how many commits it shows.
+    (ask.all, ask.limit) = (true, Some(FIRST));
+    let first = fetch(ask, context)?;
+    let is_all = (first.len() as u64) < FIRST;
+    let mut is_enough = show(&mut graph, &first, limit)?;
+    if !is_all && !is_enough {
+        ask.limit = None;
+        let all = fetch(ask, context)?;
+        is_enough = show(&mut graph, after(&all, &first), limit)?;
+    }
+    match is_enough {
+        true => Ok(()),
+        false => print(graph.finish().as_bytes()),
+    }
+}
+
+/// Draws commits; says whether there are as many as are wanted.
+fn show(graph: &mut Graph, commits: &[LogRow], limit: u64) -> Result<bool, Failure> {
+    let mut text = String::new();
+    let mut rows = commits.iter();
+    while graph.commits() < limit
+        && let Some(row) = rows.next()
+    {
+        text.push_str(&graph.push(row));
+    }
+    print(text.as_bytes())?;
+    Ok(graph.commits() >= limit)
+}
+
+/// What follows those that are shown already; commits may have been made, and may have expired, meanwhile.
+fn after<'a>(all: &'a [LogRow], shown: &[LogRow]) -> &'a [LogRow] {
+    let is_same = |a: &LogRow, b: &LogRow| a.commit == b.commit && a.time == b.time;
+    let found = shown.iter().rev().find_map(|last| {
+        let mut rows = all.iter();
+        rows.position(|row| is_same(row, last))
+    });
+    &all[found.map_or(0, |at| at + 1)..]
+}
+
+/// The branches with their heads; of a workspace that does not run they are not known.
+fn heads(workspace: &str, context: &mut Context) -> Result<Vec<(String, String)>, Failure> {
+    let call = Call::BranchList(Named {
+        workspace: workspace.to_owned(),
+    });
+    let what = format!("cannot show the log of {workspace}");
+    let answer: BranchListAnswer = match context.try_ask(&what, &call)? {
+        Ok(answer) => answer,
+        Err(fault) if fault.kind == NOT_RUNNING => return Ok(Vec::new()),
+        Err(fault) => return Err(Failure::from_fault(what, fault)),
+    };
+    let with_head = |row: agentvfs_client::protocol::BranchRow| Some((row.name, row.commit?));
+    Ok(answer.branches.into_iter().filter_map(with_head).collect())
+}

@@ -1,0 +1,136 @@
+//! What is drawn on a terminal, and that nothing of it reaches a pipe.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use tests::env::Env;
+use tests::skip::{Want, skip};
+
+/// What a command shows on a terminal of so many columns; `None`, with the reason printed, where none can be made.
+fn shown(env: &Env, columns: u16, variables: &[(&str, &str)], line: &str) -> Option<String> {
+    if !tests::mount::found("script") {
+        skip(
+            Want::Machine,
+            "script(1), which makes a terminal, is missing",
+        );
+        return None;
+    }
+    let program = tests::binary::agentvfs().display().to_string();
+    let mut script = env.program("script");
+    script
+        .args([
+            "-qec",
+            &format!("stty cols {columns}; {program} {line}"),
+            "/dev/null",
+        ])
+        .env("TERM", "xterm")
+        .env("LC_ALL", "C.UTF-8")
+        .envs(variables.iter().copied());
+    Some(env.told(script).ok().replace('\r', ""))
+}
+
+/// A workspace whose main has a merge, a rollback and an automatic commit.
+fn with_history(env: &Env) {
+    fs::write(env.project().join("f"), "0").unwrap();
+    let root = env.start();
+    env.imported();
+    let run = |args: &[&str]| env.told(env.command(&env.project(), args)).ok();
+    // No other automatic commits than those of the commands below.
+    run(&["config", "auto-idle=off", "auto-busy=off"]);
+    fs::write(root.join("f"), "1").unwrap();
+    run(&["checkpoint", "one", "-m", "first\nsecond line"]);
+    run(&["branch", "create", "fix"]);
+    fs::write(root.join(".agentvfs/branches/fix/g"), "fix").unwrap();
+    run(&["--branch", "fix", "checkpoint", "fixed"]);
+    fs::write(root.join("f"), "2").unwrap();
+    run(&["checkpoint", "two"]);
+    run(&["merge", "fix"]);
+    fs::write(root.join("f"), "3").unwrap();
+    run(&["rollback", "one"]);
+    fs::write(root.join("f"), "4").unwrap();
+    run(&["checkpoint", "four", "-m", "\u{1b}[2J\u{202e}"]);
+}
+
+#[test]
+fn log_on_a_terminal_is_a_graph() {
+    let Some(env) = Env::new() else { return };
+    with_history(&env);
+    let Some(text) = shown(&env, 100, &[("NO_COLOR", "1")], "log") else {
+        return;
+    };
+    assert!(!text.contains(['\x1b', '\u{202e}']), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].starts_with("@  ") && lines[0].contains("[main]  four"),
+        "{text}"
+    );
+    assert!(text.contains("1 automatic commit, "), "{text}");
+    assert!(text.contains('◆') && text.contains("├─╮"), "{text}");
+    assert!(text.contains("[fix]  fixed"), "{text}");
+    assert!(text.contains("  one  first\n"), "{text}");
+    assert!(lines.last().unwrap().contains("start from "), "{text}");
+    assert!(
+        lines[0].contains("ago") || lines[0].contains("now"),
+        "{text}"
+    );
+    let all = shown(&env, 100, &[("NO_COLOR", "1")], "log --all --absolute").unwrap();
+    assert!(
+        all.contains("(before-rollback)") && !all.contains("automatic"),
+        "{all}"
+    );
+    assert!(all.lines().next().unwrap().contains("Z  [main]"), "{all}");
+    let two = shown(&env, 100, &[("NO_COLOR", "1")], "log -n 2").unwrap();
+    assert_eq!(
+        two.matches("  two").count() + two.matches("four").count(),
+        1,
+        "{two}"
+    );
+    let table = shown(&env, 100, &[("NO_COLOR", "1")], "log --no-graph").unwrap();
+    assert!(table.contains("COMMIT") && !table.contains('│'), "{table}");
+}
+
+#[test]
+fn graph_heeds_the_terminal_and_the_locale() {
+    let Some(env) = Env::new() else { return };
+    with_history(&env);
+    let Some(coloured) = shown(&env, 200, &[], "log") else {
+        return;
+    };
+    assert!(coloured.contains("\x1b[1;32m@\x1b[0m"), "{coloured}");
+    for plain in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let text = shown(&env, 40, &[plain], "log").unwrap();
+        assert!(!text.contains('\x1b'), "{plain:?}: {text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 40),
+            "{text}"
+        );
+    }
+    let ascii = shown(&env, 80, &[("LC_ALL", "C"), ("NO_COLOR", "1")], "log").unwrap();
+    assert!(ascii.is_ascii(), "{ascii}");
+}
+
+#[test]
+fn pipes_get_rows_and_a_plain_graph_on_request() {
+    let Some(env) = Env::new() else { return };
+    with_history(&env);
+    let piped = |args: &[&str]| env.told(env.command(&env.project(), args)).ok();
+    let rows = piped(&["log"]);
+    assert_eq!(rows, piped(&["log", "--no-graph"]));
+    assert_eq!(rows, piped(&["log", "--absolute"]));
+    let fields = |line: &str| line.split('\t').count();
+    assert!(rows.lines().all(|line| fields(line) == 4), "{rows}");
+    let graph = piped(&["log", "--graph"]);
+    assert!(
+        graph.starts_with("@  ") && !graph.contains("ago"),
+        "{graph}"
+    );
+    assert!(graph.contains("Z  [main]  four"), "{graph}");
+    assert!(!graph.contains('\x1b'), "{graph}");
+    // Of a workspace that does not run, the branches are not known.
+    piped(&["stop"]);
+    let stopped = piped(&["log", "--graph"]);
+    assert!(
+        stopped.starts_with("@  ") && !stopped.contains("[main]"),
+        "{stopped}"
+    );
+}
