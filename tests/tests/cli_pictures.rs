@@ -134,3 +134,124 @@ fn pipes_get_rows_and_a_plain_graph_on_request() {
         "{stopped}"
     );
 }
+
+/// The keys of `key=value` lines; an error where a line is none.
+fn keys(text: &str) -> Vec<&str> {
+    text.lines()
+        .map(|line| line.split_once('=').unwrap().0)
+        .collect()
+}
+
+#[test]
+fn status_and_stats_are_lines_in_a_pipe() {
+    let Some(env) = Env::new() else { return };
+    with_history(&env);
+    let piped = |args: &[&str]| env.told(env.command(&env.project(), args)).ok();
+    let status = piped(&["status"]);
+    assert_eq!(
+        keys(&status),
+        [
+            "name",
+            "mount",
+            "view",
+            "socket",
+            "store",
+            "base",
+            "branch",
+            "status",
+            "head",
+            "import",
+            "import_files",
+            "import_bytes",
+            "base_changed",
+            "unreadable",
+            "journal_bytes",
+            "entries",
+        ]
+    );
+    let stats = piped(&["stats"]);
+    assert_eq!(
+        keys(&stats)[..18],
+        [
+            "used_bytes",
+            "free_bytes",
+            "packs",
+            "pack_bytes",
+            "objects",
+            "needed_bytes",
+            "unneeded_bytes",
+            "journal_bytes",
+            "state_bytes",
+            "logical_bytes",
+            "chunk_bytes",
+            "chunk_stored_bytes",
+            "meta_stored_bytes",
+            "quota",
+            "dedup_ratio",
+            "compression_ratio",
+            "workspace.project.needed_bytes",
+            "workspace.project.own_bytes",
+        ]
+    );
+}
+
+#[test]
+fn status_on_a_terminal_says_what_changed_and_what_to_do() {
+    let Some(env) = Env::new() else { return };
+    with_history(&env);
+    let root = env.mountpoint();
+    fs::write(root.join("new"), "x").unwrap();
+    fs::write(root.join("f"), "5").unwrap();
+    for columns in [40, 200] {
+        let Some(text) = shown(&env, columns, &[("NO_COLOR", "1")], "status") else {
+            return;
+        };
+        let fits = |line: &str| line.chars().count() <= columns.into();
+        assert!(text.lines().all(fits), "{text}");
+        assert!(
+            text.starts_with("workspace  project, started, healthy\n"),
+            "{text}"
+        );
+        assert!(text.contains("changes    1 added, 1 modified"), "{text}");
+        assert!(text.contains("next       agentvfs diff"), "{text}");
+        assert!(text.contains("import     done, 1 file, "), "{text}");
+        assert!(!text.contains(['=', '\x1b']), "{text}");
+    }
+    env.workspace(&["stop", "project"]).ok();
+    let program = tests::binary::agentvfs().display().to_string();
+    let mut script = env.program("script");
+    script
+        .args(["-qec", &format!("{program} status project"), "/dev/null"])
+        .env("NO_COLOR", "1");
+    let stopped = env.told(script);
+    assert_eq!(stopped.status, 1, "{stopped:?}");
+    assert!(
+        stopped.out.starts_with("workspace  project, stopped\r\n"),
+        "{stopped:?}"
+    );
+    env.start();
+    let json = shown(&env, 80, &[], "status --json").unwrap();
+    assert!(json.contains("\"import\""), "{json}");
+}
+
+#[test]
+fn stats_on_a_terminal_are_tables() {
+    let Some(env) = Env::new() else { return };
+    with_history(&env);
+    for columns in [40, 200] {
+        let Some(text) = shown(&env, columns, &[("LC_ALL", "C")], "stats") else {
+            return;
+        };
+        for wanted in [
+            "WORKSPACE",
+            "BRANCH",
+            "project/main",
+            "project/fix",
+            "KIND",
+            " used, ",
+        ] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        assert!(text.is_ascii() && !text.contains('='), "{text}");
+    }
+}

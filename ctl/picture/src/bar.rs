@@ -61,3 +61,8 @@ fn new_bar(what: &'static str) -> ProgressBar {
 pub fn human_bytes(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
+
+/// `number` for people, its digits in groups of three.
+pub fn human_count(number: u64) -> String {
+    indicatif::HumanCount(number).to_string()
+}

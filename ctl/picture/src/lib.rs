@@ -1,4 +1,4 @@
-//! What a person on a terminal looks at: graphs of commits, times ago, progress bars.
+//! What a person on a terminal looks at: graphs of commits, tables, times ago, progress bars.
 //!
 //! Invariant: nothing here asks the daemon or reads arguments or the environment, and only [`Bar`] prints; scripts
 //! never get any of it. Names and messages are escaped before they are drawn.
@@ -9,8 +9,10 @@ mod ago;
 mod bar;
 mod graph;
 mod line;
+mod table;
 
 pub use ago::ago;
-pub use bar::{Bar, human_bytes};
+pub use bar::{Bar, human_bytes, human_count};
 pub use graph::{Graph, Row};
 pub use line::{Paint, Style, fit};
+pub use table::{facts, share, table};

@@ -1,6 +1,6 @@
 //! Times ago, and lines that end where the terminal does.
 
-use agentvfs_picture::{Paint, Style, ago, fit};
+use agentvfs_picture::{Paint, Style, ago, facts, fit, share, table};
 
 const DAY: i64 = 86_400;
 const MONTH: i64 = 30 * DAY;
@@ -71,4 +71,35 @@ fn colours_take_no_columns() {
     };
     assert_eq!(fit(&parts(&["abc"]), 3, style), "\x1b[1;35mabc\x1b[0m");
     assert_eq!(fit(&parts(&["abc"]), 2, style), "\x1b[1;35ma…\x1b[0m");
+}
+
+#[test]
+fn columns_of_tables_are_as_wide_as_their_cells() {
+    let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+    let rows = [row(["日本", "1", "##"]), row(["a", "1,000", "#"])];
+    assert_eq!(
+        table(&["NAME", "SIZE", ""], &rows, STYLE),
+        "NAME   SIZE\n日本      1  ##\na     1,000  #\n"
+    );
+    let narrow = Style { width: 8, ..STYLE };
+    assert_eq!(
+        table(&["NAME", "SIZE", ""], &rows, narrow),
+        "NAME   …\n日本   …\na     1…\n"
+    );
+    assert_eq!(
+        facts(&[("a", "b".to_owned()), ("key", "c".to_owned())], STYLE),
+        "a    b\nkey  c\n"
+    );
+}
+
+#[test]
+fn bars_are_at_most_full() {
+    assert_eq!(share(0, 0, STYLE), "");
+    assert_eq!(share(1, 2, STYLE), "█".repeat(10));
+    assert_eq!(share(5, 2, STYLE), "█".repeat(20));
+    let ascii = Style {
+        unicode: false,
+        ..STYLE
+    };
+    assert_eq!(share(u64::MAX, u64::MAX, ascii), "#".repeat(20));
 }

@@ -1,10 +1,13 @@
 //! `agentvfs stats`.
 
+mod screen;
+
 use super::Context;
 use crate::output::{Facts, human_bytes, talk};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, Nothing, StatsAnswer};
 use serde_json::{Value, json};
+use std::io::IsTerminal;
 
 /// Prints what takes the space.
 pub fn run(context: &mut Context) -> Result<u8, Failure> {
@@ -13,6 +16,10 @@ pub fn run(context: &mut Context) -> Result<u8, Failure> {
         &Call::Stats(Nothing {}),
         "adding up",
     )?;
+    if std::io::stdout().is_terminal() && !context.json() {
+        screen::show(&answer)?;
+        return Ok(0);
+    }
     facts(&answer).print(context.json())?;
     talk(&format!(
         "{} on disk; full copies would need {}",

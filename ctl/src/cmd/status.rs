@@ -1,5 +1,7 @@
 //! `agentvfs workspace status`.
 
+mod screen;
+
 use super::{Context, workspace_facts};
 use crate::cli::StatusArgs;
 use crate::output::{Facts, print, print_json, warn};
@@ -10,6 +12,7 @@ use agentvfs_client::render::insert_bytes;
 use agentvfs_client::seen::Look;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 
 /// Lines of the log that are shown.
 const LOG_LINES: usize = 200;
@@ -34,7 +37,10 @@ pub fn run(args: &StatusArgs, context: &mut Context) -> Result<u8, Failure> {
     });
     let answer: StatusAnswer = context.ask(&what, &call)?;
     context.check_seen(&answer.info, Look::Into)?;
-    facts(&answer, context).print(context.json())?;
+    match std::io::stdout().is_terminal() && !context.json() {
+        true => screen::show(&answer, context)?,
+        false => facts(&answer, context).print(context.json())?,
+    }
     for trouble in &answer.troubles {
         warn(trouble);
     }

@@ -1,0 +1,151 @@
+//! `status` on a terminal: how a workspace is, and what can be done next.
+
+use crate::cmd::Context;
+use crate::output::{print, stdout_style};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::{
+    Call, ConflictsAnswer, Diff, DiffAnswer, Facts, Import, OnBranch, Side, StatusAnswer,
+};
+use agentvfs_client::quote::shown;
+use agentvfs_client::render::{count, short};
+use agentvfs_picture::{facts, human_bytes, human_count};
+
+/// Prints it.
+pub fn show(answer: &StatusAnswer, context: &mut Context) -> Result<(), Failure> {
+    let info = &answer.info;
+    let health = match (&answer.facts, answer.healthy) {
+        (None, _) => "",
+        (Some(_), true) => ", healthy",
+        (Some(_), false) => ", not healthy",
+    };
+    let mut rows = vec![
+        (
+            "workspace",
+            format!("{}, {}{health}", info.name, info.status.word()),
+        ),
+        ("mount", shown(&info.mount.0)),
+        ("project", shown(&info.base.0)),
+    ];
+    let mut next = vec!["agentvfs start mounts it".to_owned()];
+    if let Some(more) = &answer.facts {
+        next = branch(answer, more, &mut rows, context)?;
+    }
+    rows.extend(next.into_iter().map(|next| ("next", next)));
+    print(facts(&rows, stdout_style()).as_bytes())
+}
+
+type Row = (&'static str, String);
+
+/// Adds what is known of a branch; gives what can be done next.
+fn branch(
+    answer: &StatusAnswer,
+    more: &Facts,
+    rows: &mut Vec<Row>,
+    context: &mut Context,
+) -> Result<Vec<String>, Failure> {
+    let head = more.head.as_deref().map_or("pending", short);
+    rows.push(("branch", format!("{}, head {head}", answer.branch)));
+    let mut next = Vec::new();
+    let (changes, is_changed) = match more.head {
+        Some(_) => changes(answer, context)?,
+        None => ("not known before the head is stored".to_owned(), false),
+    };
+    rows.push(("changes", changes));
+    if is_changed {
+        next.push(
+            "agentvfs diff lists the changes, agentvfs checkpoint LABEL commits them".to_owned(),
+        );
+    }
+    let conflicts = conflicts(answer, context)?;
+    if conflicts > 0 {
+        rows.push(("conflicts", count(conflicts, "conflict")));
+        next.push(
+            "agentvfs branch conflicts lists the conflicts, agentvfs branch resolve resolves one"
+                .to_owned(),
+        );
+    }
+    rows.push(("import", import(&more.import)));
+    for (key, paths) in [
+        ("changed", &more.base_changed),
+        ("unreadable", &more.unreadable),
+        ("missing", &more.not_imported),
+    ] {
+        if !paths.is_empty() {
+            let many = count(paths.len() as u64, "path");
+            rows.push((
+                key,
+                format!("{many} of the project; agentvfs status --json lists them"),
+            ));
+        }
+    }
+    let entries = format!("{} files and directories", human_count(more.entries));
+    rows.push((
+        "size",
+        format!("{entries}, journal {}", human_bytes(more.journal_bytes)),
+    ));
+    if let Some(recovered) = &more.recovered {
+        rows.push(("recovered", shown(recovered.as_bytes())));
+    }
+    if next.is_empty() {
+        next.push("agentvfs log lists the commits, agentvfs rollback goes back to one".to_owned());
+    }
+    Ok(next)
+}
+
+/// What differs from the head, and whether anything does.
+fn changes(answer: &StatusAnswer, context: &mut Context) -> Result<(String, bool), Failure> {
+    let call = Call::Diff(Diff {
+        workspace: answer.info.name.clone(),
+        branch: answer.branch.clone(),
+        from: Side::Ref("@".to_owned()),
+        to: Side::Live,
+        paths: Vec::new(),
+        stat: false,
+    });
+    let found: DiffAnswer = match context.try_ask("cannot compare with the head", &call)? {
+        Ok(found) => found,
+        // The rest of the state is shown all the same.
+        Err(fault) => return Ok((format!("not known: {fault}"), false)),
+    };
+    if found.changes.is_empty() {
+        return Ok(("none since the head".to_owned(), false));
+    }
+    let of = |status: char| found.changes.iter().filter(|c| c.status == status).count();
+    let words = [
+        ('A', "added"),
+        ('M', "modified"),
+        ('D', "removed"),
+        ('R', "renamed"),
+        ('T', "of another type"),
+    ];
+    let words = words.iter().map(|(status, word)| (of(*status), word));
+    let words: Vec<String> = words
+        .filter(|(many, _)| *many > 0)
+        .map(|(many, word)| format!("{many} {word}"))
+        .collect();
+    Ok((format!("{} since the head", words.join(", ")), true))
+}
+
+fn conflicts(answer: &StatusAnswer, context: &mut Context) -> Result<u64, Failure> {
+    let call = Call::BranchConflicts(OnBranch {
+        workspace: answer.info.name.clone(),
+        branch: answer.branch.clone(),
+    });
+    let found: ConflictsAnswer = context.ask("cannot list the conflicts", &call)?;
+    Ok(found.conflicts.len() as u64)
+}
+
+fn import(import: &Import) -> String {
+    let (files, bytes) = (
+        count(import.files_done, "file"),
+        human_bytes(import.bytes_done),
+    );
+    match import.state.as_str() {
+        "done" => format!("done, {files}, {bytes}"),
+        state => format!(
+            "{state}, {} of {files}, {bytes} of {}",
+            import.files_done,
+            human_bytes(import.bytes_total)
+        ),
+    }
+}
