@@ -66,8 +66,8 @@ pub use verbs::timeline::sources::TimelineSource;
 pub use verbs::timeline::verify::{TimelineFault, Verified};
 pub use verbs::{
     BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
-    DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, Node, Resolution,
-    RolledBack, Status, Stretch, View, WriteFile, patch,
+    DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, NodeInfo, Resolution,
+    RolledBack, StateReader, Status, Stretch, WriteFile, patch,
 };
 pub use workspace::branches::SeenBy;
 pub use workspace::views::names_last;

@@ -9,7 +9,7 @@ pub(crate) mod xattr;
 use crate::branch::Inner;
 use crate::error::{Error, Result};
 use crate::limits::{NAME_BYTES_MAX, RESERVED_NAME};
-use crate::tree::dirmap::Entry;
+use crate::tree::dirmap::Dentry;
 use crate::tree::inode::{Dir, Inode};
 use crate::types::{Kind, Nid, mode};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn is_reserved(parent: Nid, name: &[u8]) -> bool {
 }
 
 /// Fails where `entry` is a directory that has entries.
-fn check_empty(inner: &Inner, entry: Entry) -> Result<()> {
+fn check_empty(inner: &Inner, entry: Dentry) -> Result<()> {
     if entry.kind == Kind::Dir && !dir_in(inner, entry.nid)?.map.is_empty() {
         return Err(Error::NotEmpty);
     }

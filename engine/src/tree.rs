@@ -21,7 +21,7 @@ mod sane;
 use crate::error::{Error, Result};
 use crate::kv::KvMap;
 use crate::types::{Kind, Nid};
-use dirmap::Entry;
+use dirmap::Dentry;
 use inode::{Dir, Inode};
 use radix::Radix;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Tree {
     }
 
     /// The entry of a name.
-    pub fn lookup(&self, dir: Nid, name: &[u8]) -> Result<Entry> {
+    pub fn lookup(&self, dir: Nid, name: &[u8]) -> Result<Dentry> {
         self.dir(dir)?.map.get(name).ok_or(Error::NotFound)
     }
 

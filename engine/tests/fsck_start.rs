@@ -130,14 +130,14 @@ fn start(store: &Store, disk: &CrashStorage, at: &str) -> engine::Result<Shown> 
     verbs::checkpoint(world.w(), MAIN, checkpoint, &|_, _| ())?;
     world.close(CloseMode::NoCheckpoint)?;
     world.reopen()?;
-    let view = verbs::view_of(world.w(), MAIN, &DiffSide::Live)?;
+    let view = verbs::read_state(world.w(), MAIN, &DiffSide::Live)?;
     assert_eq!(view.read(b"afterwards", 0, 100)?.bytes, b"written", "{at}");
     Ok(shown)
 }
 
 /// Reads all that a branch shows. No file is another one than it was.
 fn shown_by(store: &Store, world: &World, branch: &str, shown: &mut Shown, at: &str) {
-    let view = verbs::view_of(world.w(), branch, &DiffSide::Live).unwrap();
+    let view = verbs::read_state(world.w(), branch, &DiffSide::Live).unwrap();
     let files = shown.files.entry(branch.to_owned()).or_default();
     let mut dirs = vec![Vec::new()];
     while let Some(dir) = dirs.pop() {

@@ -137,7 +137,7 @@ impl World {
     /// A file of the state that was shown before the last switch.
     fn undone(&self, path: &str) -> String {
         verbs::undo(&self.w, MAIN).unwrap();
-        let view = verbs::view_of(&self.w, MAIN, &DiffSide::Live).unwrap();
+        let view = verbs::read_state(&self.w, MAIN, &DiffSide::Live).unwrap();
         let bytes = view.read(path.as_bytes(), 0, 1 << 20).unwrap().bytes;
         drop(view);
         verbs::redo(&self.w, MAIN).unwrap();

@@ -432,7 +432,7 @@ fn a_view_shows_the_keys_of_its_state_and_no_directory_shows_any() {
     set(w, MAIN, "a", "1");
     checkpoint(w, MAIN, "one");
     set(w, MAIN, "a", "2");
-    let view = |side: &DiffSide| verbs::view_of(w, MAIN, side).unwrap();
+    let view = |side: &DiffSide| verbs::read_state(w, MAIN, side).unwrap();
     let (old, live) = (view(&DiffSide::Ref("one".into())), view(&DiffSide::Live));
     assert_eq!(old.kv().unwrap().get("a").unwrap().value, "1");
     assert_eq!(live.kv().unwrap().get("a").unwrap().value, "2");

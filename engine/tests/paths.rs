@@ -61,7 +61,7 @@ fn remove(w: &Workspace, path: &str, recursive: bool) -> engine::Result<()> {
 
 /// All paths of the live tree.
 fn paths(w: &Workspace) -> Vec<String> {
-    let view = verbs::view_of(w, MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::read_state(w, MAIN, &DiffSide::Live).unwrap();
     let mut out = Vec::new();
     let mut work = vec![String::new()];
     while let Some(dir) = work.pop() {
@@ -111,7 +111,7 @@ fn names_stay_as_they_were_left_over_an_end_without_a_goodbye() {
         "src/up",
     ];
     assert_eq!(paths(&w), wanted);
-    let view = verbs::view_of(&w, MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::read_state(&w, MAIN, &DiffSide::Live).unwrap();
     assert_eq!(view.stat(b"deep/second", false).unwrap().nlink, 1);
     w.fsync(NodeId::ROOT).unwrap();
     drop(view);
@@ -137,7 +137,7 @@ fn links_in_a_loop_are_told_from_links_that_lead_out() {
     link("README", "link1");
     (2..=41).for_each(|n| link(&format!("link{}", n - 1), &format!("link{n}")));
     let (engine, w) = open(&CrashStorage::without_log(), dir.path());
-    let view = verbs::view_of(&w, MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::read_state(&w, MAIN, &DiffSide::Live).unwrap();
     let kind = |path: &str, follow| Ok(view.stat(path.as_bytes(), follow)?.kind);
     assert_eq!(kind("link40", true).unwrap(), engine::Kind::File);
     for path in ["loop", "loop/x", "there", "back/y", "link41"] {

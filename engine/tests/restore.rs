@@ -4,8 +4,8 @@
 
 use engine::verbs;
 use engine::{
-    Caller, CloseMode, DiffSide, Engine, EngineConfig, Error, Kind, Target, Time, View, Workspace,
-    WriteFile,
+    Caller, CloseMode, DiffSide, Engine, EngineConfig, Error, Kind, StateReader, Target, Time,
+    Workspace, WriteFile,
 };
 use objstore::crash_storage::{CrashStorage, Policy};
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ fn write(w: &Workspace, path: &str, data: &[u8]) {
     verbs::write_file(w, MAIN, &Caller::default(), &part).unwrap();
 }
 
-fn picture(view: &View) -> Picture {
+fn picture(view: &StateReader) -> Picture {
     let mut out = Picture::new();
     let mut work = vec![String::new()];
     while let Some(dir) = work.pop() {
@@ -81,7 +81,7 @@ fn picture(view: &View) -> Picture {
 }
 
 fn live(w: &Workspace) -> Picture {
-    picture(&verbs::view_of(w, MAIN, &DiffSide::Live).unwrap())
+    picture(&verbs::read_state(w, MAIN, &DiffSide::Live).unwrap())
 }
 
 fn restore(w: &Workspace, paths: &[&str]) -> engine::RolledBack {
@@ -164,7 +164,7 @@ fn a_view_stays_as_it_was_while_all_around_it_changes() {
     let (engine, w) = open(&CrashStorage::without_log(), dir.path());
     write(&w, "src/big", &[3; 300_000]);
     write(&w, "src/main", b"changed");
-    let view = verbs::view_of(&w, MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::read_state(&w, MAIN, &DiffSide::Live).unwrap();
     let wanted = picture(&view);
     write(&w, "src/big", &[4; 10]);
     restore(&w, &["src/main"]);
@@ -174,7 +174,7 @@ fn a_view_stays_as_it_was_while_all_around_it_changes() {
     w.seal().unwrap();
     w.seal().unwrap();
     assert_eq!(picture(&view), wanted);
-    let head = verbs::view_of(&w, MAIN, &DiffSide::Ref("@".into())).unwrap();
+    let head = verbs::read_state(&w, MAIN, &DiffSide::Ref("@".into())).unwrap();
     let changes = head.changes(&view, &[]).unwrap();
     let mut patch = Vec::new();
     let mut take = |bytes: &[u8]| {
@@ -196,7 +196,7 @@ fn paths_come_from_other_branches_and_go_into_the_branch_that_is_meant() {
     write(&w, "src/main", b"of main\n");
     verbs::checkpoint(&w, MAIN, Default::default(), &|_, _| {}).unwrap();
     let of = |w: &Workspace, branch: &str| {
-        let view = verbs::view_of(w, branch, &DiffSide::Live).unwrap();
+        let view = verbs::read_state(w, branch, &DiffSide::Live).unwrap();
         picture(&view)
     };
     let (main, before) = (of(&w, MAIN), of(&w, "b"));
@@ -211,7 +211,7 @@ fn paths_come_from_other_branches_and_go_into_the_branch_that_is_meant() {
     assert_eq!(of(&w, "b")["README"], wanted["README"]);
     assert_eq!(verbs::status(&w, "b").unwrap().head, head, "the head stays");
     assert_eq!(of(&w, MAIN), main);
-    let other = verbs::view_of(&w, "b", &DiffSide::Ref("main:@".into())).unwrap();
+    let other = verbs::read_state(&w, "b", &DiffSide::Ref("main:@".into())).unwrap();
     assert_eq!(picture(&other), main);
     drop(other);
     verbs::undo(&w, "b").unwrap();

@@ -197,7 +197,7 @@ fn one_call_is_taken_back_and_nothing_else() {
     assert_eq!(read(&w, "src/main"), text("line 0", "last"));
     assert_eq!(read(&w, "other"), "o");
     assert!(
-        verbs::view_of(&w, MAIN, &DiffSide::Live)
+        verbs::read_state(&w, MAIN, &DiffSide::Live)
             .unwrap()
             .stat(b"new", false)
             .is_err()

@@ -75,7 +75,7 @@ struct History<'a> {
 }
 
 fn files(w: &Workspace) -> Files {
-    let view = verbs::view_of(w, MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::read_state(w, MAIN, &DiffSide::Live).unwrap();
     let text = |path: &str| {
         let read = view.read(path.as_bytes(), 0, 1 << 16).ok()?;
         Some((path.to_owned(), String::from_utf8(read.bytes).unwrap()))

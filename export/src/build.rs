@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::inodes::Kind;
 use crate::overlay::{BaseNode, Overlay};
-use crate::plan::{Groups, Node, Plan, Reader};
+use crate::plan::{Groups, Plan, Reader, Target};
 use engine::Cancel;
 use objstore::{
     Body, Edit, FileContent, Meta, ObjectStore, TreeEntry, TreeId, edit_tree, store_content,
@@ -33,9 +33,9 @@ impl Builder<'_> {
             let mut edits = Vec::with_capacity(plan.dirs[at].entries.len());
             for (name, node) in &plan.dirs[at].entries {
                 let (meta, body) = match node {
-                    Node::Dir(dir) => (self.dir_meta(*dir)?, Body::Dir(ids[*dir])),
-                    Node::Inode(place) => self.inode(*place)?,
-                    Node::Base(base) => self.base(base)?,
+                    Target::Dir(dir) => (self.dir_meta(*dir)?, Body::Dir(ids[*dir])),
+                    Target::Inode(place) => self.inode(*place)?,
+                    Target::Base(base) => self.base(base)?,
                 };
                 let name = name.clone();
                 edits.push(Edit::Put(TreeEntry { name, meta, body }));

@@ -26,7 +26,7 @@ const FILES_AT_ONCE: usize = 16;
 const PROGRESS_PAUSE: Duration = Duration::from_millis(20);
 
 /// Storing the files of a plan.
-pub(crate) struct Job<'a> {
+pub(crate) struct Storing<'a> {
     source: &'a Source,
     store: &'a ObjectStore,
     shape: &'a Shape,
@@ -38,15 +38,15 @@ pub(crate) struct Job<'a> {
     failed: AtomicBool,
 }
 
-impl<'a> Job<'a> {
+impl<'a> Storing<'a> {
     /// One that has done nothing yet.
     pub fn new(
         (source, store, shape): (&'a Source, &'a ObjectStore, &'a Shape),
         inodes: &'a Inodes,
         plan: &'a Plan,
         cancel: &'a Cancel,
-    ) -> Job<'a> {
-        Job {
+    ) -> Storing<'a> {
+        Storing {
             source,
             store,
             shape,
@@ -91,7 +91,7 @@ impl<'a> Job<'a> {
     }
 }
 
-impl Job<'_> {
+impl Storing<'_> {
     /// Stores files until none is left, or another thread failed.
     fn work(&self) -> Result<Vec<(usize, FileContent)>> {
         let work = || {

@@ -2,7 +2,7 @@
 
 use crate::build::Builder;
 use crate::check::Shape;
-use crate::content::Job;
+use crate::content::Storing;
 use crate::error::{Error, Result};
 use crate::facts::{Facts, Origin};
 use crate::inodes::Inodes;
@@ -157,8 +157,8 @@ fn read(
     let plan = reader.plan()?;
     engine.check_room(plan.bytes)?;
     let store = engine.objects();
-    let job = Job::new((source, store, shape), &inodes, &plan, cancel);
-    let contents = job.store(progress)?;
+    let storing = Storing::new((source, store, shape), &inodes, &plan, cancel);
+    let contents = storing.store(progress)?;
     let builder = Builder {
         reader: &reader,
         store,

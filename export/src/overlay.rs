@@ -7,7 +7,7 @@
 
 use crate::check::Shape;
 use crate::error::{Error, Result};
-use crate::plan::{Node, Plan};
+use crate::plan::{Plan, Target};
 use crate::source::Source;
 use objstore::Meta;
 use rusqlite::{Connection, OptionalExtension};
@@ -110,7 +110,7 @@ impl Overlay {
         plan: &mut Plan,
         at: usize,
         below: &[u8],
-        entries: &mut Vec<(Vec<u8>, Node)>,
+        entries: &mut Vec<(Vec<u8>, Target)>,
     ) -> Result<()> {
         let dir = self.open_dir(below).map_err(|e| self.io(below, e))?;
         let own: HashSet<Vec<u8>> = entries.iter().map(|(name, _)| name.clone()).collect();
@@ -127,10 +127,10 @@ impl Overlay {
             }
             let node = self.node(dir.as_fd(), &name, path)?;
             let node = match node.meta.mode & 0o170000 {
-                0o040000 => Node::Dir(plan.add_base_dir(at, node.path)),
+                0o040000 => Target::Dir(plan.add_base_dir(at, node.path)),
                 _ => {
                     plan.bytes += node.size;
-                    Node::Base(Box::new(node))
+                    Target::Base(Box::new(node))
                 }
             };
             entries.push((name, node));

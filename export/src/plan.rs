@@ -27,7 +27,7 @@ const RESERVED_NAME: &[u8] = b".agentvfs";
 
 /// What a name stands for.
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum Target {
     /// The inode at this place.
     Inode(usize),
     /// The directory at this place of the list.
@@ -44,7 +44,7 @@ pub(crate) struct Dir {
     /// Where it lies in the base, where that shows through.
     pub below: Option<Vec<u8>>,
     /// What is in it.
-    pub entries: Vec<(Vec<u8>, Node)>,
+    pub entries: Vec<(Vec<u8>, Target)>,
     depth: u32,
 }
 
@@ -211,7 +211,7 @@ impl Reader<'_> {
         name: &[u8],
         ino: i64,
         seen: &mut [bool],
-    ) -> Result<Node> {
+    ) -> Result<Target> {
         let shown = || String::from_utf8_lossy(name).into_owned();
         let Some(place) = self.inodes.find(ino) else {
             let why = format!(
@@ -242,7 +242,7 @@ impl Reader<'_> {
                     depth,
                     ..Dir::default()
                 });
-                return Ok(Node::Dir(plan.dirs.len() - 1));
+                return Ok(Target::Dir(plan.dirs.len() - 1));
             }
             Kind::Symlink if !before => self.check_target(ino)?,
             Kind::File if !before => {
@@ -252,7 +252,7 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        Ok(Node::Inode(place))
+        Ok(Target::Inode(place))
     }
 
     fn check_target(&self, ino: i64) -> Result<()> {

@@ -36,7 +36,7 @@ pub(crate) struct Wanted {
 }
 
 /// A call: the timeline that it is of, where that is of another branch, and its id.
-type Place = (Option<i64>, i64);
+type CallKey = (Option<i64>, i64);
 
 /// What is read next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ impl<'a> Calls<'a> {
     }
 
     /// Which call a row is of.
-    fn place(&self, row: &Row<'_>) -> Result<Place, String> {
+    fn place(&self, row: &Row<'_>) -> Result<CallKey, String> {
         let id = integer(row, 1, "the id of a call")?;
         if !matches!(self.next, Next::Others(..)) {
             return Ok((None, id));
@@ -208,7 +208,7 @@ impl<'a> Calls<'a> {
     }
 
     /// What AgentFS's table does not have.
-    fn more(&self, (timeline, id): Place, call: &mut ImportedCall) -> Result<()> {
+    fn more(&self, (timeline, id): CallKey, call: &mut ImportedCall) -> Result<()> {
         let sql = match (timeline, self.parents) {
             (Some(_), _) => {
                 "SELECT started_nsec, completed_nsec, overlaps, parent FROM agentvfs_other_call
@@ -290,7 +290,7 @@ fn call_bytes(call: &ImportedCall) -> usize {
 }
 
 /// What the row of a call with this id says; of an export of agentvfs any time is taken.
-fn call(row: &Row<'_>, (timeline, id): Place, own: bool) -> Result<ImportedCall, String> {
+fn call(row: &Row<'_>, (timeline, id): CallKey, own: bool) -> Result<ImportedCall, String> {
     let what = |name: &str| format!("{name} of call {id}");
     let name = text(row, 2, &what("the name"))?;
     let optional = |column, name: &str| -> Result<Option<String>, String> {

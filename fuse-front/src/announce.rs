@@ -119,7 +119,7 @@ impl Announcer {
         );
         *self.own.lock() = Some(Own::Plain);
         let root = Root::open(mountpoint, dev);
-        let mut place: Option<Place> = None;
+        let mut place: Option<OpenDir> = None;
         for told in list.iter().take(ANNOUNCEMENTS_MAX) {
             if self.paused.load(SeqCst) {
                 break;
@@ -173,7 +173,7 @@ impl Announcer {
 struct Root(OwnedFd);
 
 /// A directory of the mount.
-struct Place {
+struct OpenDir {
     path: Vec<u8>,
     dir: OwnedFd,
 }
@@ -189,13 +189,13 @@ impl Root {
 
     /// Opens a directory below. No link, and no other mount, may be on the way: the calls made there
     /// must reach no other file system.
-    fn place(&self, path: &[u8]) -> Option<Place> {
+    fn place(&self, path: &[u8]) -> Option<OpenDir> {
         let below = if path.is_empty() { b"." } else { path };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         let dir = openat2(&self.0, below, flags, Mode::empty(), how).ok()?;
         let path = path.to_owned();
-        Some(Place { path, dir })
+        Some(OpenDir { path, dir })
     }
 }
 

@@ -12,12 +12,12 @@ use std::io::{Error, ErrorKind, Result};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-type Job = Box<dyn FnOnce() + Send>;
+type Task = Box<dyn FnOnce() + Send>;
 
-/// Such threads, as many as there ever were jobs at the same time. They end with it.
+/// Such threads, as many as there ever were tasks at the same time. They end with it.
 #[derive(Debug, Default)]
 pub(crate) struct Apart {
-    idle: Mutex<Vec<Sender<Job>>>,
+    idle: Mutex<Vec<Sender<Task>>>,
 }
 
 impl Apart {
@@ -54,12 +54,12 @@ impl Apart {
             None => spawn()?,
         };
         let (done, answer) = channel();
-        let job: Job = Box::new(move || {
+        let task: Task = Box::new(move || {
             // Nobody need wait for it any more.
             let _ = done.send(work());
         });
-        thread.send(job).map_err(|_| gone())?;
-        // One that was not waited for to the end takes no further job, and ends.
+        thread.send(task).map_err(|_| gone())?;
+        // One that was not waited for to the end takes no further task, and ends.
         let result = wait(answer)?;
         self.idle.lock().push(thread);
         Ok(result)
@@ -70,13 +70,13 @@ fn gone() -> Error {
     Error::other("a thread has ended")
 }
 
-fn spawn() -> Result<Sender<Job>> {
-    let (give, jobs) = channel::<Job>();
+fn spawn() -> Result<Sender<Task>> {
+    let (give, tasks) = channel::<Task>();
     let work = move || {
         if let Err(error) = leave_files() {
             tracing::warn!(%error, "no thread can leave the files: a daemon that is killed may hang until its mount is aborted");
         }
-        jobs.into_iter().for_each(|job| job());
+        tasks.into_iter().for_each(|task| task());
     };
     std::thread::Builder::new()
         .name("apart".to_owned())

@@ -14,7 +14,7 @@ use crate::pool::Pool;
 use crate::probe::Probe;
 use crate::serve::{Front, Shared, WorkspaceRef};
 use crate::stats::Stats;
-use crate::transport::{Session, Transport};
+use crate::transport::{Connection, Transport};
 use crate::{device, stale, table};
 use engine::Workspace;
 use engine::types::NoKernelCache;
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an unmounted session may take to end.
+/// How long an unmounted connection may take to end.
 const END_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Where the kernel shows FUSE connections, by the minor number of the mount's device.
@@ -193,20 +193,20 @@ fn start(
     opts: &MountOptions,
 ) -> std::io::Result<Mounted> {
     let how = (shared.permissions, opts.threads);
-    let session = Session::open(opts.transport, device, Front(shared.clone()), how)?;
+    let connection = Connection::open(opts.transport, device, Front(shared.clone()), how)?;
     let entry = table::top_at(mountpoint)?;
     let entry = entry.ok_or_else(|| Error::other("the mount disappeared"))?;
     let (mountpoint, dev) = (mountpoint.to_owned(), entry.dev);
     let cache = MountCache {
         mountpoint: mountpoint.clone(),
         dev,
-        kernel: session.kernel(),
+        kernel: connection.kernel(),
         drain: shared.drain.clone(),
         announcer: shared.announcer.clone(),
         apart: Apart::default(),
     };
     let end = Arc::new(End::default());
-    run(session, shared.clone(), end.clone())?;
+    run(connection, shared.clone(), end.clone())?;
     let stats = shared.stats.clone();
     let mounted = Mounted {
         watch: Mutex::new(table::Watch::new(mountpoint.clone(), dev)),
@@ -223,10 +223,10 @@ fn start(
 }
 
 /// Answers requests on threads of its own until the mount is gone, then tells so.
-fn run(session: Session<Front>, shared: Arc<Shared>, end: Arc<End>) -> std::io::Result<()> {
+fn run(connection: Connection<Front>, shared: Arc<Shared>, end: Arc<End>) -> std::io::Result<()> {
     let answer = move || {
-        if let Err(error) = session.run() {
-            tracing::error!(%error, "the mount's session ended with an error");
+        if let Err(error) = connection.run() {
+            tracing::error!(%error, "the mount's connection ended with an error");
         }
         shared.wake_up.end();
         // It holds the device open.
@@ -235,7 +235,7 @@ fn run(session: Session<Front>, shared: Arc<Shared>, end: Arc<End>) -> std::io::
         end.reach();
     };
     std::thread::Builder::new()
-        .name("fuse-session".to_owned())
+        .name("fuse-connection".to_owned())
         .spawn(answer)
         .map(drop)
 }

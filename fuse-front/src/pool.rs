@@ -1,8 +1,8 @@
 //! Threads that wait for the disk, so that the threads that read requests never do.
 //!
-//! A job owns its reply. Threads start when a job finds none idle and end after a while without work.
-//! The queue has no bound of its own: the kernel bounds it, since every job is a request that somebody
-//! waits for. A job that panics is logged and costs neither the thread nor the others.
+//! A task owns its reply. Threads start when a task finds none idle and end after a while without work.
+//! The queue has no bound of its own: the kernel bounds it, since every task is a request that somebody
+//! waits for. A task that panics is logged and costs neither the thread nor the others.
 
 use crate::limits::{POOL_IDLE, POOL_THREADS_MAX};
 use crate::transport::Room;
@@ -11,19 +11,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-type Job = Box<dyn FnOnce(&mut Room) + Send>;
+type Task = Box<dyn FnOnce(&mut Room) + Send>;
 
 /// A pool of threads.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    jobs: Sender<Job>,
+    tasks: Sender<Task>,
     worker: Arc<Worker>,
 }
 
 /// What the threads share.
 #[derive(Debug)]
 struct Worker {
-    jobs: Receiver<Job>,
+    tasks: Receiver<Task>,
     threads: AtomicUsize,
     /// Jobs that are queued or running.
     pending: AtomicUsize,
@@ -32,26 +32,26 @@ struct Worker {
 impl Pool {
     /// A pool without threads yet.
     pub(crate) fn new() -> Pool {
-        let (jobs, receiver) = channel::unbounded();
+        let (tasks, receiver) = channel::unbounded();
         let worker = Worker {
-            jobs: receiver,
+            tasks: receiver,
             threads: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
         };
         Pool {
-            jobs,
+            tasks,
             worker: Arc::new(worker),
         }
     }
 
-    /// Runs `job` on a thread that may wait, with that thread's memory for answers.
-    pub(crate) fn run(&self, job: impl FnOnce(&mut Room) + Send + 'static) {
+    /// Runs `task` on a thread that may wait, with that thread's memory for answers.
+    pub(crate) fn run(&self, task: impl FnOnce(&mut Room) + Send + 'static) {
         let pending = self.worker.pending.fetch_add(1, SeqCst) + 1;
         let threads = self.worker.threads.load(SeqCst);
         if pending > threads && threads < POOL_THREADS_MAX {
             self.start_thread(threads == 0);
         }
-        if self.jobs.send(Box::new(job)).is_err() {
+        if self.tasks.send(Box::new(task)).is_err() {
             self.worker.pending.fetch_sub(1, SeqCst);
             tracing::error!("the pool's queue is closed");
         }
@@ -74,26 +74,26 @@ impl Pool {
 }
 
 impl Worker {
-    /// Carries out jobs until none came for a while.
+    /// Carries out tasks until none came for a while.
     fn work(&self) {
         let mut room = Room::default();
         loop {
-            match self.jobs.recv_timeout(POOL_IDLE) {
-                Ok(job) => self.carry_out(job, &mut room),
+            match self.tasks.recv_timeout(POOL_IDLE) {
+                Ok(task) => self.carry_out(task, &mut room),
                 Err(_) if self.may_end() => return,
                 Err(_) => {}
             }
         }
     }
 
-    fn carry_out(&self, job: Job, room: &mut Room) {
-        if catch_unwind(AssertUnwindSafe(|| job(room))).is_err() {
+    fn carry_out(&self, task: Task, room: &mut Room) {
+        if catch_unwind(AssertUnwindSafe(|| task(room))).is_err() {
             tracing::error!("a request's handler panicked");
         }
         self.pending.fetch_sub(1, SeqCst);
     }
 
-    /// Takes this thread off the count, unless a job came that relies on it.
+    /// Takes this thread off the count, unless a task came that relies on it.
     fn may_end(&self) -> bool {
         self.threads.fetch_sub(1, SeqCst);
         if self.pending.load(SeqCst) == 0 {

@@ -11,7 +11,7 @@ const TABLE: &str = "/proc/self/mountinfo";
 
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct MountEntry {
     /// Its number, which another mount may get once it is gone.
     id: u32,
     /// Number of the mount that its mount point lies in.
@@ -28,25 +28,25 @@ pub(crate) struct Entry {
 
 /// The mount that shows at `mountpoint`: of those mounted there, the one that no other lies on. The table's
 /// order does not tell, since a mount can be put beneath an older one.
-pub(crate) fn top_at(mountpoint: &Path) -> std::io::Result<Option<Entry>> {
+pub(crate) fn top_at(mountpoint: &Path) -> std::io::Result<Option<MountEntry>> {
     Ok(top_of(&read()?, mountpoint).cloned())
 }
 
-fn top_of<'a>(table: &'a [Entry], mountpoint: &Path) -> Option<&'a Entry> {
+fn top_of<'a>(table: &'a [MountEntry], mountpoint: &Path) -> Option<&'a MountEntry> {
     let here = || table.iter().filter(|entry| entry.mountpoint == mountpoint);
     here().rfind(|entry| here().all(|other| other.parent != entry.id))
 }
 
 /// How many FUSE mounts lie over each other at `mountpoint`.
 pub(crate) fn fuse_mounts_at(mountpoint: &Path) -> std::io::Result<usize> {
-    let at = |entry: &Entry| entry.mountpoint == mountpoint && entry.kind.starts_with(b"fuse");
+    let at = |entry: &MountEntry| entry.mountpoint == mountpoint && entry.kind.starts_with(b"fuse");
     Ok(read()?.iter().filter(|entry| at(entry)).count())
 }
 
 /// True if something is mounted below `dir`, or over it other than a cover (see [`is_covered`]).
 pub(crate) fn is_used_at_or_below(dir: &Path) -> std::io::Result<bool> {
     let table = read()?;
-    let used = |entry: &Entry| {
+    let used = |entry: &MountEntry| {
         entry.mountpoint.starts_with(dir) && !(entry.mountpoint == dir && is_cover(&table, entry))
     };
     Ok(table.iter().any(used))
@@ -55,12 +55,12 @@ pub(crate) fn is_used_at_or_below(dir: &Path) -> std::io::Result<bool> {
 /// True if `dir` is shown through a read-only mount of itself, be it under other mounts.
 pub(crate) fn is_covered(dir: &Path) -> std::io::Result<bool> {
     let table = read()?;
-    let cover = |entry: &Entry| entry.mountpoint == dir && is_cover(&table, entry);
+    let cover = |entry: &MountEntry| entry.mountpoint == dir && is_cover(&table, entry);
     Ok(table.iter().any(cover))
 }
 
 /// A cover is read-only and shows the file system that it lies in.
-fn is_cover(table: &[Entry], entry: &Entry) -> bool {
+fn is_cover(table: &[MountEntry], entry: &MountEntry) -> bool {
     let parent = table.iter().find(|other| other.id == entry.parent);
     entry.read_only && parent.is_some_and(|parent| parent.dev == entry.dev)
 }
@@ -128,7 +128,7 @@ impl Watch {
 }
 
 /// All mounts of this process's namespace.
-fn read() -> std::io::Result<Vec<Entry>> {
+fn read() -> std::io::Result<Vec<MountEntry>> {
     let table = std::fs::read(TABLE)?;
     Ok(table
         .split(|byte| *byte == b'\n')
@@ -137,14 +137,14 @@ fn read() -> std::io::Result<Vec<Entry>> {
 }
 
 /// One line: id, parent, major:minor, root, mount point, options, further fields, `-`, type, …
-fn parse(line: &[u8]) -> Option<Entry> {
+fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (id, parent) = (number(fields.next()?)?, number(fields.next()?)?);
     let dev = parse_dev(fields.next()?, 10)?;
     let mountpoint = OsString::from_vec(unescape(fields.nth(1)?));
     let mut options = fields.next()?.split(|byte| *byte == b',');
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    Some(Entry {
+    Some(MountEntry {
         id,
         parent,
         dev,
@@ -202,7 +202,7 @@ mod tests {
         let entry = parse(line).unwrap();
         assert_eq!(
             entry,
-            Entry {
+            MountEntry {
                 id: 36,
                 parent: 35,
                 dev: (0, 51),
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(parse(b"1 2 x"), None);
     }
 
-    fn table(lines: &[&str]) -> Vec<Entry> {
+    fn table(lines: &[&str]) -> Vec<MountEntry> {
         lines
             .iter()
             .filter_map(|line| parse(line.as_bytes()))

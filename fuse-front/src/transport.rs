@@ -1,15 +1,15 @@
 //! The ways to the kernel: our own, and with the feature `fuser` a second one through that crate, for tests.
 //!
-//! [`Device`] moves bytes, [`Reply`] sees to it that each request is answered once, [`session`] begins and
+//! [`Device`] moves bytes, [`Reply`] sees to it that each request is answered once, [`connection`] begins and
 //! serves a mount; `fuser.rs` does all three by that crate. What both are to the rest of the front is said here.
 //! Invariant: nothing here knows what a request is for, but INIT and what ends a mount.
 //! The tests use a socket that keeps messages apart in place of the device.
 
+pub(crate) mod connection;
 pub(crate) mod device;
 #[cfg(feature = "fuser")]
 mod fuser;
 pub(crate) mod reply;
-pub(crate) mod session;
 
 pub(crate) use device::{Device, Room};
 pub(crate) use reply::Reply;
@@ -142,13 +142,13 @@ pub(crate) trait Notify: std::fmt::Debug + Send + Sync {
 }
 
 /// A mount that the kernel has agreed to, and who carries out its requests.
-pub(crate) enum Session<S: Serve> {
-    Own(session::Session, S, usize),
+pub(crate) enum Connection<S: Serve> {
+    Own(connection::Connection, S, usize),
     #[cfg(feature = "fuser")]
-    Fuser(fuser::Session<S>),
+    Fuser(fuser::Connection<S>),
 }
 
-impl<S: Serve> Session<S> {
+impl<S: Serve> Connection<S> {
     /// Answers the kernel's first request on a device that is mounted. `permissions`: the kernel checks mode
     /// bits and ACLs. `threads` will read requests.
     ///
@@ -159,23 +159,25 @@ impl<S: Serve> Session<S> {
         device: OwnedFd,
         server: S,
         (permissions, threads): (bool, usize),
-    ) -> std::io::Result<Session<S>> {
+    ) -> std::io::Result<Connection<S>> {
         Ok(match transport {
             Transport::Own => {
-                let session = session::Session::open(device, permissions)?;
-                Session::Own(session, server, threads)
+                let connection = connection::Connection::open(device, permissions)?;
+                Connection::Own(connection, server, threads)
             }
             #[cfg(feature = "fuser")]
-            Transport::Fuser => Session::Fuser(fuser::open(device, server, permissions, threads)?),
+            Transport::Fuser => {
+                Connection::Fuser(fuser::open(device, server, permissions, threads)?)
+            }
         })
     }
 
     /// By which the kernel is told.
     pub(crate) fn kernel(&self) -> Arc<dyn Notify> {
         match self {
-            Session::Own(session, ..) => session.device(),
+            Connection::Own(connection, ..) => connection.device(),
             #[cfg(feature = "fuser")]
-            Session::Fuser(session) => fuser::kernel(session),
+            Connection::Fuser(connection) => fuser::kernel(connection),
         }
     }
 
@@ -185,9 +187,9 @@ impl<S: Serve> Session<S> {
     /// The first that a thread which reads requests met; all have ended then.
     pub(crate) fn run(self) -> std::io::Result<()> {
         match self {
-            Session::Own(session, server, threads) => session.run(server, threads),
+            Connection::Own(connection, server, threads) => connection.run(server, threads),
             #[cfg(feature = "fuser")]
-            Session::Fuser(session) => session.run(),
+            Connection::Fuser(connection) => connection.run(),
         }
     }
 }

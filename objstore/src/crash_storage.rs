@@ -118,11 +118,11 @@ impl Fault {
 /// The simulated disk. Clones share it.
 #[derive(Clone, Debug)]
 pub struct CrashStorage {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Disk>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Disk {
     live: Image,
     next_ino: Ino,
     /// What was durable before the log; `None` where nothing is logged.
@@ -161,7 +161,7 @@ impl CrashStorage {
     }
 
     fn with(image: Image, logged: bool) -> CrashStorage {
-        let state = State {
+        let state = Disk {
             next_ino: image.files.keys().max().map_or(1, |max| max + 1),
             start: logged.then(|| image.clone()),
             live: image,
@@ -221,7 +221,7 @@ impl CrashStorage {
     /// Flips one bit of a file, as a failing disk does; false where there is no such byte.
     pub fn flip_bit(&self, path: &str, offset: u64, bit: u8) -> bool {
         let mut state = self.state.lock();
-        let State { live, start, .. } = &mut *state;
+        let Disk { live, start, .. } = &mut *state;
         let flipped = live.flip_bit(path, offset, bit);
         if let Some(start) = start {
             start.flip_bit(path, offset, bit);
@@ -242,7 +242,7 @@ impl CrashStorage {
     }
 }
 
-impl State {
+impl Disk {
     fn record(&mut self, op: Op) {
         if self.start.is_some() {
             self.log.push(op);

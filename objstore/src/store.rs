@@ -15,7 +15,7 @@ use crate::id::{ChunkId, ID_BYTES, Kind, ManifestId, ObjectId};
 use crate::io::Storage;
 use crate::limits;
 use crate::object::Object;
-use crate::object::manifest::{Manifest, Node, Part};
+use crate::object::manifest::{Manifest, OpenManifest, Part};
 use crate::pack::Key;
 use crate::pack::record::{Codec, bytes_max};
 use crate::pack::set::PackSet;
@@ -75,7 +75,7 @@ pub struct ObjectStore {
     pub(crate) pins: Pins,
     pub(crate) punch_bytes_min: u64,
     chunks: Cache<ChunkId, Vec<u8>>,
-    nodes: Cache<ManifestId, Node>,
+    nodes: Cache<ManifestId, OpenManifest>,
 }
 
 impl ObjectStore {
@@ -149,14 +149,14 @@ impl ObjectStore {
         &self,
         id: &ManifestId,
         may_wait: bool,
-    ) -> Result<Option<Arc<Node>>> {
+    ) -> Result<Option<Arc<OpenManifest>>> {
         if let Some(node) = self.nodes.get(id) {
             return Ok(Some(node));
         }
         let Some(bytes) = self.read(&(Kind::Manifest, *id.as_bytes()), may_wait)? else {
             return Ok(None);
         };
-        let node = Arc::new(Node::new(decode_checked(id, &bytes)?));
+        let node = Arc::new(OpenManifest::new(decode_checked(id, &bytes)?));
         self.nodes.put(*id, node.clone(), node.memory_bytes());
         Ok(Some(node))
     }

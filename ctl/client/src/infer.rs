@@ -105,12 +105,12 @@ impl Surroundings {
 /// the current directory, else `main`.
 pub fn branch_meant(option: Option<&str>, variable: Option<&str>, cwd: Option<&Path>) -> String {
     let named = option.or(variable).map(str::to_owned);
-    let here = || cwd.and_then(view_of).map(|(branch, _)| branch);
+    let here = || cwd.and_then(read_state).map(|(branch, _)| branch);
     named.or_else(here).unwrap_or_else(|| MAIN.to_owned())
 }
 
 /// The branch in whose view (`…/.agentvfs/branches/BRANCH/…`) a path lies, and what follows.
-pub fn view_of(path: &Path) -> Option<(String, PathBuf)> {
+pub fn read_state(path: &Path) -> Option<(String, PathBuf)> {
     let mut parts = path.components().map(|c| c.as_os_str());
     while let Some(part) = parts.next() {
         let mut next = parts.clone();

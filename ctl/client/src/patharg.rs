@@ -5,7 +5,7 @@
 //! leads out of the workspace. Pure but for resolving links of absolute paths.
 
 use crate::home::canonical;
-use crate::infer::view_of;
+use crate::infer::read_state;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -44,7 +44,7 @@ pub fn inside(given: &Path, places: Places<'_>) -> Result<Vec<u8>, PathError> {
     };
     let clean = normal(&relative).ok_or_else(outside)?;
     // Below a branch's view paths count from its root.
-    let clean = match view_of(&clean) {
+    let clean = match read_state(&clean) {
         Some((_, rest)) if clean.starts_with(".agentvfs") => rest,
         _ => clean,
     };

@@ -10,7 +10,7 @@ use agentvfs_client::protocol::{
 };
 use agentvfs_client::quote::{base64, from_base64};
 use engine::verbs;
-use engine::{Caller, Error, Kind, Node};
+use engine::{Caller, Error, Kind, NodeInfo};
 
 /// Entries in one answer.
 const ENTRIES_MAX: usize = 4096;
@@ -20,7 +20,7 @@ const PERM_MAX: u32 = 0o7777;
 /// What is known of a path.
 pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
     let node = looking_into(mounts, &ask.workspace, |w| {
-        verbs::view_of(w, &ask.branch, &side(&ask.state))?.stat(&ask.path.0, ask.follow)
+        verbs::read_state(w, &ask.branch, &side(&ask.state))?.stat(&ask.path.0, ask.follow)
     });
     node.map(of_node).map_err(|fault| at(fault, &ask.path))
 }
@@ -28,7 +28,7 @@ pub fn stat(mounts: &Mounts, ask: &AtPath) -> Result<FileNode, Fault> {
 /// The entries of a directory, some thousand at a time.
 pub fn list(mounts: &Mounts, ask: &ListFiles) -> Result<ListFilesAnswer, Fault> {
     let mut all = looking_into(mounts, &ask.workspace, |w| {
-        verbs::view_of(w, &ask.branch, &side(&ask.state))?.list(&ask.path.0)
+        verbs::read_state(w, &ask.branch, &side(&ask.state))?.list(&ask.path.0)
     })
     .map_err(|fault| at(fault, &ask.path))?;
     let total = all.len() as u64;
@@ -56,7 +56,7 @@ fn bounded(asked: Option<u64>, most: usize) -> usize {
 /// A part of a file.
 pub fn read(mounts: &Mounts, ask: &ReadFile) -> Result<ReadAnswer, Fault> {
     let stretch = looking_into(mounts, &ask.workspace, |w| {
-        verbs::view_of(w, &ask.branch, &side(&ask.state))?.read(
+        verbs::read_state(w, &ask.branch, &side(&ask.state))?.read(
             &ask.path.0,
             ask.offset,
             bounded(ask.length, PIECE_BYTES),
@@ -147,8 +147,8 @@ fn owner() -> Caller {
 pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer, Fault> {
     let mut waiting = Vec::new();
     let (changes, left_out) = looking_into(mounts, &ask.workspace, |w| {
-        let old = verbs::view_of(w, &ask.branch, &side(&ask.from))?;
-        let new = verbs::view_of(w, &ask.branch, &side(&ask.to))?;
+        let old = verbs::read_state(w, &ask.branch, &side(&ask.from))?;
+        let new = verbs::read_state(w, &ask.branch, &side(&ask.to))?;
         let changes = old.changes(&new, &bare(&ask.paths))?;
         let mut send = |bytes: &[u8]| {
             waiting.extend_from_slice(bytes);
@@ -176,8 +176,8 @@ pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer,
 /// What differs, with its lines counted.
 pub fn counted(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
     looking_into(mounts, &ask.workspace, |w| {
-        let old = verbs::view_of(w, &ask.branch, &side(&ask.from))?;
-        let new = verbs::view_of(w, &ask.branch, &side(&ask.to))?;
+        let old = verbs::read_state(w, &ask.branch, &side(&ask.from))?;
+        let new = verbs::read_state(w, &ask.branch, &side(&ask.to))?;
         let changes = old.changes(&new, &bare(&ask.paths))?;
         let lines = engine::patch::count(&old, &new, &changes)?;
         let changes = changes
@@ -229,7 +229,7 @@ fn shown_path(path: &Bytes) -> String {
     }
 }
 
-fn of_node(node: Node) -> FileNode {
+fn of_node(node: NodeInfo) -> FileNode {
     FileNode {
         name: Bytes(node.name),
         kind: match node.kind {

@@ -15,12 +15,12 @@ const ROUND: Duration = Duration::from_secs(5);
 /// Counts requests in progress and keeps new ones out when the daemon ends.
 #[derive(Debug)]
 pub struct Gate {
-    state: Mutex<State>,
+    state: Mutex<Usage>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct Usage {
     active: usize,
     quiet_since: Instant,
     end_asked: bool,
@@ -43,7 +43,7 @@ impl Drop for Pass<'_> {
 impl Gate {
     /// An open gate.
     pub fn new() -> Gate {
-        let state = State {
+        let state = Usage {
             active: 0,
             quiet_since: Instant::now(),
             end_asked: false,

@@ -56,7 +56,7 @@ struct Session {
 type Table = HashMap<String, HashMap<String, HashMap<Vec<u8>, Session>>>;
 
 #[derive(Default)]
-struct State {
+struct Registry {
     all: Vec<Session>,
     /// Workspace and branch, of branches that are being deleted.
     closing: HashSet<(String, String)>,
@@ -68,7 +68,7 @@ struct State {
 pub struct Sessions {
     file: PathBuf,
     boot: String,
-    changing: Mutex<State>,
+    changing: Mutex<Registry>,
     table: RwLock<Arc<Table>>,
 }
 
@@ -295,7 +295,7 @@ impl Sessions {
         }
     }
 
-    fn state(&self) -> Result<parking_lot::MutexGuard<'_, State>, Fault> {
+    fn state(&self) -> Result<parking_lot::MutexGuard<'_, Registry>, Fault> {
         let state = self.changing.lock();
         match &state.damaged {
             None => Ok(state),
@@ -310,7 +310,7 @@ impl Sessions {
     }
 
     /// Makes `all` the sessions: on stable storage, then in effect.
-    fn keep(&self, state: &mut State, all: Vec<Session>) -> Result<(), Fault> {
+    fn keep(&self, state: &mut Registry, all: Vec<Session>) -> Result<(), Fault> {
         let stored = Stored {
             version: VERSION,
             boot: self.boot.clone(),

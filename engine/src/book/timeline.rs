@@ -1,6 +1,6 @@
 //! The timeline of a branch: which tools were called, and what the branch was before and after.
 //!
-//! A log of [entries](crate::record::call::Entry) that only grows: rollbacks add to it and take nothing away. Entries are
+//! A log of [entries](crate::record::call::TimelineEntry) that only grows: rollbacks add to it and take nothing away. Entries are
 //! journal events (or follow from events: switches, names of commits), so they are as durable as those.
 //! The newest stand in memory and in the state file (`tail`); once they are many they are stored as
 //! content (`stored`), which is named by an event of its own. Each entry's hash covers all before it, and
@@ -19,7 +19,7 @@ pub(crate) mod running;
 use crate::book::history::History;
 use crate::record::call::{CallOutcome, StateRef, SwitchWord};
 use crate::record::call::{EndedBy, Owner};
-use crate::record::call::{Entry, OVERLAPS_MAX, What, framed};
+use crate::record::call::{OVERLAPS_MAX, TimelineEntry, What, framed};
 use crate::types::Time;
 use objstore::content::FileContent;
 use objstore::{CommitId, TimelineHead};
@@ -106,7 +106,7 @@ impl Timeline {
     /// Adds an entry.
     pub(crate) fn push(&mut self, time: Time, what: What) {
         self.entries += 1;
-        let entry = Entry {
+        let entry = TimelineEntry {
             number: self.entries,
             time,
             what,
@@ -117,7 +117,7 @@ impl Timeline {
         self.note(&entry);
     }
 
-    pub(crate) fn note(&mut self, entry: &Entry) {
+    pub(crate) fn note(&mut self, entry: &TimelineEntry) {
         match &entry.what {
             What::Started { call, before, .. } => {
                 self.begin(*call, entry.time, Owner::Anybody, &[]);

@@ -19,7 +19,7 @@ use crate::book::timeline::log::oldest_first;
 use crate::branch::Branch;
 use crate::error::Result;
 use crate::record::OpKind;
-use crate::record::call::{Entry, FRAME_EXTRA_BYTES, StateRef, What};
+use crate::record::call::{FRAME_EXTRA_BYTES, StateRef, TimelineEntry, What};
 use crate::types::Time;
 use objstore::{Commit, CommitId, Kind, TimelineHead};
 use std::cmp::Reverse;
@@ -50,7 +50,7 @@ struct Ancestor {
 /// What entries tell of states that earlier ones mention, the oldest first.
 #[derive(Default)]
 struct Later {
-    told: Vec<Entry>,
+    told: Vec<TimelineEntry>,
     /// By state: the one that stands for it.
     same: HashMap<u64, u64>,
 }

@@ -4,7 +4,7 @@ use super::Inner;
 use super::left::Remains;
 use super::open::{first_head, new_inner};
 use super::replay::Replay;
-use super::state_file::{State, StateFile, StateMore};
+use super::state_file::{LoadedState, StateFile, StateMore};
 use super::tree_file::Trees;
 use crate::book::history::History;
 use crate::error::Result;
@@ -49,10 +49,10 @@ fn replayed(
     storage: &dyn Storage,
     dir: &str,
     boot: u64,
-    state: State,
+    state: LoadedState,
     dirs: BaseDirs,
 ) -> Result<Inspected> {
-    let State { head, more, tree } = state;
+    let LoadedState { head, more, tree } = state;
     let states = head.history.states.iter();
     let sealed_commits = states.filter_map(|s| s.id).collect();
     let mut history = History::from_record(head.history);
@@ -98,7 +98,7 @@ pub(crate) fn is_all_in_journal(
     if !begins {
         return Ok(false);
     }
-    let state = State {
+    let state = LoadedState {
         head: first_head(),
         more: StateMore::default(),
         tree: Tree::with_root(root.clone()),

@@ -2,7 +2,7 @@
 
 use super::auto::{Automatic, Expiring};
 use super::replay::Replay;
-use super::state_file::{State, StateFile, StateHead, StateMore};
+use super::state_file::{LoadedState, StateFile, StateHead, StateMore};
 use super::tree_file::Trees;
 use super::{Branch, CacheRef, Inner, Rest, drop_orphans};
 use crate::base::{Base, BaseDir};
@@ -163,8 +163,8 @@ pub(crate) fn first_head() -> StateHead {
     }
 }
 
-fn recover(o: OpenBranch, state: State, dirs: BaseDirs) -> Result<Branch> {
-    let State {
+fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> {
+    let LoadedState {
         head: state,
         more: StateMore {
             kv,

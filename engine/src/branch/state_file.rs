@@ -84,7 +84,7 @@ pub struct StateMore {
 
 /// A state as it was read.
 #[derive(Debug)]
-pub struct State {
+pub struct LoadedState {
     /// What is not in the tree.
     pub head: StateHead,
     /// More of that.
@@ -93,9 +93,9 @@ pub struct State {
     pub tree: Tree,
 }
 
-impl State {
+impl LoadedState {
     /// Loads the key-value state into the tree.
-    pub fn with_kv(mut self, store: &ObjectStore) -> Result<State> {
+    pub fn with_kv(mut self, store: &ObjectStore) -> Result<LoadedState> {
         *self.tree.kv_mut() = stored::load(store, self.more.kv.as_ref())?;
         Ok(self)
     }
@@ -152,7 +152,7 @@ impl StateFile<'_> {
     }
 
     /// Reads the state. `None` for a branch that was never made whole.
-    pub fn read(&self, dirs: &mut BaseDirs) -> Result<Option<State>> {
+    pub fn read(&self, dirs: &mut BaseDirs) -> Result<Option<LoadedState>> {
         let Some(number) = self.current()? else {
             return Ok(None);
         };
@@ -178,7 +178,7 @@ impl StateFile<'_> {
                 None => drop(tree.remove(Nid(nid))),
             }
         }
-        Ok(Some(State { head, more, tree }))
+        Ok(Some(LoadedState { head, more, tree }))
     }
 
     /// Writes the state of `tree`, durably, and removes the one before. `shared` is a tree file and its

@@ -9,7 +9,7 @@
 use crate::error::{Error, Result};
 use crate::stored::load::Numbers;
 use crate::tree::Tree;
-use crate::tree::dirmap::{DirMap, Entry, name_hash};
+use crate::tree::dirmap::{Dentry, DirMap, name_hash};
 use crate::tree::inode::{Content, Dir, Inode};
 use crate::types::{Kind, Nid, Time};
 use std::collections::{HashMap, HashSet};
@@ -45,7 +45,7 @@ pub fn graft(
     now: Time,
     scanned: bool,
 ) -> Result<Tree, Blocked> {
-    let mut job = Job {
+    let mut job = Graft {
         live,
         source,
         tree: live.clone(),
@@ -151,7 +151,7 @@ impl Add {
     }
 }
 
-struct Job<'a> {
+struct Graft<'a> {
     live: &'a Tree,
     source: &'a Tree,
     tree: Tree,
@@ -170,38 +170,38 @@ struct Job<'a> {
 }
 
 /// Where a path leads in a tree.
-enum Place {
+enum Resolved {
     /// To this, in this directory.
-    There(Nid, Entry),
+    There(Nid, Dentry),
     /// To nothing; the last existing directory may lack more than the name.
     Missing,
     /// Something on the way, named here, is no directory.
     Blocked(Vec<u8>),
 }
 
-fn place(tree: &Tree, path: &[u8]) -> Result<Place, Blocked> {
+fn resolve(tree: &Tree, path: &[u8]) -> Result<Resolved, Blocked> {
     let mut dir = Nid::ROOT;
     let mut parts = path.split(|b| *b == b'/').peekable();
     let mut walked: Vec<u8> = Vec::new();
     while let Some(name) = parts.next() {
         let here = match tree.dir(dir) {
             Ok(here) => here,
-            Err(Error::NotDir) => return Ok(Place::Blocked(walked)),
+            Err(Error::NotDir) => return Ok(Resolved::Blocked(walked)),
             Err(e) => return Err(e.into()),
         };
         if here.lazy.is_some() {
             return Err(Blocked::Dirs(vec![dir]));
         }
         let Some(entry) = here.map.get(name) else {
-            return Ok(Place::Missing);
+            return Ok(Resolved::Missing);
         };
         if parts.peek().is_none() {
-            return Ok(Place::There(dir, entry));
+            return Ok(Resolved::There(dir, entry));
         }
         join_to(&mut walked, name);
         dir = entry.nid;
     }
-    Ok(Place::Missing)
+    Ok(Resolved::Missing)
 }
 
 fn join_to(path: &mut Vec<u8>, name: &[u8]) {
@@ -218,12 +218,12 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-impl Job<'_> {
+impl Graft<'_> {
     /// Compares both trees at a path; takes away what must go and notes what must come.
     fn take_away(&mut self, path: &[u8]) -> Result<(), Blocked> {
         let (dir, name) = split(path);
-        let wanted = place(self.source, path)?;
-        let here = place(&self.tree, path)?;
+        let wanted = resolve(self.source, path)?;
+        let here = resolve(&self.tree, path)?;
         let add = |from| Add {
             dir: dir.to_vec(),
             name: name.to_vec(),
@@ -232,18 +232,18 @@ impl Job<'_> {
             is_top: true,
         };
         match (here, wanted) {
-            (Place::There(parent, a), Place::There(_, b)) => {
+            (Resolved::There(parent, a), Resolved::There(_, b)) => {
                 self.replace(parent, name, a, b, dir, true)
             }
-            (Place::There(parent, a), _) => {
+            (Resolved::There(parent, a), _) => {
                 self.touch(parent);
                 self.drop_name(parent, name, a)
             }
-            (Place::Missing, Place::There(_, b)) => {
+            (Resolved::Missing, Resolved::There(_, b)) => {
                 self.adds.push(add(b.nid));
                 Ok(())
             }
-            (Place::Blocked(what), Place::There(..)) => Err(Error::InTheWay(what).into()),
+            (Resolved::Blocked(what), Resolved::There(..)) => Err(Error::InTheWay(what).into()),
             _ => Err(Error::NoSuchPath(path.to_vec()).into()),
         }
     }
@@ -253,8 +253,8 @@ impl Job<'_> {
         &mut self,
         parent: Nid,
         name: &[u8],
-        a: Entry,
-        b: Entry,
+        a: Dentry,
+        b: Dentry,
         dir: &[u8],
         is_top: bool,
     ) -> Result<(), Blocked> {
@@ -379,7 +379,7 @@ impl Job<'_> {
         self.tree.update(dir, |i| (i.mtime, i.ctime) = (now, now));
     }
 
-    fn drop_name(&mut self, dir: Nid, name: &[u8], e: Entry) -> Result<(), Blocked> {
+    fn drop_name(&mut self, dir: Nid, name: &[u8], e: Dentry) -> Result<(), Blocked> {
         self.tree.update(dir, |i| {
             let d = i.dir_mut()?;
             d.subdirs = d.subdirs.saturating_sub(u32::from(e.kind == Kind::Dir));
@@ -561,14 +561,14 @@ impl Job<'_> {
         };
         self.tree.update(dir, |i| {
             if let Some(d) = i.dir_mut() {
-                d.map.insert(name, Entry { nid, kind });
+                d.map.insert(name, Dentry { nid, kind });
                 d.subdirs += u32::from(kind == Kind::Dir);
             }
         });
     }
 }
 
-type Pair = (Vec<u8>, Option<Entry>, Option<Entry>);
+type Pair = (Vec<u8>, Option<Dentry>, Option<Dentry>);
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@
 use super::error::{JournalError, JournalResult, ReplayError};
 use super::format::{Mark, SEGMENT_HEADER_BYTES, SegmentHeader, segment_seed};
 use super::mark::{self, MarkFile};
-use super::scan::{self, Beyond, Found, Source, Walk};
+use super::scan::{self, Beyond, Found, SegmentReader, Source};
 use super::segment::{self, Live};
 use super::{Journal, JournalConfig, PayloadRef};
 use objstore::io::Storage;
@@ -266,10 +266,10 @@ impl<'a> Recovery<'a> {
     fn replay_segment(&mut self, index: usize, each: &mut Each<'_>) -> JournalResult<Option<Cut>> {
         let live = self.candidates[index].live.clone();
         let source: &dyn Source = &&*live.file;
-        let mut walk = Walk::new(source, segment_seed(self.mark.journal, live.number));
+        let mut reader = SegmentReader::new(source, segment_seed(self.mark.journal, live.number));
         let mut at = SEGMENT_HEADER_BYTES as u64;
         loop {
-            let found = walk.record(at).map_err(JournalError::io(&live.path))?;
+            let found = reader.record(at).map_err(JournalError::io(&live.path))?;
             let record = match found {
                 Found::End => return Ok(None),
                 Found::Bad(what) => return self.end_at(index, at, what),

@@ -8,7 +8,7 @@ use super::error::{JournalError, JournalResult};
 use super::format::{Mark, SEGMENT_HEADER_BYTES, SegmentHeader, VERSION, segment_seed};
 use super::mark::MarkFile;
 use super::recovery::Recovery;
-use super::scan::{Found, Source, Walk};
+use super::scan::{Found, SegmentReader, Source};
 use super::segment::{self, Live};
 use super::{Journal, JournalConfig, SEGMENT_BITS, first_mark, new_id};
 use objstore::io::Storage;
@@ -125,8 +125,8 @@ fn mend_headers(storage: &dyn Storage, dir: &str, mark: &Mark) -> JournalResult<
             continue;
         }
         let source: &dyn Source = &&*live.file;
-        let mut walk = Walk::new(source, segment_seed(mark.journal, number));
-        let first = walk.record(SEGMENT_HEADER_BYTES as u64);
+        let mut reader = SegmentReader::new(source, segment_seed(mark.journal, number));
+        let first = reader.record(SEGMENT_HEADER_BYTES as u64);
         let Found::Record(first) = first.map_err(JournalError::io(&live.path))? else {
             continue;
         };

@@ -1,6 +1,6 @@
 //! Finding records in the bytes of a segment.
 //!
-//! Owns the walk from record to record, the check of one record, and the search for valid records
+//! Owns the reader from record to record, the check of one record, and the search for valid records
 //! behind a bad one. Knows nothing of marks or of what may be cut; `recovery.rs` decides that.
 //! Invariant: total on any bytes; memory is bounded by the longest record, not by what a damaged
 //! length claims.
@@ -11,7 +11,7 @@ use objstore::io::Segment;
 use std::io;
 use std::ops::Range;
 
-/// Bytes read at once while walking; little, since a walk skips payloads.
+/// Bytes read at once while walking; little, since a reader skips payloads.
 const WALK_BYTES: usize = 32 << 10;
 /// Bytes read at once while searching or verifying payloads; whole blocks.
 const BULK_BYTES: usize = 256 << 10;
@@ -87,8 +87,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A walk over one segment.
-pub(crate) struct Walk<'a> {
+/// Reads one segment from its beginning.
+pub(crate) struct SegmentReader<'a> {
     source: &'a dyn Source,
     len: u64,
     seed: u32,
@@ -102,10 +102,10 @@ struct Window {
     bytes: Vec<u8>,
 }
 
-impl<'a> Walk<'a> {
-    /// A walk over `source`, whose checksums start from `seed`.
-    pub(crate) fn new(source: &'a dyn Source, seed: u32) -> Walk<'a> {
-        Walk {
+impl<'a> SegmentReader<'a> {
+    /// A reader over `source`, whose checksums start from `seed`.
+    pub(crate) fn new(source: &'a dyn Source, seed: u32) -> SegmentReader<'a> {
+        SegmentReader {
             source,
             len: source.source_len(),
             seed,
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Length of the segment when the walk began.
+    /// Length of the segment when the reader began.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -198,14 +198,14 @@ pub(crate) fn records_beyond(
     seq: u64,
 ) -> io::Result<Beyond> {
     let mut beyond = Beyond::default();
-    let mut walk = Walk::new(source, seed);
+    let mut reader = SegmentReader::new(source, seed);
     let mut at = from;
-    while let Some(candidate) = next_magic(source, walk.len(), at)? {
+    while let Some(candidate) = next_magic(source, reader.len(), at)? {
         at = candidate + 1;
-        if !has_likely_seq(&mut walk, candidate, seq)? {
+        if !has_likely_seq(&mut reader, candidate, seq)? {
             continue;
         }
-        if let Found::Record(record) = walk.record(candidate)? {
+        if let Found::Record(record) = reader.record(candidate)? {
             beyond.records += 1;
             beyond.synced = beyond.synced.max(record.header.synced);
             at = record.end;
@@ -216,9 +216,9 @@ pub(crate) fn records_beyond(
 
 /// Cheap look at a candidate before its metadata are read: the number must be above `seq`, and no
 /// higher than that many records could make it.
-fn has_likely_seq(walk: &mut Walk<'_>, at: u64, seq: u64) -> io::Result<bool> {
+fn has_likely_seq(reader: &mut SegmentReader<'_>, at: u64, seq: u64) -> io::Result<bool> {
     const SEQ_DISTANCE_MAX: u64 = 1 << 32;
-    let header = walk.header(at)?;
+    let header = reader.header(at)?;
     Ok(header.is_some_and(|h| h.seq > seq && h.seq - seq < SEQ_DISTANCE_MAX))
 }
 
@@ -260,9 +260,9 @@ pub fn check_record_bytes(bytes: &[u8]) {
         .and_then(super::format::SegmentHeader::decode);
     let seed = header.map_or(0, |h| super::format::segment_seed(h.journal, h.segment));
     let source: &dyn Source = &bytes;
-    let mut walk = Walk::new(source, seed);
+    let mut reader = SegmentReader::new(source, seed);
     let mut at = SEGMENT_HEADER_BYTES as u64;
-    while let Ok(Found::Record(record)) = walk.record(at) {
+    while let Ok(Found::Record(record)) = reader.record(at) {
         let _ = payload_is_good(source, &record);
         at = record.end;
     }

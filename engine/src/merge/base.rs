@@ -29,7 +29,7 @@ const COMMON: u8 = 8;
 /// A commit in the order of time, then of its id, so that the order is always the same.
 type Ranked = ((i64, u32), CommitId);
 
-struct Walk<'a> {
+struct Search<'a> {
     history: &'a dyn History,
     flags: HashMap<CommitId, u8>,
     /// Newest first.
@@ -38,7 +38,7 @@ struct Walk<'a> {
     fresh: HashSet<CommitId>,
 }
 
-impl Walk<'_> {
+impl Search<'_> {
     fn paint(&mut self, id: CommitId, flags: u8) -> Result<()> {
         let before = self.flags.get(&id).copied().unwrap_or(0);
         if before | flags == before {
@@ -76,26 +76,26 @@ pub(super) fn merge_bases_of(
     if many.contains(other) {
         return Ok(vec![*other]);
     }
-    let mut walk = Walk {
+    let mut search = Search {
         history,
         flags: HashMap::new(),
         queue: BinaryHeap::new(),
         fresh: HashSet::new(),
     };
     for one in many {
-        walk.paint(*one, ONE)?;
+        search.paint(*one, ONE)?;
     }
-    walk.paint(*other, OTHER)?;
+    search.paint(*other, OTHER)?;
     let mut found: Vec<Ranked> = Vec::new();
-    while !walk.fresh.is_empty() {
-        let Some((time, id)) = walk.queue.pop() else {
+    while !search.fresh.is_empty() {
+        let Some((time, id)) = search.queue.pop() else {
             break;
         };
-        walk.fresh.remove(&id);
-        let mut flags = walk.flags.get(&id).copied().unwrap_or(0);
+        search.fresh.remove(&id);
+        let mut flags = search.flags.get(&id).copied().unwrap_or(0);
         let common = flags & (ONE | OTHER) == ONE | OTHER;
         if common && flags & (STALE | COMMON) == 0 {
-            walk.flags.insert(id, flags | COMMON);
+            search.flags.insert(id, flags | COMMON);
             found.push((time, id));
         }
         flags &= ONE | OTHER | STALE;
@@ -103,10 +103,10 @@ pub(super) fn merge_bases_of(
             flags |= STALE;
         }
         for parent in &history.commit(&id)?.parents {
-            walk.paint(*parent, flags)?;
+            search.paint(*parent, flags)?;
         }
     }
-    found.retain(|(_, id)| walk.flags.get(id).is_some_and(|flags| flags & STALE == 0));
+    found.retain(|(_, id)| search.flags.get(id).is_some_and(|flags| flags & STALE == 0));
     found.sort_unstable();
     let bases: Vec<CommitId> = found.into_iter().map(|(_, id)| id).collect();
     independent(history, bases)

@@ -170,7 +170,7 @@ fn move_addition(merger: &mut Merger<'_>, from: &[u8], to: &[u8]) {
         name.get_or_insert_with(|| from.to_vec());
     }
     // A directory of the same name stays where it is.
-    let mut stays = super::walk::Node::default();
+    let mut stays = super::walk::PathSides::default();
     std::mem::swap(&mut stays.dirs, &mut node.dirs);
     if stays.dirs.iter().any(Option::is_some) {
         merger.nodes.insert(from.to_vec(), stays);

@@ -3,7 +3,7 @@
 use super::content::merge_versions;
 use super::merger::Merger;
 use super::version::{Version, same};
-use super::walk::{Node, bit};
+use super::walk::{PathSides, bit};
 use super::{BASE, ConflictKind, OURS, THEIRS};
 use crate::error::Result;
 
@@ -31,7 +31,7 @@ pub(super) fn process(merger: &mut Merger<'_>) -> Result<()> {
     Ok(())
 }
 
-fn entry(merger: &mut Merger<'_>, mut path: Vec<u8>, mut node: Node) -> Result<()> {
+fn entry(merger: &mut Merger<'_>, mut path: Vec<u8>, mut node: PathSides) -> Result<()> {
     // A directory that only a directory rename made is not in the node; git then loses what is in it.
     if node.df_conflict || merger.occupied.contains(&path) {
         node.df_conflict = true;
@@ -79,7 +79,7 @@ fn entry(merger: &mut Merger<'_>, mut path: Vec<u8>, mut node: Node) -> Result<(
 }
 
 /// Stages keep the path that they came from.
-fn keep_names(node: &mut Node, path: &[u8]) {
+fn keep_names(node: &mut PathSides, path: &[u8]) {
     for name in &mut node.names {
         name.get_or_insert_with(|| path.to_vec());
     }
@@ -89,7 +89,7 @@ fn keep_names(node: &mut Node, path: &[u8]) {
 fn finish(
     merger: &mut Merger<'_>,
     path: Vec<u8>,
-    node: &Node,
+    node: &PathSides,
     version: Option<Version>,
     kind: Option<ConflictKind>,
 ) {
@@ -101,7 +101,7 @@ fn finish(
 }
 
 /// One side has what the base has, or both have the same.
-fn unchanged_side(merger: &mut Merger<'_>, path: Vec<u8>, node: Node) -> Result<()> {
+fn unchanged_side(merger: &mut Merger<'_>, path: Vec<u8>, node: PathSides) -> Result<()> {
     let side = match node.match_mask {
         6 => OURS,
         3 => THEIRS,
@@ -122,7 +122,7 @@ fn unchanged_side(merger: &mut Merger<'_>, path: Vec<u8>, node: Node) -> Result<
 }
 
 /// Both have something of the same type: merged line by line, attribute by attribute.
-fn both(merger: &mut Merger<'_>, path: Vec<u8>, mut node: Node) -> Result<()> {
+fn both(merger: &mut Merger<'_>, path: Vec<u8>, mut node: PathSides) -> Result<()> {
     let (Some(ours), Some(theirs)) = (&node.stages[OURS], &node.stages[THEIRS]) else {
         return Ok(());
     };
@@ -143,7 +143,7 @@ fn both(merger: &mut Merger<'_>, path: Vec<u8>, mut node: Node) -> Result<()> {
 }
 
 /// A file against a symbolic link or a special file: each gets a path of its own.
-fn distinct_types(merger: &mut Merger<'_>, path: Vec<u8>, node: Node) -> Result<()> {
+fn distinct_types(merger: &mut Merger<'_>, path: Vec<u8>, node: PathSides) -> Result<()> {
     if merger.ctx.depth > 0 {
         let base = node.stages[BASE].clone();
         finish(merger, path, &node, base, Some(ConflictKind::Content));
@@ -181,7 +181,7 @@ fn distinct_types(merger: &mut Merger<'_>, path: Vec<u8>, node: Node) -> Result<
 }
 
 /// Changed on one side, deleted on the other: the changed version stays.
-fn modify_delete(merger: &mut Merger<'_>, path: Vec<u8>, node: Node) -> Result<()> {
+fn modify_delete(merger: &mut Merger<'_>, path: Vec<u8>, node: PathSides) -> Result<()> {
     let side = match node.filemask {
         5 => THEIRS,
         _ => OURS,
@@ -201,14 +201,14 @@ fn modify_delete(merger: &mut Merger<'_>, path: Vec<u8>, node: Node) -> Result<(
     Ok(())
 }
 
-fn deleted_by_both(merger: &mut Merger<'_>, path: Vec<u8>, node: Node) -> Result<()> {
+fn deleted_by_both(merger: &mut Merger<'_>, path: Vec<u8>, node: PathSides) -> Result<()> {
     finish(merger, path, &node, None, None);
     Ok(())
 }
 
 /// Added on one side. An empty directory that the other side put there makes it a conflict, which git
 /// does not see.
-fn added(merger: &mut Merger<'_>, path: Vec<u8>, mut node: Node) -> Result<()> {
+fn added(merger: &mut Merger<'_>, path: Vec<u8>, mut node: PathSides) -> Result<()> {
     let side = match node.filemask & bit(OURS) {
         0 => THEIRS,
         _ => OURS,

@@ -154,9 +154,9 @@ fn ancestor(
     Ok(map)
 }
 
-type Entry<'a> = Option<&'a Arc<KvEntry>>;
+type Known<'a> = Option<&'a Arc<KvEntry>>;
 
-fn alike(a: Entry<'_>, b: Entry<'_>) -> bool {
+fn alike(a: Known<'_>, b: Known<'_>) -> bool {
     a.map(|e| &e.value) == b.map(|e| &e.value)
 }
 

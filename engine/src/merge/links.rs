@@ -8,7 +8,7 @@
 
 use super::merger::Merger;
 use super::version::{Version, same};
-use super::walk::Node;
+use super::walk::PathSides;
 use super::{BASE, OURS, THEIRS};
 use crate::error::Result;
 use objstore::{Body, ObjectStore, TreeId, read_tree};
@@ -48,7 +48,7 @@ pub(super) fn tell_apart(merger: &mut Merger<'_>) -> Result<()> {
 }
 
 /// A settled file gets the new number where it was theirs that was taken.
-fn redo(node: &mut Node) {
+fn redo(node: &mut PathSides) {
     let [_, ours, Some(theirs)] = &node.stages else {
         return;
     };

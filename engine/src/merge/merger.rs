@@ -1,7 +1,7 @@
 //! One merge of three trees, from what differs to an outcome for each path.
 
 use super::version::Version;
-use super::walk::{DirSide, Found, Node, Nodes, SideRenames, bit, split};
+use super::walk::{DirSide, Found, PathSides, Paths, SideRenames, bit, split};
 use super::{BASE, Context, OURS, Root, THEIRS, dirs, entries, links, pairing, renames, walk};
 use crate::error::Result;
 use crate::record::conflict::{Conflict, ConflictKind, ConflictSide};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 pub(super) struct Merger<'a> {
     pub ctx: &'a Context<'a>,
     pub roots: [&'a Root; 3],
-    pub nodes: Nodes,
+    pub nodes: Paths,
     pub sides: [SideRenames; 3],
     /// Paths whose files a directory rename moved elsewhere.
     pub moved: Vec<Vec<u8>>,
@@ -70,7 +70,7 @@ impl<'a> Merger<'a> {
     }
 
     /// Records a conflict with what each side has.
-    pub fn conflict(&mut self, path: Vec<u8>, kind: ConflictKind, node: &Node) {
+    pub fn conflict(&mut self, path: Vec<u8>, kind: ConflictKind, node: &PathSides) {
         let side = |i: usize| match (&node.stages[i], &node.dirs[i]) {
             (Some(version), _) if node.filemask & bit(i) != 0 => {
                 version.origin.as_ref().map(|origin| ConflictSide {
@@ -100,7 +100,7 @@ impl<'a> Merger<'a> {
 
     /// Records that the attributes of the root directory could not be settled.
     pub fn root_conflict(&mut self, kind: ConflictKind) {
-        let mut node = Node::default();
+        let mut node = PathSides::default();
         for (i, root) in self.roots.iter().enumerate() {
             node.dirs[i] = Some(DirSide {
                 meta: root.meta.clone(),
@@ -185,7 +185,7 @@ impl<'a> Merger<'a> {
             unique = [&stem, format!("_{number}").as_bytes()].concat();
             number += 1;
         }
-        self.nodes.insert(unique.clone(), Node::default());
+        self.nodes.insert(unique.clone(), PathSides::default());
         Ok(unique)
     }
 }

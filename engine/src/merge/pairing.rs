@@ -4,7 +4,7 @@ use super::content::merge_versions;
 use super::dirs::Rename;
 use super::merger::Merger;
 use super::version::{Version, same};
-use super::walk::{Node, bit};
+use super::walk::{PathSides, bit};
 use super::{BASE, ConflictKind, OURS, THEIRS};
 use crate::error::Result;
 
@@ -87,7 +87,8 @@ fn one_rename(merger: &mut Merger<'_>, old: &[u8], new: &[u8], side: usize) -> R
         return Ok(());
     };
     let deleted = old_node.filemask == bit(BASE);
-    let is_file = |node: &Node, i: usize| node.stages[i].as_ref().is_some_and(Version::is_file);
+    let is_file =
+        |node: &PathSides, i: usize| node.stages[i].as_ref().is_some_and(Version::is_file);
     let type_changed = !deleted && is_file(old_node, other) != is_file(new_node, side);
     // Where the types differ, what is at the new path is the other half of a rename that was not seen.
     let collision = new_node.filemask & bit(other) != 0 && !type_changed;

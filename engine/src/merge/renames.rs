@@ -23,7 +23,7 @@ pub(super) fn detect(ctx: &Context<'_>, side: &mut SideRenames) -> Result<()> {
     if side.pairs.is_empty() || side.relevant.is_empty() {
         return Ok(());
     }
-    let mut job = Job::new(ctx, side);
+    let mut job = Search::new(ctx, side);
     if job.sources.is_empty() || job.targets.is_empty() {
         return Ok(());
     }
@@ -59,7 +59,7 @@ enum Key {
     Symlink(Vec<u8>),
 }
 
-struct Job<'a> {
+struct Search<'a> {
     ctx: &'a Context<'a>,
     side: &'a mut SideRenames,
     files: Vec<File>,
@@ -69,8 +69,8 @@ struct Job<'a> {
     targets: Vec<usize>,
 }
 
-impl<'a> Job<'a> {
-    fn new(ctx: &'a Context<'a>, side: &'a mut SideRenames) -> Job<'a> {
+impl<'a> Search<'a> {
+    fn new(ctx: &'a Context<'a>, side: &'a mut SideRenames) -> Search<'a> {
         let (mut files, mut sources, mut targets) = (Vec::new(), Vec::new(), Vec::new());
         for (pair, p) in side.pairs.iter().enumerate() {
             let (list, (path, version)) = match (&p.old, &p.new) {
@@ -91,7 +91,7 @@ impl<'a> Job<'a> {
                 other: None,
             });
         }
-        Job {
+        Search {
             ctx,
             side,
             files,

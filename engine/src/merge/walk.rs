@@ -1,6 +1,6 @@
 //! Finding what differs between base, ours and theirs, and which of it matters for renames.
 //!
-//! Only directories that differ are read. What is the same in all three has no [`Node`]. Directories in
+//! Only directories that differ are read. What is the same in all three has no [`PathSides`]. Directories in
 //! which there is no file at all do not exist for git; here they are kept in `dirs` but not in `dirmask`,
 //! so that they take no part in its decisions.
 
@@ -31,7 +31,7 @@ pub(super) struct DirSide {
 
 /// A path that is not the same in all three trees.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct PathSides {
     /// The file of each tree.
     pub stages: [Option<Version>; 3],
     /// The directory of each tree.
@@ -52,14 +52,14 @@ pub(super) struct Node {
     pub done: Option<Option<Version>>,
 }
 
-impl Node {
+impl PathSides {
     /// The path that a stage came from.
     pub fn name<'a>(&'a self, side: usize, path: &'a [u8]) -> &'a [u8] {
         self.names[side].as_deref().unwrap_or(path)
     }
 }
 
-pub(super) type Nodes = BTreeMap<Vec<u8>, Node>;
+pub(super) type Paths = BTreeMap<Vec<u8>, PathSides>;
 
 /// Why a deleted file's new place is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub(super) struct SideRenames {
 /// What differs.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub nodes: Nodes,
+    pub nodes: Paths,
     /// Renames of ours (1) and theirs (2).
     pub sides: [SideRenames; 3],
 }
@@ -177,7 +177,7 @@ impl Walk<'_> {
 
     fn entry(&mut self, dir: &[u8], name: Vec<u8>, three: Three, mut mask: u8) -> Result<()> {
         let path = join(dir, &name);
-        let mut node = Node::default();
+        let mut node = PathSides::default();
         for (i, entry) in three.iter().enumerate() {
             let Some(entry) = entry else { continue };
             node.stages[i] = Version::of(&path, entry)?;
@@ -209,7 +209,7 @@ impl Walk<'_> {
     }
 
     /// Which trees have the same here.
-    fn match_mask(&self, node: &Node) -> Result<u8> {
+    fn match_mask(&self, node: &PathSides) -> Result<u8> {
         let equal = |a: usize, b: usize| -> Result<bool> {
             if node.dirmask & bit(a) != 0 && node.dirmask & bit(b) != 0 {
                 let tree = |i: usize| node.dirs[i].as_ref().map(|d| d.tree);
@@ -231,7 +231,7 @@ impl Walk<'_> {
     }
 
     /// A file in all three that at most one side changed, or both alike.
-    fn settled(&mut self, path: Vec<u8>, mut node: Node) -> Result<()> {
+    fn settled(&mut self, path: Vec<u8>, mut node: PathSides) -> Result<()> {
         if let [base, Some(ours), Some(theirs)] = &node.stages {
             let paths = [&path[..]; 3];
             let merged = merge_versions(self.ctx, base.as_ref(), ours, theirs, paths, 0)?;
@@ -243,7 +243,7 @@ impl Walk<'_> {
 
     /// Notes removed directories, and whether it matters where they went: it does where the other side
     /// added a file to them.
-    fn dir_relevance(&mut self, dir: &[u8], path: &[u8], node: &Node, mask: &mut u8) {
+    fn dir_relevance(&mut self, dir: &[u8], path: &[u8], node: &PathSides, mask: &mut u8) {
         if *mask != ALL && (node.dirmask == 3 || node.dirmask == 5) {
             *mask = node.dirmask & !bit(BASE);
         }
@@ -271,7 +271,7 @@ impl Walk<'_> {
     }
 
     /// Notes what each side added and deleted.
-    fn pairs(&mut self, path: &[u8], node: &Node, mask: u8) {
+    fn pairs(&mut self, path: &[u8], node: &PathSides, mask: u8) {
         let named = |v: &Option<Version>| {
             let version = v.as_ref().filter(|v| v.is_file() || v.is_symlink())?;
             Some((path.to_vec(), version.clone()))
@@ -306,7 +306,7 @@ impl Walk<'_> {
         }
     }
 
-    fn descend(&mut self, path: &[u8], node: &Node, mask: u8) {
+    fn descend(&mut self, path: &[u8], node: &PathSides, mask: u8) {
         let there = node.dirs.iter().flatten().count();
         let trees = [BASE, OURS, THEIRS].map(|i| node.dirs[i].as_ref().and_then(|d| d.tree));
         let equal = there == 3 && trees[0] == trees[1] && trees[1] == trees[2];

@@ -7,7 +7,7 @@
 use super::content::{later, merge_meta};
 use super::merger::{Merger, lookup};
 use super::version::{Content, Matter, Version};
-use super::walk::{Node, bit, split};
+use super::walk::{PathSides, bit, split};
 use super::{BASE, OURS, THEIRS, dirs, store_bytes};
 use crate::error::{Error, Result};
 use crate::record::conflict::ConflictKind;
@@ -54,7 +54,7 @@ pub(super) fn plan(merger: &mut Merger<'_>) -> Plan {
 }
 
 /// An empty directory that one side made, where it belongs now.
-fn alone(merger: &Merger<'_>, path: &[u8], node: &Node) -> Option<(Vec<u8>, Meta)> {
+fn alone(merger: &Merger<'_>, path: &[u8], node: &PathSides) -> Option<(Vec<u8>, Meta)> {
     let side = match [&node.dirs[OURS], &node.dirs[THEIRS]] {
         [Some(_), None] => OURS,
         [None, Some(_)] => THEIRS,

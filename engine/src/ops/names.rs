@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::limits::{LINKS_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX};
 use crate::record::Mutation;
 use crate::tree::acl;
-use crate::tree::dirmap::Entry;
+use crate::tree::dirmap::Dentry;
 use crate::tree::inode::new_mode;
 use crate::types::{Attr, By, Caller, Kind, Nid, RenameFlags, Wait};
 
@@ -241,7 +241,7 @@ pub(crate) fn rmdir(branch: &Branch, parent: Nid, name: &[u8], by: By, wait: Wai
     })
 }
 
-fn removable(_branch: &Branch, inner: &Inner, parent: Nid, name: &[u8]) -> Result<Entry> {
+fn removable(_branch: &Branch, inner: &Inner, parent: Nid, name: &[u8]) -> Result<Dentry> {
     if is_reserved(parent, name) {
         return Err(Error::NotPermitted);
     }
@@ -253,7 +253,7 @@ fn remove(
     inner: &mut Inner,
     parent: Nid,
     name: &[u8],
-    entry: Entry,
+    entry: Dentry,
 ) -> Result<()> {
     branch.change(
         inner,
@@ -330,7 +330,7 @@ pub(crate) fn readlink(branch: &Branch, nid: Nid) -> Result<Vec<u8>> {
 
 /// The kernel has renamed something over a directory, which it thereby marks dead. It may have found there
 /// what a rollback has just removed.
-fn note_renamed_over(inner: &mut Inner, to: (Nid, &[u8]), replaced: Option<Entry>) {
+fn note_renamed_over(inner: &mut Inner, to: (Nid, &[u8]), replaced: Option<Dentry>) {
     let state = inner.fence.as_ref().map(|f| f.state);
     let before = state.and_then(|state| inner.book.history.tree(state)?.lookup(to.0, to.1).ok());
     for entry in replaced.into_iter().chain(before) {
@@ -342,7 +342,7 @@ fn note_renamed_over(inner: &mut Inner, to: (Nid, &[u8]), replaced: Option<Entry
 }
 
 /// Whether `moved` may take the place of `replaced`.
-fn check_replaceable(inner: &Inner, moved: Entry, replaced: Entry) -> Result<()> {
+fn check_replaceable(inner: &Inner, moved: Dentry, replaced: Dentry) -> Result<()> {
     match (moved.kind, replaced.kind) {
         (Kind::Dir, Kind::Dir) => check_empty(inner, replaced),
         (Kind::Dir, _) => Err(Error::NotDir),

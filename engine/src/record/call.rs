@@ -260,7 +260,7 @@ pub enum What {
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Entry {
+pub struct TimelineEntry {
     /// Number in the timeline, from 1 on without gaps.
     pub number: u64,
     /// When it happened.
@@ -277,7 +277,7 @@ pub fn chained(before: &[u8; 32], entry: &[u8]) -> [u8; 32] {
 }
 
 /// An entry as it stands in the log: length, entry, hash, length again, so that it is read from both ends.
-pub fn framed(entry: &Entry, before: &[u8; 32]) -> (Vec<u8>, [u8; 32]) {
+pub fn framed(entry: &TimelineEntry, before: &[u8; 32]) -> (Vec<u8>, [u8; 32]) {
     let body = encode(entry);
     let hash = chained(before, &body);
     // Names and texts are bounded, so this is far below the limit.

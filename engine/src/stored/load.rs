@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::record::Counters;
 use crate::stored::store::{Reference, UNREADABLE, meta_of};
 use crate::tree::Tree;
-use crate::tree::dirmap::{DirMap, Entry};
+use crate::tree::dirmap::{Dentry, DirMap};
 use crate::tree::file::{Body, FileData};
 use crate::tree::inode::{Content, Dir, Inode, Links, Xattrs};
 use crate::types::{Kind, Nid, Time};
@@ -256,7 +256,7 @@ impl Loader<'_> {
         };
         self.tree.update(dir, |i| {
             if let Some(d) = i.dir_mut() {
-                d.map.insert(name, Entry { nid, kind });
+                d.map.insert(name, Dentry { nid, kind });
                 d.subdirs += u32::from(kind == Kind::Dir);
             }
         });

@@ -10,7 +10,7 @@ use crate::kv::{KvMap, stored};
 use crate::stored::data::{FileSource, Places};
 use crate::stored::import::Importer;
 use crate::tree::Tree;
-use crate::tree::dirmap::{DirMap, Entry};
+use crate::tree::dirmap::{Dentry, DirMap};
 use crate::tree::file::{Body, FileData};
 use crate::tree::inode::{Content, Inode};
 use crate::types::Nid;
@@ -66,7 +66,7 @@ pub fn store_tree(
 ) -> Result<Reference> {
     let empty = Tree::default();
     let old = reference.map_or(&empty, |r| &r.tree);
-    let mut job = Job {
+    let mut job = Storing {
         places,
         old,
         tree,
@@ -122,7 +122,7 @@ fn on_all_cores<T: Sync, R: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-struct Job<'a> {
+struct Storing<'a> {
     places: &'a Places,
     old: &'a Tree,
     tree: &'a Tree,
@@ -131,7 +131,7 @@ struct Job<'a> {
     dirty: HashSet<Nid>,
 }
 
-impl Job<'_> {
+impl Storing<'_> {
     fn changed(&self) -> Vec<(Nid, Arc<Inode>)> {
         let mut changed = Vec::new();
         Tree::diff(self.old, self.tree, &mut |nid, _, new| {
@@ -274,7 +274,7 @@ impl Job<'_> {
         )?)
     }
 
-    fn entry(&self, name: &[u8], e: Entry) -> Result<TreeEntry> {
+    fn entry(&self, name: &[u8], e: Dentry) -> Result<TreeEntry> {
         let inode = self.stored.inode(e.nid)?;
         let body = match &inode.content {
             Content::Dir(d) => StoredBody::Dir(d.stored),

@@ -19,7 +19,7 @@ const MASK: u16 = 16;
 const OTHER: u16 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct AclEntry {
     tag: u16,
     perm: u16,
     id: u32,
@@ -27,7 +27,7 @@ struct Entry {
 
 /// A decoded list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acl(Vec<Entry>);
+pub struct Acl(Vec<AclEntry>);
 
 impl Acl {
     /// Decodes a list; `None` where it is malformed.
@@ -36,7 +36,7 @@ impl Acl {
         if u32::from_le_bytes(*version) != VERSION || rest.len() % 8 != 0 {
             return None;
         }
-        let entry = |e: &[u8]| Entry {
+        let entry = |e: &[u8]| AclEntry {
             tag: u16::from_le_bytes([e[0], e[1]]),
             perm: u16::from_le_bytes([e[2], e[3]]),
             id: u32::from_le_bytes([e[4], e[5], e[6], e[7]]),
@@ -142,7 +142,7 @@ mod tests {
     fn acl(entries: &[(u16, u16, u32)]) -> Acl {
         Acl(entries
             .iter()
-            .map(|&(tag, perm, id)| Entry { tag, perm, id })
+            .map(|&(tag, perm, id)| AclEntry { tag, perm, id })
             .collect())
     }
 

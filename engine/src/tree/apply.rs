@@ -1,7 +1,7 @@
 //! Carrying out mutations.
 
 use super::Tree;
-use super::dirmap::{DirMap, Entry, name_hash};
+use super::dirmap::{Dentry, DirMap, name_hash};
 use super::file::{Body, FileData, Src};
 use super::inode::{Content, Dir, Inode, Xattrs};
 use crate::base::Stamp;
@@ -227,7 +227,7 @@ impl Tree {
             return Err(Broken("the name exists"));
         }
         self.change_dir(parent, |i, d| {
-            d.map.insert(name, Entry { nid, kind });
+            d.map.insert(name, Dentry { nid, kind });
             d.subdirs += u32::from(kind == Kind::Dir);
             (i.mtime, i.ctime) = (now, now);
         })?;
@@ -235,7 +235,7 @@ impl Tree {
     }
 
     /// Takes a name from a directory; returns what it named.
-    fn take_entry(&mut self, parent: Nid, name: &[u8], now: Time) -> Result<Entry, Broken> {
+    fn take_entry(&mut self, parent: Nid, name: &[u8], now: Time) -> Result<Dentry, Broken> {
         self.change_dir(parent, |i, d| {
             let entry = d.map.remove(name).ok_or(NO_NAME)?;
             d.subdirs = d.subdirs.saturating_sub(u32::from(entry.kind == Kind::Dir));

@@ -21,7 +21,7 @@ pub use objstore::object::tree::name_hash;
 
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct Dentry {
     /// The inode it names.
     pub nid: Nid,
     /// The inode's type.
@@ -29,7 +29,7 @@ pub struct Entry {
 }
 
 /// Takes a name with its entries on both sides of a comparison.
-pub type EachChange<'a> = dyn FnMut(&[u8], Option<Entry>, Option<Entry>) + 'a;
+pub type EachChange<'a> = dyn FnMut(&[u8], Option<Dentry>, Option<Dentry>) + 'a;
 
 /// One entry with its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub struct Named<'a> {
     /// Name.
     pub name: &'a [u8],
     /// What it names.
-    pub entry: Entry,
+    pub entry: Dentry,
 }
 
 #[derive(Debug, Clone)]
@@ -110,7 +110,7 @@ impl<'a> Iterator for Packed<'a> {
         let len = usize::from(head[14]);
         let name = self.bytes.get(at + HEAD..at + HEAD + len)?;
         self.at = at + HEAD + len;
-        let entry = Entry {
+        let entry = Dentry {
             nid: Nid(u64::from_le_bytes(nid)),
             kind: kind_of_code(head[13]),
         };
@@ -269,7 +269,7 @@ impl DirMap {
     }
 
     /// Makes a map of many entries at once; of equal names the last counts.
-    pub fn from_entries<'a>(entries: impl IntoIterator<Item = (&'a [u8], Entry)>) -> DirMap {
+    pub fn from_entries<'a>(entries: impl IntoIterator<Item = (&'a [u8], Dentry)>) -> DirMap {
         let mut all: Vec<Named<'a>> = entries
             .into_iter()
             .map(|(name, entry)| Named {
@@ -292,12 +292,12 @@ impl DirMap {
     }
 
     /// The entry of `name`.
-    pub fn get(&self, name: &[u8]) -> Option<Entry> {
+    pub fn get(&self, name: &[u8]) -> Option<Dentry> {
         self.get_hashed(name_hash(name), name)
     }
 
     /// As [`DirMap::get`], with the name's hash known.
-    pub fn get_hashed(&self, hash: u64, name: &[u8]) -> Option<Entry> {
+    pub fn get_hashed(&self, hash: u64, name: &[u8]) -> Option<Dentry> {
         self.leaf(hash)
             .find(|e| e.hash == hash && e.name == name)
             .map(|e| e.entry)
@@ -325,7 +325,7 @@ impl DirMap {
     }
 
     /// Sets the entry of `name`.
-    pub fn insert(&mut self, name: &[u8], entry: Entry) {
+    pub fn insert(&mut self, name: &[u8], entry: Dentry) {
         let e = Named {
             hash: name_hash(name),
             name,
@@ -340,7 +340,7 @@ impl DirMap {
     }
 
     /// Removes `name`; returns its entry.
-    pub fn remove(&mut self, name: &[u8]) -> Option<Entry> {
+    pub fn remove(&mut self, name: &[u8]) -> Option<Dentry> {
         let hash = name_hash(name);
         let old = self.get_hashed(hash, name)?;
         let root = self.root.as_mut()?;
@@ -450,8 +450,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn entry(n: u64) -> Entry {
-        Entry {
+    fn entry(n: u64) -> Dentry {
+        Dentry {
             nid: Nid(n),
             kind: if n.is_multiple_of(5) {
                 Kind::Dir
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn agrees_with_a_model_and_has_one_shape() {
         let mut map = DirMap::default();
-        let mut model: BTreeMap<Vec<u8>, Entry> = BTreeMap::new();
+        let mut model: BTreeMap<Vec<u8>, Dentry> = BTreeMap::new();
         let mut x = 7u64;
         for i in 0..6_000u64 {
             x = x

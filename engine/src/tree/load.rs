@@ -1,7 +1,7 @@
 //! Entries of base directories becoming inodes, in every tree that still holds the directory lazy.
 
 use super::Tree;
-use super::dirmap::{DirMap, Entry, name_hash};
+use super::dirmap::{Dentry, DirMap, name_hash};
 use super::file::{Body, FileData};
 use super::inode::{Content, Dir, Inode, Links, Xattrs};
 use crate::base::{BaseDir, BaseEntry, BaseFile};
@@ -91,7 +91,7 @@ pub fn load_dir(
         let kind = Kind::of_mode(l.entry.mode).unwrap_or(Kind::Fifo);
         (
             l.entry.name.as_slice(),
-            Entry {
+            Dentry {
                 nid: Nid(l.nid),
                 kind,
             },

@@ -1,6 +1,6 @@
 //! Trees and differences between trees as records, for the journal and the state file.
 
-use super::dirmap::{DirMap, Entry};
+use super::dirmap::{Dentry, DirMap};
 use super::file::{Body, FileData, Src};
 use super::inode::{Content, Dir, Inode, Links};
 use super::sane::check_entry;
@@ -196,7 +196,7 @@ fn content_of(record: &ContentRecord, dirs: &mut BaseDirs) -> Result<Content, Br
                 if fits {
                     Ok((
                         name.as_slice(),
-                        Entry {
+                        Dentry {
                             nid: Nid(*nid),
                             kind,
                         },

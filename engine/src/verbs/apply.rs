@@ -32,8 +32,8 @@ use crate::merge::{
 use crate::types::Progress;
 use crate::verbs::merging;
 use crate::verbs::show_merged;
+use crate::verbs::state_reader;
 use crate::verbs::undo;
-use crate::verbs::view;
 use crate::verbs::{Change, MergeReport, MergeRequest, Watch};
 use crate::workspace::Workspace;
 pub use carry::{Fault, Faults};
@@ -249,8 +249,8 @@ pub fn apply_patch(
     let Some(ready) = ready else {
         return Ok((report, Vec::new()));
     };
-    let old = view::view_of_tree(&branch, &show_merged::load_root(&branch, &now.scan.root)?)?;
-    let new = view::view_of_tree(&branch, &show_merged::load_root(&branch, &ready.root)?)?;
+    let old = state_reader::read_tree(&branch, &show_merged::load_root(&branch, &now.scan.root)?)?;
+    let new = state_reader::read_tree(&branch, &show_merged::load_root(&branch, &ready.root)?)?;
     report.changes = old.changes(&new, &[])?;
     let left_out = crate::verbs::patch::write(&old, &new, &report.changes, &mut |bytes| {
         cancel.check()?;

@@ -1,6 +1,6 @@
 //! What differs between two states of a branch, by path.
 
-use super::{Change, DiffSide, View};
+use super::{Change, DiffSide, StateReader};
 use crate::branch::Branch;
 use crate::change::graft::is_at_or_below;
 use crate::change::transition::differs;
@@ -10,7 +10,7 @@ use crate::tree::dirmap::DirMap;
 use crate::tree::file::Body;
 use crate::tree::inode::{Content, Inode};
 use crate::types::{Kind, Nid, Wait};
-use crate::verbs::view;
+use crate::verbs::state_reader;
 use crate::workspace::Workspace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::convert::Infallible;
@@ -155,10 +155,10 @@ fn modified<E>(a: &Inode, b: &Inode, same_content: SameContent<'_, E>) -> Result
     Ok(!same_but_content || !same_content(a, b)?)
 }
 
-impl View {
+impl StateReader {
     /// Differences from this state to another of the same branch, sorted by path; with `paths`, only at
     /// or below these.
-    pub fn changes(&self, to: &View, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
+    pub fn changes(&self, to: &StateReader, paths: &[Vec<u8>]) -> Result<Vec<Change>> {
         self.with(|from| changes(self.branch(), from, &to.tree()?, paths))
     }
 }
@@ -338,8 +338,8 @@ pub fn diff(
     paths: &[Vec<u8>],
 ) -> Result<Vec<Change>> {
     let (old, new) = (
-        view::view_of(ws, branch, from)?,
-        view::view_of(ws, branch, to)?,
+        state_reader::read_state(ws, branch, from)?,
+        state_reader::read_state(ws, branch, to)?,
     );
     old.changes(&new, paths)
 }

@@ -1,6 +1,6 @@
 //! Keys and values by name: reading, setting and removing them, now and in states.
 
-use super::{DiffSide, View};
+use super::{DiffSide, StateReader};
 use crate::branch::states;
 use crate::branch::states::Target;
 use crate::branch::{Branch, Inner};
@@ -162,7 +162,7 @@ pub fn kv_at(ws: &Workspace, branch: &str, target: &Target) -> Result<KvMap> {
     kv_of_state(&b, states::resolve(&b, &target)?)
 }
 
-impl View {
+impl StateReader {
     /// All keys of the state.
     pub fn kv(&self) -> Result<KvMap> {
         Ok(self.tree()?.kv().clone())

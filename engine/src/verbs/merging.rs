@@ -29,7 +29,7 @@ use crate::verbs::diff;
 use crate::verbs::lineage;
 use crate::verbs::runs;
 use crate::verbs::show_merged;
-use crate::verbs::view;
+use crate::verbs::state_reader;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId, CommitKind};
 use std::sync::Arc;
@@ -412,7 +412,7 @@ pub fn diff_branches(
     to: &str,
     paths: &[Vec<u8>],
 ) -> Result<Vec<Change>> {
-    let live = |name: &str| view::view_of(ws, name, &DiffSide::Live);
+    let live = |name: &str| state_reader::read_state(ws, name, &DiffSide::Live);
     live(from)?.changes(&live(to)?, paths)
 }
 

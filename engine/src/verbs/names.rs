@@ -5,7 +5,7 @@
 //! workspace, the last name never is. Invariant: when one of these has answered, also with an error, no
 //! lookup or listing through the mount shows what was there before.
 
-use super::view::known_dir;
+use super::state_reader::known_dir;
 use super::write::Made;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::workspace::Workspace;
 const BATCH: usize = 256;
 
 /// A directory and a name in it.
-type Place = (Nid, Vec<u8>);
+type NameIn = (Nid, Vec<u8>);
 
 /// Makes a directory; with `parents` also those above it, and one that exists is no error.
 pub(crate) fn make_dir_in(branch: &Branch, who: &Caller, path: &[u8], parents: bool) -> Result<()> {
@@ -82,7 +82,7 @@ pub(crate) fn rename_path_in(branch: &Branch, from: &[u8], to: &[u8]) -> Result<
 }
 
 /// The directory that a path lies in, and its last name. The root has none.
-fn place(branch: &Branch, path: &[u8]) -> Result<Place> {
+fn place(branch: &Branch, path: &[u8]) -> Result<NameIn> {
     let (dir, name) = split(path).ok_or(Error::NotPermitted)?;
     match write::look(branch, dir)? {
         (nid, Kind::Dir) => Ok((nid, name.to_vec())),
@@ -100,7 +100,7 @@ fn entry(branch: &Branch, dir: Nid, name: &[u8]) -> Result<(Nid, Kind)> {
 
 /// Removes everything in a directory, deepest first.
 fn empty(branch: &Branch, top: Nid) -> Result<()> {
-    let mut open: Vec<(Place, Nid)> = Vec::new();
+    let mut open: Vec<(NameIn, Nid)> = Vec::new();
     loop {
         let dir = open.last().map_or(top, |(_, nid)| *nid);
         let entries = some_entries(branch, dir)?;
@@ -136,7 +136,7 @@ fn some_entries(branch: &Branch, dir: Nid) -> Result<Vec<(Vec<u8>, Nid, Kind)>> 
     })
 }
 
-fn remove_one(branch: &Branch, place: &Place, nid: Nid, kind: Kind) -> Result<()> {
+fn remove_one(branch: &Branch, place: &NameIn, nid: Nid, kind: Kind) -> Result<()> {
     match kind {
         Kind::Dir => ops::names::rmdir(branch, place.0, &place.1, By::Daemon, Wait::Allowed)?,
         _ => ops::names::unlink(branch, place.0, &place.1, Wait::Allowed)?,
@@ -147,7 +147,7 @@ fn remove_one(branch: &Branch, place: &Place, nid: Nid, kind: Kind) -> Result<()
 }
 
 /// Has the kernel ask again for a name and for the listing that it stood in.
-fn hide(branch: &Branch, (dir, name): &Place) {
+fn hide(branch: &Branch, (dir, name): &NameIn) {
     if *dir == Nid::ROOT || branch.lock().lookups.get(*dir) > 0 {
         branch.cache().inval_entry(branch.node(*dir), name);
         branch.cache().inval_inode(branch.node(*dir));

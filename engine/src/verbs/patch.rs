@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::tree::inode::Content;
 use crate::types::{Kind, Nid};
-use crate::verbs::{Change, View};
+use crate::verbs::{Change, StateReader};
 use agentvfs_quote::{header_name, marked_name};
 use binary::Sha;
 
@@ -39,7 +39,7 @@ pub struct Lines {
 
 /// One side of a change.
 struct Side<'a> {
-    view: &'a View,
+    view: &'a StateReader,
     what: What,
 }
 
@@ -65,7 +65,12 @@ struct Blob {
 }
 
 /// Writes `changes` from `old` to `new` as a patch; gives the paths that a patch cannot express.
-pub fn write(old: &View, new: &View, changes: &[Change], out: Sink<'_>) -> Result<Vec<Vec<u8>>> {
+pub fn write(
+    old: &StateReader,
+    new: &StateReader,
+    changes: &[Change],
+    out: Sink<'_>,
+) -> Result<Vec<Vec<u8>>> {
     let mut left_out = Vec::new();
     for change in changes {
         let (a, b) = sides(old, new, change)?;
@@ -77,7 +82,7 @@ pub fn write(old: &View, new: &View, changes: &[Change], out: Sink<'_>) -> Resul
 }
 
 /// Counts the lines of each change.
-pub fn count(old: &View, new: &View, changes: &[Change]) -> Result<Vec<Lines>> {
+pub fn count(old: &StateReader, new: &StateReader, changes: &[Change]) -> Result<Vec<Lines>> {
     let mut out = Vec::with_capacity(changes.len());
     for change in changes {
         let (a, b) = sides(old, new, change)?;
@@ -96,13 +101,17 @@ pub fn count(old: &View, new: &View, changes: &[Change]) -> Result<Vec<Lines>> {
     Ok(out)
 }
 
-fn sides<'a>(old: &'a View, new: &'a View, change: &Change) -> Result<(Side<'a>, Side<'a>)> {
+fn sides<'a>(
+    old: &'a StateReader,
+    new: &'a StateReader,
+    change: &Change,
+) -> Result<(Side<'a>, Side<'a>)> {
     let before = change.old_path.as_deref().unwrap_or(&change.path);
     Ok((Side::at(old, before)?, Side::at(new, &change.path)?))
 }
 
 impl<'a> Side<'a> {
-    fn at(view: &'a View, path: &[u8]) -> Result<Side<'a>> {
+    fn at(view: &'a StateReader, path: &[u8]) -> Result<Side<'a>> {
         let tree = view.tree()?;
         let what = match tree.resolve(path) {
             Err(Error::NotFound | Error::NotDir) => What::Nothing,

@@ -16,7 +16,7 @@ use crate::record::{Event, Mutation, SwitchKind};
 use crate::stored::load::Numbers;
 use crate::stored::store::meta_of;
 use crate::tree::Tree;
-use crate::tree::dirmap::{Entry, name_hash};
+use crate::tree::dirmap::{Dentry, name_hash};
 use crate::types::{Kind, Nid, Time};
 use crate::verbs::switch;
 use crate::workspace::Workspace;
@@ -218,7 +218,7 @@ fn with_entry(live: &Tree, path: &[u8], new: Option<&(Tree, Nid)>) -> Result<Tre
     tree.update(parent, |i| {
         (i.mtime, i.ctime) = (now, now);
         if let Some(d) = i.dir_mut() {
-            d.map.insert(name, Entry { nid: *nid, kind });
+            d.map.insert(name, Dentry { nid: *nid, kind });
             d.subdirs += u32::from(kind == Kind::Dir);
         }
     });

@@ -1,6 +1,6 @@
 //! Writing a file of the live tree from outside the mount, and having the mount show it.
 
-use super::view::find;
+use super::state_reader::find;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::limits::FILE_BYTES_MAX;

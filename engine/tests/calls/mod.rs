@@ -69,7 +69,7 @@ pub fn write(w: &Workspace, path: &str, data: &str) {
 }
 
 pub fn read(w: &Workspace, path: &str) -> String {
-    let view = verbs::view_of(w, MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::read_state(w, MAIN, &DiffSide::Live).unwrap();
     let bytes = view.read(path.as_bytes(), 0, 1 << 20).unwrap().bytes;
     String::from_utf8(bytes).unwrap()
 }
@@ -202,7 +202,7 @@ pub fn blamed(w: &Workspace, path: &str) -> Vec<String> {
 
 /// Names in the root directory.
 pub fn names(w: &Workspace) -> Vec<String> {
-    let view = verbs::view_of(w, MAIN, &DiffSide::Live).unwrap();
+    let view = verbs::read_state(w, MAIN, &DiffSide::Live).unwrap();
     let listed = view.list(b"").unwrap();
     let mut names: Vec<String> = listed
         .iter()

@@ -145,7 +145,7 @@ pub fn call(world: &World, branch: &str, name: &str) {
 
 /// All files of a branch, read without a mount.
 pub fn files(world: &World, branch: &str) -> Files {
-    let view = verbs::view_of(world.w(), branch, &DiffSide::Live).unwrap();
+    let view = verbs::read_state(world.w(), branch, &DiffSide::Live).unwrap();
     let mut out = Files::new();
     let mut dirs = vec![Vec::new()];
     while let Some(dir) = dirs.pop() {

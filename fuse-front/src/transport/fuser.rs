@@ -8,7 +8,7 @@ mod answers;
 mod callbacks;
 mod words;
 
-use super::{Notify, Room, Serve, session};
+use super::{Notify, Room, Serve, connection};
 use crate::wire::Offer;
 use crate::wire::abi::{MAJOR, init};
 use ::fuser::{Config, INodeNo, InitFlags, KernelConfig, Notifier, SessionACL};
@@ -22,7 +22,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// A mount that the kernel has agreed to.
-pub(super) type Session<S> = ::fuser::Session<Callbacks<S>>;
+pub(super) type Connection<S> = ::fuser::Session<Callbacks<S>>;
 
 /// Answers the kernel's first request on a device that is mounted.
 ///
@@ -33,18 +33,18 @@ pub(super) fn open<S: Serve>(
     server: S,
     permissions: bool,
     threads: usize,
-) -> std::io::Result<Session<S>> {
+) -> std::io::Result<Connection<S>> {
     let mut config = Config::default();
     config.n_threads = Some(threads);
     // Who may use the mount is the kernel's business: everybody who asks is answered.
     config.acl = SessionACL::All;
     let callbacks = Callbacks::new(server, permissions);
-    Session::from_fd(callbacks, device, SessionACL::All, config)
+    Connection::from_fd(callbacks, device, SessionACL::All, config)
 }
 
 /// By which the kernel is told.
-pub(super) fn kernel<S: Serve>(session: &Session<S>) -> Arc<dyn Notify> {
-    Arc::new(Kernel(session.notifier()))
+pub(super) fn kernel<S: Serve>(connection: &Connection<S>) -> Arc<dyn Notify> {
+    Arc::new(Kernel(connection.notifier()))
 }
 
 /// Agrees with the kernel on what our own way does, but for the longer SETXATTR, which the crate cannot read.
@@ -57,7 +57,7 @@ fn agree(config: &mut KernelConfig, permissions: bool) -> Result<(), Error> {
         max_readahead: 0,
         flags: offered.bits(),
     };
-    let settled = session::settle(&offer, permissions);
+    let settled = connection::settle(&offer, permissions);
     let flags = settled.flags & !init::SETXATTR_EXT;
     let refused = |what: &str| Error::other(format!("the crate fuser refuses {what}"));
     config

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::replay::{self, Image};
-use super::{CrashStorage, FaultOp, Ino, Op, State};
+use super::{CrashStorage, Disk, FaultOp, Ino, Op};
 use crate::io::{Segment, Storage};
 use crate::limits::{RESERVE_PIECE_BYTES, ROOM_BYTES};
 use crate::reserve::{is_full, with_reserve};
@@ -185,7 +185,7 @@ impl CrashStorage {
 /// One simulated file; it outlives its name.
 #[derive(Debug)]
 pub(super) struct CrashSegment {
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<Disk>>,
     pub(super) ino: Ino,
 }
 

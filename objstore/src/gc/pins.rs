@@ -6,12 +6,12 @@ use std::time::Duration;
 /// Pins by epoch: gc begins a new one and waits for those of the old one to end.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
-    state: Mutex<State>,
+    state: Mutex<Epochs>,
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Epochs {
     epoch: usize,
     open: [usize; 2],
 }

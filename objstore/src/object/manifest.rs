@@ -120,14 +120,14 @@ fn check_sum(mut lengths: impl Iterator<Item = u64>) -> Result<(), &'static str>
 
 /// A decoded node with the offsets of its entries, for binary search.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct OpenManifest {
     pub manifest: Manifest,
     /// Offset of each entry within the node, and of its end.
     pub starts: Vec<u64>,
 }
 
-impl Node {
-    pub fn new(manifest: Manifest) -> Node {
+impl OpenManifest {
+    pub fn new(manifest: Manifest) -> OpenManifest {
         let mut starts = vec![0];
         let mut end = 0;
         let mut push = |len: u64| {
@@ -138,7 +138,7 @@ impl Node {
             Manifest::Leaf(parts) => parts.iter().for_each(|part| push(part.len())),
             Manifest::Inner { children, .. } => children.iter().for_each(|child| push(child.len)),
         }
-        Node { manifest, starts }
+        OpenManifest { manifest, starts }
     }
 
     /// Bytes of the file that it covers.
@@ -147,10 +147,10 @@ impl Node {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.starts.len() * (size_of::<u64>() + size_of::<Part>()) + size_of::<Node>()
+        self.starts.len() * (size_of::<u64>() + size_of::<Part>()) + size_of::<OpenManifest>()
     }
 
-    /// The entry that holds `offset`, which is below [`Node::len`].
+    /// The entry that holds `offset`, which is below [`OpenManifest::len`].
     fn entry_at(&self, offset: u64) -> usize {
         self.starts.partition_point(|start| *start <= offset) - 1
     }
@@ -161,7 +161,7 @@ pub(crate) struct Cursor<'a> {
     store: &'a ObjectStore,
     may_wait: bool,
     /// From the root down: node, offset of its start in the file, next entry.
-    stack: Vec<(Arc<Node>, u64, usize)>,
+    stack: Vec<(Arc<OpenManifest>, u64, usize)>,
 }
 
 /// A part and where it starts.
@@ -197,7 +197,7 @@ impl<'a> Cursor<'a> {
         Ok(Step::Done(cursor))
     }
 
-    fn push(&mut self, node: Arc<Node>, base: u64, offset: u64) {
+    fn push(&mut self, node: Arc<OpenManifest>, base: u64, offset: u64) {
         let entry = node.entry_at(offset - base);
         self.stack.push((node, base, entry));
     }

@@ -4,7 +4,7 @@ use super::super::Context;
 use super::work::{self, Work};
 use crate::cli::{NetArg, RunArgs};
 use agentvfs_client::failure::Failure;
-use agentvfs_client::infer::view_of;
+use agentvfs_client::infer::read_state;
 use agentvfs_client::protocol::{MAIN, State};
 use agentvfs_client::quote::shown;
 use agentvfs_sandbox::{Net, Place, Plan, What};
@@ -144,7 +144,7 @@ fn cwd(
     let caller = context.surroundings().cwd.as_deref();
     let caller = caller.map(|cwd| cwd.canonicalize().unwrap_or(cwd.to_owned()));
     let below = |dir: &Path| Some(caller.as_ref()?.strip_prefix(dir).ok()?.to_owned());
-    let in_mount = below(&mount).map(|rest| view_of(&rest).map_or(rest, |(_, inner)| inner));
+    let in_mount = below(&mount).map(|rest| read_state(&rest).map_or(rest, |(_, inner)| inner));
     let inside = in_mount.or_else(|| below(&base)).unwrap_or_default();
     let default = match inside.as_os_str().is_empty() {
         true => at.to_owned(),

@@ -4,7 +4,7 @@
 
 use crate::book::timeline::Timeline;
 use crate::error::{Error, Result};
-use crate::record::call::{Entry, FRAME_EXTRA_BYTES};
+use crate::record::call::{FRAME_EXTRA_BYTES, TimelineEntry};
 use crate::record::decode;
 use objstore::content::{FileContent, read_content};
 use objstore::gc::Pin;
@@ -194,7 +194,7 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// The entry.
-    pub fn entry(&self) -> Result<Entry> {
+    pub fn entry(&self) -> Result<TimelineEntry> {
         decode(&self.body).map_err(|why| damaged(&why))
     }
 }

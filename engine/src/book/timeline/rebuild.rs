@@ -6,7 +6,7 @@
 use crate::book::timeline::Timeline;
 use crate::book::timeline::log::Log;
 use crate::book::timeline::log::oldest_first;
-use crate::record::call::{Entry, FRAME_EXTRA_BYTES, chained};
+use crate::record::call::{FRAME_EXTRA_BYTES, TimelineEntry, chained};
 use crate::record::decode;
 use objstore::content::FileContent;
 use objstore::{ChunkId, Kind, Manifest, ManifestId, ObjectStore, Part, TimelineHead};
@@ -117,5 +117,5 @@ fn is_begin(bytes: &[u8]) -> bool {
         return rest.first_chunk() == Some(&1u64.to_le_bytes());
     }
     let (body, after) = rest.split_at(len);
-    after.starts_with(&chained(&[0; 32], body)) && decode::<Entry>(body).is_ok()
+    after.starts_with(&chained(&[0; 32], body)) && decode::<TimelineEntry>(body).is_ok()
 }

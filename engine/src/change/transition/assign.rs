@@ -13,7 +13,7 @@ use super::dir_map;
 use super::renumber::Moves;
 use crate::stored::load::Numbers;
 use crate::tree::Tree;
-use crate::tree::dirmap::{DirMap, Entry, Named};
+use crate::tree::dirmap::{Dentry, DirMap, Named};
 use crate::tree::lookups::Lookups;
 use crate::types::{Kind, Nid};
 use std::collections::{HashMap, HashSet};
@@ -25,7 +25,7 @@ pub(super) fn moves(
     differing: &HashSet<Nid>,
     numbers: &mut dyn Numbers,
 ) -> Moves {
-    let mut job = Job::new(live, target, differing);
+    let mut job = Assignment::new(live, target, differing);
     job.walk();
     job.assign(numbers)
 }
@@ -63,7 +63,7 @@ struct Candidate {
     target: Nid,
 }
 
-struct Job<'a> {
+struct Assignment<'a> {
     live: &'a Tree,
     target: &'a Tree,
     /// Dirty children by directory, in either tree.
@@ -71,9 +71,9 @@ struct Job<'a> {
     candidates: Vec<Candidate>,
 }
 
-impl<'a> Job<'a> {
-    fn new(live: &'a Tree, target: &'a Tree, differing: &HashSet<Nid>) -> Job<'a> {
-        let mut job = Job {
+impl<'a> Assignment<'a> {
+    fn new(live: &'a Tree, target: &'a Tree, differing: &HashSet<Nid>) -> Assignment<'a> {
+        let mut job = Assignment {
             live,
             target,
             children: HashMap::new(),
@@ -95,7 +95,7 @@ impl<'a> Job<'a> {
             else {
                 continue;
             };
-            let mut pairs: Vec<(Vec<u8>, Option<Entry>, Option<Entry>)> = Vec::new();
+            let mut pairs: Vec<(Vec<u8>, Option<Dentry>, Option<Dentry>)> = Vec::new();
             if l == t {
                 DirMap::diff(live, target, &mut |name, a, b| {
                     pairs.push((name.to_vec(), a, b))
@@ -121,7 +121,7 @@ impl<'a> Job<'a> {
         dir: Nid,
         live: &DirMap,
         target: &DirMap,
-        pairs: &mut Vec<(Vec<u8>, Option<Entry>, Option<Entry>)>,
+        pairs: &mut Vec<(Vec<u8>, Option<Dentry>, Option<Dentry>)>,
     ) {
         for (hash, nid) in self.children.get(&dir).map_or(&[][..], |c| c) {
             if let Some(name) = live.name_of(*hash, *nid)
@@ -139,8 +139,8 @@ impl<'a> Job<'a> {
         &mut self,
         path: &[u8],
         name: &[u8],
-        live: Entry,
-        target: Entry,
+        live: Dentry,
+        target: Dentry,
         work: &mut Vec<(Nid, Nid, Vec<u8>)>,
     ) {
         let mut full = path.to_vec();
@@ -250,7 +250,7 @@ fn mark(
 fn both_lists(
     live: &DirMap,
     target: &DirMap,
-    pairs: &mut Vec<(Vec<u8>, Option<Entry>, Option<Entry>)>,
+    pairs: &mut Vec<(Vec<u8>, Option<Dentry>, Option<Dentry>)>,
 ) {
     let name_of = |e: &Named<'_>| e.name.to_vec();
     for e in live.entries() {

@@ -8,7 +8,7 @@
 
 use super::dir_map;
 use crate::tree::Tree;
-use crate::tree::dirmap::Entry;
+use crate::tree::dirmap::Dentry;
 use crate::tree::inode::{Content, Inode, Links};
 use crate::types::Nid;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -83,7 +83,7 @@ fn rename_entry(
         {
             d.map.insert(
                 name,
-                Entry {
+                Dentry {
                     nid: to,
                     kind: e.kind,
                 },

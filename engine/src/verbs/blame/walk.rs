@@ -57,7 +57,7 @@ pub(crate) struct Stretch {
 }
 
 /// Going through a stretch.
-struct Walk {
+struct Descent {
     source: Option<usize>,
     /// The newest entry that counts.
     from: u64,
@@ -185,7 +185,7 @@ impl<'a> Blamer<'a> {
     }
 
     fn walk(&mut self, stretch: Stretch) -> Result<Rc<Moment>> {
-        let mut walk = Walk {
+        let mut walk = Descent {
             source: stretch.log.map(|(source, _)| source),
             from: stretch.log.map_or(0, |(_, from)| from),
             trail: Trail { at: stretch.at },
@@ -204,7 +204,7 @@ impl<'a> Blamer<'a> {
 
     /// Goes through a timeline from this entry on, down to what it has in common with others, or to where it
     /// was gone through before.
-    fn walk_log(&mut self, walk: &mut Walk, source: usize, from: u64) -> Result<()> {
+    fn walk_log(&mut self, walk: &mut Descent, source: usize, from: u64) -> Result<()> {
         let done = self.covered.get(&source).copied().unwrap_or(0);
         if done >= from {
             return Ok(());
@@ -244,7 +244,7 @@ impl<'a> Blamer<'a> {
 
     fn entry(
         &mut self,
-        walk: &mut Walk,
+        walk: &mut Descent,
         reader: &mut Reader,
         (number, time): (u64, Time),
         what: What,
@@ -313,7 +313,7 @@ impl<'a> Blamer<'a> {
     }
 
     /// Goes on to a commit, and notes where nothing accounts for what differs on the way.
-    fn step(&mut self, walk: &mut Walk, commit: Option<CommitId>) -> Result<Option<Rc<Moment>>> {
+    fn step(&mut self, walk: &mut Descent, commit: Option<CommitId>) -> Result<Option<Rc<Moment>>> {
         let Some(commit) = commit else {
             return Ok(None);
         };
@@ -331,7 +331,7 @@ impl<'a> Blamer<'a> {
     }
 
     /// Looks at a commit beside the way.
-    fn look(&mut self, walk: &Walk, commit: Option<CommitId>) -> Result<Option<Rc<Moment>>> {
+    fn look(&mut self, walk: &Descent, commit: Option<CommitId>) -> Result<Option<Rc<Moment>>> {
         let Some(commit) = commit else {
             return Ok(None);
         };
@@ -341,7 +341,7 @@ impl<'a> Blamer<'a> {
     /// Notes a call or switch where it changed what is followed; true where it did.
     fn take(
         &mut self,
-        walk: &mut Walk,
+        walk: &mut Descent,
         mut item: TimelineItem,
         before: Option<Rc<Moment>>,
         after: Option<Rc<Moment>>,
@@ -363,7 +363,7 @@ impl<'a> Blamer<'a> {
     /// Whose the change of a call's time is, where it is known what others changed then.
     fn whose(
         &mut self,
-        walk: &Walk,
+        walk: &Descent,
         item: &TimelineItem,
         (before, after): (&Rc<Moment>, &Rc<Moment>),
     ) -> Result<By> {
@@ -395,7 +395,7 @@ impl<'a> Blamer<'a> {
 
     fn row(
         &mut self,
-        walk: &mut Walk,
+        walk: &mut Descent,
         cause: Cause,
         before: &Moment,
         after: &Moment,
@@ -519,7 +519,7 @@ impl<'a> Blamer<'a> {
     }
 
     /// Looks at the checkpoints that were made after this entry, or at all that are left.
-    fn points_from(&mut self, walk: &mut Walk, entry: Option<u64>) -> Result<()> {
+    fn points_from(&mut self, walk: &mut Descent, entry: Option<u64>) -> Result<()> {
         while walk.rows < self.limit
             && self.is_due(walk, entry)?
             && let Some(point) = walk.points.pop_front()
@@ -554,7 +554,7 @@ impl<'a> Blamer<'a> {
 
     /// Whether the next checkpoint was made after this entry. Its commit holds the newest entry of its moment; times
     /// do not tell, as entries that name states have those of the states.
-    fn is_due(&mut self, walk: &mut Walk, entry: Option<u64>) -> Result<bool> {
+    fn is_due(&mut self, walk: &mut Descent, entry: Option<u64>) -> Result<bool> {
         let Some(point) = walk.points.front_mut() else {
             return Ok(false);
         };

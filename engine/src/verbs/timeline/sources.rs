@@ -183,7 +183,7 @@ pub(crate) fn sources(ws: &Workspace, branch: &Branch) -> Result<Sources> {
 }
 
 /// A log on the way from its newest entry to its oldest.
-struct Walker<'a> {
+struct Cursor<'a> {
     log: Newest<Log<'a>>,
     source: usize,
 }
@@ -229,7 +229,7 @@ fn has_entry(store: &ObjectStore, log: &LogPlace, head: TimelineHead) -> Result<
 struct Search<'a> {
     store: &'a ObjectStore,
     found: Sources,
-    walkers: Vec<Walker<'a>>,
+    walkers: Vec<Cursor<'a>>,
     others: Others<'a>,
     /// Commits that the branch has from elsewhere.
     ids: HashSet<CommitId>,
@@ -243,7 +243,7 @@ impl<'a> Search<'a> {
         let source = self.found.list.len();
         // What cannot be read is told by whoever reads it.
         if log.skip_to(last).is_ok() {
-            self.walkers.push(Walker { log, source });
+            self.walkers.push(Cursor { log, source });
         }
         self.found.list.push(TimelineSource {
             branch,

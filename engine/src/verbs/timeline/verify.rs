@@ -182,15 +182,15 @@ impl Position {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::call::{CallOutcome, Entry, StateRef, What, framed};
+    use crate::record::call::{CallOutcome, StateRef, TimelineEntry, What, framed};
     use crate::types::Time;
 
-    fn entry(number: u64, name: &str) -> Entry {
+    fn entry(number: u64, name: &str) -> TimelineEntry {
         let state = StateRef {
             state: number,
             commit: None,
         };
-        Entry {
+        TimelineEntry {
             number,
             time: Time::default(),
             what: What::Recorded {

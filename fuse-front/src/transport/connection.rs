@@ -33,7 +33,7 @@ const WANTED: [(&str, u64); 9] = [
 
 /// A mount that the kernel has agreed to.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct Connection {
     device: Arc<Device>,
     layout: Layout,
 }
@@ -61,14 +61,14 @@ pub(super) fn settle(offer: &Offer, permissions: bool) -> Settled {
     }
 }
 
-impl Session {
+impl Connection {
     /// Answers the kernel's first request on a device that is mounted.
     ///
     /// Who may use the mount is the kernel's business (`allow_other`): everybody who asks is answered.
     ///
     /// # Errors
     /// What the system says; the mount is gone; the kernel is too old.
-    pub(crate) fn open(device: OwnedFd, permissions: bool) -> std::io::Result<Session> {
+    pub(crate) fn open(device: OwnedFd, permissions: bool) -> std::io::Result<Connection> {
         let device = Arc::new(Device::new(device));
         let mut buffer = Buffer::new();
         while device.receive(&mut buffer)? == Received::Message {
@@ -98,7 +98,7 @@ impl Session {
             let layout = Layout {
                 long_setxattr: settled.flags & init::SETXATTR_EXT != 0,
             };
-            return Ok(Session { device, layout });
+            return Ok(Connection { device, layout });
         }
         let what = "the mount ended before it began";
         Err(Error::new(ErrorKind::NotConnected, what))
@@ -114,21 +114,21 @@ impl Session {
     /// # Errors
     /// The first that any of them met; they all have ended then.
     pub(crate) fn run(self, server: impl Serve, threads: usize) -> std::io::Result<()> {
-        let session = Arc::new(self);
+        let connection = Arc::new(self);
         let mut others = Vec::new();
         let mut outcome = Ok(());
         for number in 1..threads {
-            let (session, server) = (session.clone(), server.clone());
+            let (connection, server) = (connection.clone(), server.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("fuse-{number}"))
-                .spawn(move || session.read_on(&server));
+                .spawn(move || connection.read_on(&server));
             match thread {
                 Ok(thread) => others.push(thread),
                 // The others do its work.
                 Err(error) => tracing::warn!(%error, "a thread that reads requests is missing"),
             }
         }
-        outcome = session.read_on(&server).and(outcome);
+        outcome = connection.read_on(&server).and(outcome);
         for thread in others {
             let ended = thread
                 .join()
@@ -198,8 +198,8 @@ mod tests {
         words.flat_map(u32::to_ne_bytes).collect()
     }
 
-    /// Opens a session against messages, and gives what it was told and what it answered.
-    fn opened(messages: &[Vec<u8>]) -> (std::io::Result<Session>, Vec<Vec<u8>>) {
+    /// Opens a connection against messages, and gives what it was told and what it answered.
+    fn opened(messages: &[Vec<u8>]) -> (std::io::Result<Connection>, Vec<Vec<u8>>) {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
@@ -207,9 +207,9 @@ mod tests {
             rustix::io::write(&theirs, message).unwrap();
         }
         rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).unwrap();
-        let session = Session::open(ours, true);
+        let connection = Connection::open(ours, true);
         let answers = messages.iter().map(|_| next(&theirs)).collect();
-        (session, answers)
+        (connection, answers)
     }
 
     fn error_of(answer: &[u8]) -> i32 {
@@ -218,16 +218,16 @@ mod tests {
 
     #[test]
     fn a_session_begins_with_the_first_request() {
-        let (session, answers) = opened(&[message(26, [7, 31, 4096, 1])]);
-        assert_eq!(session.unwrap().layout, Layout::default());
+        let (connection, answers) = opened(&[message(26, [7, 31, 4096, 1])]);
+        assert_eq!(connection.unwrap().layout, Layout::default());
         assert_eq!((answers[0].len(), error_of(&answers[0])), (80, 0));
     }
 
     #[test]
     fn a_newer_kernel_is_told_the_version() {
-        let (session, answers) =
+        let (connection, answers) =
             opened(&[message(26, [8, 0, 4096, 1]), message(26, [7, 45, 4096, 1])]);
-        assert!(session.is_ok());
+        assert!(connection.is_ok());
         let version = [7u32.to_ne_bytes(), 45u32.to_ne_bytes()].concat();
         assert_eq!(answers[0][16..24], version);
         assert_eq!(answers[1].len(), 80);
@@ -235,17 +235,17 @@ mod tests {
 
     #[test]
     fn what_is_too_old_is_refused() {
-        let (session, answers) = opened(&[message(26, [7, 22, 4096, 1])]);
-        assert_eq!(session.unwrap_err().kind(), ErrorKind::Unsupported);
+        let (connection, answers) = opened(&[message(26, [7, 22, 4096, 1])]);
+        assert_eq!(connection.unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!(error_of(&answers[0]), -Errno::PROTO.raw_os_error());
-        let (session, answers) = opened(&[message(3, [0; 4])]);
-        assert_eq!(session.unwrap_err().kind(), ErrorKind::InvalidData);
+        let (connection, answers) = opened(&[message(3, [0; 4])]);
+        assert_eq!(connection.unwrap_err().kind(), ErrorKind::InvalidData);
         assert_eq!(error_of(&answers[0]), -5);
     }
 
     #[test]
     fn a_mount_may_end_before_it_begins() {
-        let (session, _) = opened(&[]);
-        assert_eq!(session.unwrap_err().kind(), ErrorKind::NotConnected);
+        let (connection, _) = opened(&[]);
+        assert_eq!(connection.unwrap_err().kind(), ErrorKind::NotConnected);
     }
 }

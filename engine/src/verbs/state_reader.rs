@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// What is known of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct NodeInfo {
     /// The name in its directory; empty for the root.
     pub name: Vec<u8>,
     /// Type.
@@ -61,16 +61,16 @@ pub struct Stretch {
 
 /// One state of a branch, which stays as it is while this lives.
 #[derive(Debug)]
-pub struct View {
+pub struct StateReader {
     pinned: Pinned,
 }
 
 /// A view of one state.
-pub(crate) fn view(branch: &Arc<Branch>, side: &DiffSide) -> Result<View> {
+pub(crate) fn read_side(branch: &Arc<Branch>, side: &DiffSide) -> Result<StateReader> {
     if *side == DiffSide::Live {
         branch.cache().flush_dirty();
         let pinned = branch.pin(|inner| Ok(inner.live.clone()))?;
-        return Ok(View { pinned });
+        return Ok(StateReader { pinned });
     }
     let state = diff::state_of(branch, side)?;
     loop {
@@ -80,18 +80,18 @@ pub(crate) fn view(branch: &Arc<Branch>, side: &DiffSide) -> Result<View> {
         let kept = |inner: &crate::branch::Inner| inner.book.history.tree(state).cloned();
         let pinned = branch.pin(|inner| Ok(kept(inner).unwrap_or_default()))?;
         if !pinned.tree()?.is_empty() || tree.is_empty() {
-            return Ok(View { pinned });
+            return Ok(StateReader { pinned });
         }
     }
 }
 
 /// A view of a tree that is in the store as a whole.
-pub(crate) fn view_of_tree(branch: &Arc<Branch>, tree: &Tree) -> Result<View> {
+pub(crate) fn read_tree(branch: &Arc<Branch>, tree: &Tree) -> Result<StateReader> {
     let pinned = branch.pin(|_| Ok(tree.clone()))?;
-    Ok(View { pinned })
+    Ok(StateReader { pinned })
 }
 
-impl View {
+impl StateReader {
     /// The tree as it is kept now.
     pub(crate) fn tree(&self) -> Result<Tree> {
         self.pinned.tree()
@@ -108,7 +108,7 @@ impl View {
     }
 
     /// What is known of a path; with `follow` of what a symbolic link there leads to.
-    pub fn stat(&self, path: &[u8], follow: bool) -> Result<Node> {
+    pub fn stat(&self, path: &[u8], follow: bool) -> Result<NodeInfo> {
         self.pinned.with(|tree| {
             let nid = find(tree, path, follow)?;
             Ok(node(last(path), nid, tree.inode(nid)?))
@@ -116,7 +116,7 @@ impl View {
     }
 
     /// The entries of a directory, by name.
-    pub fn list(&self, path: &[u8]) -> Result<Vec<Node>> {
+    pub fn list(&self, path: &[u8]) -> Result<Vec<NodeInfo>> {
         self.pinned.with(|tree| {
             let dir = known_dir(tree, find(tree, path, true)?)?;
             let mut out = Vec::with_capacity(dir.map.len());
@@ -198,14 +198,14 @@ pub(super) fn known_dir(tree: &Tree, nid: Nid) -> Result<&Dir> {
     Ok(dir)
 }
 
-fn node(name: &[u8], nid: Nid, inode: &Inode) -> Node {
+fn node(name: &[u8], nid: Nid, inode: &Inode) -> NodeInfo {
     let target = match &inode.content {
         Content::Symlink(t) => Some(t.to_vec()),
         _ => None,
     };
     let xattrs = inode.xattrs.iter().flat_map(|x| x.iter());
     let attr = inode.attr(0, nid);
-    Node {
+    NodeInfo {
         name: name.to_vec(),
         kind: inode.kind(),
         perm: inode.mode & 0o7777,
@@ -268,20 +268,20 @@ fn parts(path: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// A state to look into, which stays as it is meanwhile.
-pub fn view_of(ws: &Workspace, branch: &str, side: &DiffSide) -> Result<View> {
+pub fn read_state(ws: &Workspace, branch: &str, side: &DiffSide) -> Result<StateReader> {
     let b = ws.branch(branch)?;
     let DiffSide::Ref(text) = side else {
-        return view(&b, side);
+        return read_side(&b, side);
     };
     let target = Target::Ref(text.clone());
     let is_own = text.split_once(':').is_none_or(|(of, _)| of == b.name());
     if is_own && states::resolve(&b, &target).is_ok() {
         // Nothing is taken in, so a checkpoint that waits for an import is not waited for.
-        return view(&b, side);
+        return read_side(&b, side);
     }
     let _one = b.control.lock();
     match branches::import_ref(ws, &b, &target)? {
-        Target::Ref(text) => view(&b, &DiffSide::Ref(text)),
-        _ => view(&b, side),
+        Target::Ref(text) => read_side(&b, &DiffSide::Ref(text)),
+        _ => read_side(&b, side),
     }
 }
