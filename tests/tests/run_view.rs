@@ -441,3 +441,51 @@ fn a_project_in_a_directory_that_is_private_inside_is_seen() {
     let wanted = format!("{}\nbase\nproject\n", env.project().display());
     assert_eq!(told.ok(), wanted);
 }
+
+#[test]
+fn no_snapshot_of_another_branch_can_be_read() {
+    let Some(env) = sandbox::env(&[("f", "base\n")]) else {
+        return;
+    };
+    shell(&env, "true");
+    let verb = |args: &[&str]| env.told(env.command(&env.project(), args));
+    verb(&["branch", "create", "t"]).ok();
+    let mut refs = vec!["later".to_owned(), "theirs".to_owned()];
+    for (branch, label, root) in [
+        ("main", "later", env.mountpoint()),
+        ("t", "theirs", env.mountpoint().join(".agentvfs/branches/t")),
+    ] {
+        fs::write(root.join("secret"), "precious\n").unwrap();
+        let args = [
+            "workspace",
+            "checkpoint",
+            "-w",
+            "project",
+            "--branch",
+            branch,
+            label,
+        ];
+        refs.push(verb(&args).id());
+        refs.push(format!("{branch}:{label}"));
+        // It is there outside.
+        let kept = root.join(".agentvfs/snapshots").join(label).join("secret");
+        assert_eq!(fs::read_to_string(kept).unwrap(), "precious\n");
+    }
+    let roots = [
+        ".agentvfs",
+        ".agentvfs/view/.agentvfs",
+        ".agentvfs/../.agentvfs",
+    ];
+    let snapshots = roots.iter().flat_map(|root| {
+        let path = |name: &String| format!("{root}/snapshots/{name}/secret");
+        refs.iter().map(path).collect::<Vec<_>>()
+    });
+    let live = roots.map(|root| format!("{root}/branches/t/secret"));
+    let mut all: Vec<String> = snapshots.chain(live).collect();
+    all.push(".agentvfs/view/secret".to_owned());
+    let script = format!(
+        "cat {} 2>/dev/null; grep -rs precious .agentvfs .agentvfs/view/; true",
+        all.join(" ")
+    );
+    assert_eq!(shell(&env, &script), "");
+}
