@@ -51,7 +51,7 @@ fn reader() -> u32 {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     let mut readers = tasks.filter(|task| {
         let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-        name.trim_end() == "fuse-session"
+        name.trim_end() == "fuse-connection"
     });
     let name = readers.next().unwrap().file_name();
     assert!(readers.next().is_none());
