@@ -105,10 +105,21 @@ impl Going {
     /// Starts a shell in session `session` that runs `script` first and then waits. `mark` is digits that no
     /// other process has on its command line.
     pub fn start(env: &Env, session: &str, mark: &str, script: &str) -> Going {
+        Going::start_with(env, &["--session", session], session, mark, script)
+    }
+
+    /// The same with these options, which name the session.
+    pub fn start_with(
+        env: &Env,
+        options: &[&str],
+        session: &str,
+        mark: &str,
+        script: &str,
+    ) -> Going {
         let script = format!("{script}\necho up > up-{mark}\nexec sleep 600.{mark}");
         // Whoever runs the tests in the background may have interrupts ignored, which programs inherit.
         let shell = ["env", "--default-signal=INT,QUIT", "sh", "-c", &script];
-        let args = [&["--session", session, "--"], &shell[..]].concat();
+        let args = [options, &["--"], &shell[..]].concat();
         let mut command = command(env, &args);
         let child = command
             .stdout(Stdio::piped())

@@ -292,7 +292,7 @@ fn a_run_says_what_it_does_and_quietly_nothing() {
         lines[5],
         "take      agentvfs workspace apply -w project --branch s"
     );
-    assert_eq!(lines[6], "discard   agentvfs branch delete -w project s");
+    assert_eq!(lines[6], "discard   agentvfs run --discard s -w project");
     let again = run(&env, &["--session", "s", "true"]);
     assert!(
         again.err.contains("nothing changed in branch s"),

@@ -48,6 +48,8 @@ pub struct Standing {
     copied: Option<Copied>,
     replaced: Vec<Replaced>,
     foreground: Option<Pid>,
+    /// It was asked twice to end, and killed.
+    is_killed: bool,
 }
 
 /// How the command ended.
@@ -144,6 +146,7 @@ pub fn start(plan: &Plan) -> Result<Standing> {
         copied: descriptors.copied,
         replaced: descriptors.replaced,
         foreground,
+        is_killed: false,
     };
     match standing.stand() {
         Ok(()) => Ok(standing),
@@ -222,11 +225,11 @@ impl Standing {
         // An interrupt from the terminal was the command's as well, and has done its work.
         self.signals.discard();
         self.signals.give_back();
-        // Whatever became of it.
-        if limit.is_asked {
-            Ok(Ended::OutOfTime)
-        } else {
-            ended
+        match ended {
+            // Whatever became of it.
+            _ if limit.is_asked => Ok(Ended::OutOfTime),
+            Err(_) if self.is_killed => Ok(Ended::Signal(libc::SIGKILL)),
+            ended => ended,
         }
     }
 
@@ -300,6 +303,7 @@ impl Standing {
             number => number,
         };
         *asked |= signal.number == libc::SIGTERM;
+        self.is_killed |= number == libc::SIGKILL;
         // Process 1 may have ended: then its end comes next.
         let _ = sys::send(self.child, number);
         Ok(())

@@ -18,6 +18,25 @@ pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude
     executed, 127 if it is not found, 124 if its --time has run out, 125 if agentvfs failed,\n\
     2 for wrong usage. SIGTERM is passed on; a second one kills it.";
 
+/// What says how a command is run.
+const OF_A_RUN: [&str; 15] = [
+    "session",
+    "from",
+    "at",
+    "cwd",
+    "net",
+    "no_network",
+    "env",
+    "allow",
+    "show",
+    "hide",
+    "time",
+    "then",
+    "report",
+    "quiet",
+    "command",
+];
+
 #[doc = concat!("Arguments of `run`.")]
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -60,9 +79,27 @@ pub struct RunArgs {
     /// What to do with the branch if the command succeeds and no other run uses it
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     pub then: ThenArg,
+    /// Write what ran and what became of it to a file, as one JSON object; it is replaced when all is done
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Print nothing but errors
     #[arg(long)]
     pub quiet: bool,
+    /// Run nothing; list the runs that are alive: run, session, branch, process ids, start, command
+    #[arg(long, conflicts_with_all = OF_A_RUN, conflicts_with_all = ["stop", "discard"])]
+    pub list: bool,
+    /// End rows of --list with NUL instead of a newline, and do not quote names
+    #[arg(short = 'z', requires = "list")]
+    pub nul: bool,
+    /// Run nothing; end the runs of a session, or one run: SIGTERM for their commands
+    #[arg(long, value_name = "NAME", conflicts_with_all = OF_A_RUN, conflicts_with = "discard")]
+    pub stop: Option<String>,
+    /// Kill what does not end on SIGTERM
+    #[arg(long, requires = "stop")]
+    pub force: bool,
+    /// Run nothing; delete the branch of a session that has no runs
+    #[arg(long, value_name = "NAME", conflicts_with_all = OF_A_RUN)]
+    pub discard: Option<String>,
     /// The command and its arguments [default: $SHELL]
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,

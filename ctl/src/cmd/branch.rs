@@ -127,7 +127,8 @@ fn branch_object(b: &BranchRow) -> Value {
     Value::Object(object)
 }
 
-fn delete(name: String, context: &mut Context) -> Result<u8, Failure> {
+/// Deletes a branch and tells its last commit.
+pub fn delete(name: String, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace_to_change(None)?;
     let call = Call::BranchDelete(OnBranch {
         workspace: workspace.clone(),

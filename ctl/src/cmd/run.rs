@@ -5,7 +5,9 @@
 //! the command: commit again, count what changed, say how to go on. Invariant: this process holds the branch's
 //! directory open for as long as the run lasts, so that nobody deletes the branch or stops the workspace unseen.
 
+mod others;
 mod plan;
+mod report;
 mod then;
 mod words;
 mod work;
@@ -16,6 +18,7 @@ use crate::output::warn;
 use agentvfs_client::failure::{FAILED, Failure, USAGE};
 use agentvfs_client::protocol::*;
 use agentvfs_sandbox::{Ended, Error, Plan, Standing};
+use report::{Facts, Report};
 use std::time::{Duration, Instant};
 use then::Done;
 use work::Work;
@@ -31,7 +34,18 @@ const COMMAND_BYTES_MAX: usize = 256;
 
 /// Runs the command and gives its exit status.
 pub fn run(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
-    let done = plan::check(args, context).and_then(|()| in_branch(args, context));
+    others::check(args)?;
+    if args.list {
+        return others::list(args.nul, context);
+    }
+    if let Some(name) = &args.stop {
+        return others::stop(name, args.force, context);
+    }
+    if let Some(name) = &args.discard {
+        return others::discard(name, context);
+    }
+    let checked = plan::check(args, context).and_then(|()| Report::check(args));
+    let done = checked.and_then(|report| in_branch(args, report.as_ref(), context));
     done.map_err(|failure| match failure.exit {
         USAGE | CANNOT_RUN | NOT_FOUND => failure,
         _ => Failure {
@@ -41,7 +55,11 @@ pub fn run(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
     })
 }
 
-fn in_branch(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
+fn in_branch(
+    args: &RunArgs,
+    report: Option<&Report>,
+    context: &mut Context,
+) -> Result<u8, Failure> {
     let mut work = work::begin(args, context)?;
     let started = start(args, &mut work, context);
     let (standing, plan) = match started {
@@ -57,9 +75,28 @@ fn in_branch(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
     }
     // The daemon ends connections that are silent for long.
     context.forget_client();
-    let since = Instant::now();
+    let (started, since) = (work::now(), Instant::now());
     let ended = standing.go(args.time).map_err(|e| not_run(args, e));
-    let told = after(args, &mut work, &ended, since.elapsed(), context);
+    let took = since.elapsed();
+    let after = after(args, &mut work, &ended, took, context);
+    let written = report.map_or(Ok(()), |report| {
+        report.write(&Facts {
+            args,
+            work: &work,
+            plan: &plan,
+            started,
+            took,
+            ended: ended.as_ref(),
+            after: after.as_ref(),
+        })
+    });
+    let told = match (after.and_then(|after| after.done), written) {
+        (Err(failure), Err(more)) => {
+            warn(&format!("{}: {}", more.what, more.why));
+            Err(failure)
+        }
+        (done, written) => done.and(written),
+    };
     match (ended, told) {
         (Ok(ended), Ok(())) => Ok(ended.status()),
         (Err(failure), _) => Err(failure),
@@ -80,16 +117,16 @@ fn start(
     let plan = plan::plan(args, work, context)?;
     work::mark(work, &plan.command, context)?;
     then::check(args, work)?;
-    commit(args, work, Vec::new(), context)?;
+    commit(args, work, (Vec::new(), false), context)?;
     let standing = agentvfs_sandbox::start(&plan).map_err(|e| not_run(args, e))?;
     Ok((standing, plan))
 }
 
-/// Makes an automatic commit that names the run.
+/// Makes an automatic commit that names the run; with `wait` its id is known then.
 fn commit(
     args: &RunArgs,
     work: &Work,
-    more: Vec<(String, String)>,
+    (more, wait): (Vec<(String, String)>, bool),
     context: &mut Context,
 ) -> Result<(), Failure> {
     let mut meta = vec![
@@ -104,7 +141,7 @@ fn commit(
         label: None,
         message: String::new(),
         meta,
-        wait: false,
+        wait,
         automatic: true,
         progress: false,
     });
@@ -125,6 +162,16 @@ fn told_command(args: &RunArgs) -> String {
     text
 }
 
+/// What there is to tell once the command has ended.
+struct After {
+    /// What it changed.
+    changes: Vec<Changed>,
+    /// Commits from before the command and after it, if somebody wants to know.
+    commits: (Option<String>, Option<String>),
+    /// What became of the branch.
+    done: Result<Done, Failure>,
+}
+
 /// What is done once the command has ended: a branch that was made for it goes if nothing changed in it; else a
 /// commit is made, and then what `--then` says.
 fn after(
@@ -133,38 +180,68 @@ fn after(
     ended: &Result<Ended, Failure>,
     took: Duration,
     context: &mut Context,
-) -> Result<(), Failure> {
+) -> Result<After, Failure> {
     let changes = work::changes(work, context)?;
+    let status = ended.as_ref().map_or(NOT_RUN, |ended| ended.status());
+    let facts = vec![
+        ("exit".to_owned(), status.to_string()),
+        ("duration".to_owned(), format!("{:.3}", took.as_secs_f64())),
+    ];
+    let mut commits = (None, None);
+    if args.report.is_some() {
+        commit_with_id(args, work, &facts, context)?;
+        commits = work::commits(work, context)?;
+    }
     let is_empty = work.is_generated && changes.is_empty();
     let is_kept = !(is_empty && work::forget_new(work, context));
     if changes.is_empty() && is_kept {
         work::unmark(work, context);
     }
-    if is_kept {
-        let status = ended.as_ref().map_or(NOT_RUN, |ended| ended.status());
-        let facts = vec![
-            ("exit".to_owned(), status.to_string()),
-            ("duration".to_owned(), format!("{:.3}", took.as_secs_f64())),
-        ];
-        commit(args, work, facts, context)?;
+    if is_kept && args.report.is_none() {
+        commit(args, work, (facts, false), context)?;
     }
-    let Ok(ended) = ended else { return Ok(()) };
-    if !args.quiet {
-        words::ended(args, work, *ended, took, &changes, is_kept);
-    }
-    let done = match is_kept {
-        true => then::then(args, work, *ended, context),
-        false => Ok(Done::Kept),
-    };
-    if !args.quiet {
-        if !changes.is_empty() && !matches!(done, Ok(Done::Discarded)) {
-            words::next(work, context);
+    let mut done = Ok(Done::Kept);
+    if let Ok(ended) = ended {
+        if !args.quiet {
+            words::ended(args, work, *ended, took, &changes, is_kept);
         }
-        if let Ok(done) = &done {
-            then::tell(done, work);
+        if is_kept {
+            done = then::then(args, work, *ended, context);
+        }
+        if !args.quiet {
+            tell(work, &changes, &done, context);
         }
     }
-    done.map(|_| ())
+    Ok(After {
+        changes,
+        commits,
+        done,
+    })
+}
+
+/// A commit whose id is known, unless the project is not imported and cannot be.
+fn commit_with_id(
+    args: &RunArgs,
+    work: &Work,
+    facts: &[(String, String)],
+    context: &mut Context,
+) -> Result<(), Failure> {
+    match commit(args, work, (facts.to_vec(), true), context) {
+        Err(failure) if failure.kind == "import-paused" => {
+            commit(args, work, (facts.to_vec(), false), context)
+        }
+        done => done,
+    }
+}
+
+/// Says how to go on, and what was done.
+fn tell(work: &Work, changes: &[Changed], done: &Result<Done, Failure>, context: &Context) {
+    if !changes.is_empty() && !matches!(done, Ok(Done::Discarded)) {
+        words::next(work, context);
+    }
+    if let Ok(done) = done {
+        then::tell(done, work);
+    }
 }
 
 /// Why the command was not run, with the exit status that says so.

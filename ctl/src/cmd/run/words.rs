@@ -110,7 +110,7 @@ pub fn next(work: &Work, context: &Context) {
     ));
     if branch != agentvfs_client::protocol::MAIN {
         line(&format!(
-            "discard   agentvfs{root} branch delete -w {workspace} {branch}"
+            "discard   agentvfs run{root} --discard {branch} -w {workspace}"
         ));
     }
 }

@@ -194,19 +194,13 @@ pub fn mark(work: &mut Work, command: &[OsString], context: &mut Context) -> Res
             format!("{}: {e}", context.home().runs().display()),
         )
     };
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
     let record = RunRecord {
         run: work.run.clone(),
         workspace: work.info.name.clone(),
         branch: work.branch.clone(),
         pid: rustix::process::getpid().as_raw_nonzero().get(),
         pid_namespace: runs::pid_namespace().map_err(unseen)?,
-        started: Moment {
-            sec: now.as_secs().try_into().unwrap_or(i64::MAX),
-            nsec: now.subsec_nanos(),
-        },
+        started: now(),
         command: command
             .iter()
             .map(|word| Bytes(word.as_bytes().to_vec()))
@@ -224,6 +218,42 @@ pub fn mark(work: &mut Work, command: &[OsString], context: &mut Context) -> Res
     work.made_of = answer.made_of;
     work.is_marked = true;
     Ok(())
+}
+
+/// The moment that it is.
+pub fn now() -> Moment {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Moment {
+        sec: now.as_secs().try_into().unwrap_or(i64::MAX),
+        nsec: now.subsec_nanos(),
+    }
+}
+
+/// The commits of the run from before its command and after it, as far as they have ids.
+pub fn commits(
+    work: &Work,
+    context: &mut Context,
+) -> Result<(Option<String>, Option<String>), Failure> {
+    let call = Call::Log(Log {
+        workspace: work.info.name.clone(),
+        branch: work.branch.clone(),
+        all: true,
+        limit: None,
+    });
+    let answer: LogAnswer = context.ask("cannot list the commits", &call)?;
+    let has = |row: &LogRow, key: &str| row.meta.iter().any(|(name, _)| name == key);
+    let is_of_run = |row: &&LogRow| {
+        row.meta
+            .iter()
+            .any(|(key, value)| key == "run" && *value == work.run)
+    };
+    let of_run: Vec<&LogRow> = answer.commits.iter().filter(is_of_run).collect();
+    let before = of_run.iter().find(|row| !has(row, "exit"));
+    let after = of_run.iter().find(|row| has(row, "exit"));
+    let id = |row: Option<&&LogRow>| row.and_then(|row| row.commit.clone());
+    Ok((id(before), id(after)))
 }
 
 /// Takes the mark back: the command did not begin, or the branch shows what it showed before. A mark that stays costs
@@ -374,13 +404,26 @@ pub fn changes(work: &Work, context: &mut Context) -> Result<Vec<Changed>, Failu
         keep_kv: true,
     });
     let answer: PlanAnswer = context.ask(&what, &call)?;
-    let forwards = |change: Changed| Changed {
-        status: match change.status {
-            'A' => 'D',
-            'D' => 'A',
-            other => other,
+    let forwards = |change: Changed| match (change.status, change.old_path) {
+        ('A', old_path) => Changed {
+            status: 'D',
+            old_path,
+            ..change
         },
-        ..change
+        ('D', old_path) => Changed {
+            status: 'A',
+            old_path,
+            ..change
+        },
+        (_, Some(path)) => Changed {
+            old_path: Some(change.path),
+            path,
+            ..change
+        },
+        (_, None) => Changed {
+            old_path: None,
+            ..change
+        },
     };
     Ok(answer.changes.into_iter().map(forwards).collect())
 }
