@@ -61,8 +61,11 @@ impl Keeper {
         let (ended, asleep) = (stop.clone(), wake.clone());
         let syncing = move || {
             let mut next = TICK;
-            while !ended.load(Ordering::Relaxed) {
+            loop {
                 asleep.syncing.sleep(next);
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
                 let all = branches();
                 all.iter().for_each(|b| b.sync_if_due());
                 // They are all on the same disk.
