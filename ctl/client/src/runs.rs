@@ -131,6 +131,8 @@ fn look(path: &Path) -> io::Result<Option<RunRecord>> {
         Err(error) => return gone(error),
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
+        // Its run removed it just now; the path may be another run's already.
+        Ok(()) if file.metadata()?.nlink() == 0 => return Ok(None),
         Ok(()) => return std::fs::remove_file(path).map(|()| None).or_else(gone),
         Err(Errno::WOULDBLOCK | Errno::INTR) => {}
         Err(errno) => return Err(errno.into()),
