@@ -7,7 +7,7 @@
 
 use agentvfs_client::context::Context;
 use agentvfs_client::failure::Failure;
-use agentvfs_client::files::State;
+use agentvfs_client::files::TreeAt;
 use agentvfs_client::protocol::{FileKind, FileNode};
 use agentvfs_client::quote::shown;
 use rustix::fd::OwnedFd;
@@ -38,7 +38,7 @@ struct Undo<'a> {
 impl Extraction {
     /// Looks at everything first: fails where something exists already.
     pub fn plan(
-        state: &State,
+        state: &TreeAt,
         paths: &[Vec<u8>],
         directory: &Path,
         context: &mut Context,
@@ -97,7 +97,7 @@ impl Extraction {
     }
 
     /// Writes everything; gives what could not be kept of it (owners, devices, attributes).
-    pub fn write(&self, state: &State, context: &mut Context) -> Result<Vec<String>, Failure> {
+    pub fn write(&self, state: &TreeAt, context: &mut Context) -> Result<Vec<String>, Failure> {
         std::fs::create_dir_all(&self.directory)
             .map_err(|e| Failure::new(WHAT, format!("{}: {e}", self.directory.display())))?;
         let root = open_root(&self.directory).map_err(|e| self.failed(b"", e))?;
@@ -116,7 +116,7 @@ impl Extraction {
 
     fn write_all(
         &self,
-        state: &State,
+        state: &TreeAt,
         context: &mut Context,
         undo: &mut Undo<'_>,
     ) -> Result<Vec<String>, Failure> {
@@ -171,7 +171,7 @@ impl Extraction {
         &self,
         file: &OwnedFd,
         path: &[u8],
-        state: &State,
+        state: &TreeAt,
         context: &mut Context,
     ) -> Result<(), Failure> {
         let size = state.read(path, context, &mut |offset, bytes| {

@@ -1,4 +1,4 @@
-//! A state that is looked into through the daemon: what is known of its paths, and what is in its files.
+//! A tree that is looked into through the daemon: what is known of its paths, and what is in its files.
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -13,9 +13,9 @@ pub type TakeData<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), Failure>;
 /// Takes a path with what is known of it.
 pub type EachNode<'a> = &'a mut dyn FnMut(&[u8], &FileNode) -> Result<(), Failure>;
 
-/// A state of a branch.
+/// Which tree is looked into: a commit's, or the live tree of a branch.
 #[derive(Debug, Clone)]
-pub struct State {
+pub struct TreeAt {
     /// The workspace.
     pub workspace: String,
     /// The branch.
@@ -24,10 +24,10 @@ pub struct State {
     pub side: Side,
 }
 
-impl State {
+impl TreeAt {
     /// The commit of that name, or the live tree, of the workspace and branch that are meant.
-    pub fn find(reference: Option<&str>, context: &mut Context) -> Result<State, Failure> {
-        Ok(State {
+    pub fn find(reference: Option<&str>, context: &mut Context) -> Result<TreeAt, Failure> {
+        Ok(TreeAt {
             workspace: context.workspace(None)?,
             branch: context.branch()?,
             side: reference.map_or(Side::Live, |name| Side::Ref(name.to_owned())),
@@ -35,8 +35,8 @@ impl State {
     }
 
     /// The live tree that is meant by who changes it.
-    pub fn to_change(context: &mut Context) -> Result<State, Failure> {
-        Ok(State {
+    pub fn to_change(context: &mut Context) -> Result<TreeAt, Failure> {
+        Ok(TreeAt {
             workspace: context.workspace_to_change(None)?,
             branch: context.branch()?,
             side: Side::Live,

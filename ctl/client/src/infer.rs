@@ -7,7 +7,7 @@
 //! directory: what is changed is always something that was named, or that one stands in or before.
 
 use crate::failure::Failure;
-use crate::protocol::{Info, MAIN, State};
+use crate::protocol::{Info, MAIN, WorkspaceStatus};
 use crate::quote::shown;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -123,7 +123,10 @@ pub fn read_state(path: &Path) -> Option<(String, PathBuf)> {
 }
 
 fn runs(info: &Info) -> bool {
-    matches!(info.status, State::Started | State::Stale)
+    matches!(
+        info.status,
+        WorkspaceStatus::Started | WorkspaceStatus::Stale
+    )
 }
 
 /// The workspaces whose mount, else whose base, is nearest above `cwd`.
@@ -252,7 +255,7 @@ mod tests {
     use super::*;
     use crate::protocol::Bytes;
 
-    fn info(name: &str, mount: &str, base: &str, status: State) -> Info {
+    fn info(name: &str, mount: &str, base: &str, status: WorkspaceStatus) -> Info {
         let bytes = |text: &str| Bytes(text.as_bytes().to_vec());
         Info {
             name: name.into(),
@@ -265,10 +268,15 @@ mod tests {
 
     fn list() -> Vec<Info> {
         vec![
-            info("a", "/h/mnt/a", "/src/a", State::Started),
-            info("inner", "/h/mnt/inner", "/src/a/inner", State::Stopped),
-            info("b", "/h/mnt/b", "/src/b", State::Stopped),
-            info("b2", "/h/mnt/b2", "/src/b", State::Stopped),
+            info("a", "/h/mnt/a", "/src/a", WorkspaceStatus::Started),
+            info(
+                "inner",
+                "/h/mnt/inner",
+                "/src/a/inner",
+                WorkspaceStatus::Stopped,
+            ),
+            info("b", "/h/mnt/b", "/src/b", WorkspaceStatus::Stopped),
+            info("b2", "/h/mnt/b2", "/src/b", WorkspaceStatus::Stopped),
         ]
     }
 
@@ -345,7 +353,7 @@ mod tests {
         assert_eq!(here("/src", &all).unwrap().as_deref(), Some("a"));
         assert_eq!(here("/elsewhere", &all).unwrap(), None);
         assert!(here("/src/b", &all).is_err());
-        all[0].status = State::Stopped;
+        all[0].status = WorkspaceStatus::Stopped;
         assert_eq!(here("/src", &all).unwrap(), None);
     }
 
@@ -354,14 +362,14 @@ mod tests {
         let error = at("/src/b").workspace(None, &list(), Look).unwrap_err();
         assert!(error.why.contains("b, b2"), "{}", error.why);
         let mut all = list();
-        all[3].status = State::Started;
+        all[3].status = WorkspaceStatus::Started;
         assert_eq!(at("/src/b").workspace(None, &all, Look).unwrap(), "b2");
     }
 
     #[test]
     fn the_error_lists_what_there_is() {
         let mut all = list();
-        all[0].status = State::Stopped;
+        all[0].status = WorkspaceStatus::Stopped;
         assert!(
             at("/")
                 .workspace(None, &all, Look)
@@ -400,7 +408,7 @@ mod tests {
 
     #[test]
     fn covered_base_means_its_workspace() {
-        let all = [info("a", "/src/a", "/src/a", State::Started)];
+        let all = [info("a", "/src/a", "/src/a", WorkspaceStatus::Started)];
         assert_eq!(covered_by(Path::new("/src/a"), &all).unwrap().name, "a");
         assert!(covered_by(Path::new("/src"), &all).is_none());
     }

@@ -20,9 +20,9 @@ pub enum PathError {
     Root(String),
 }
 
-/// Where a workspace is.
+/// The directories from which paths of a workspace are counted.
 #[derive(Debug, Clone, Copy)]
-pub struct Places<'a> {
+pub struct Roots<'a> {
     /// The mount.
     pub mount: &'a Path,
     /// The project's directory.
@@ -32,14 +32,12 @@ pub struct Places<'a> {
 }
 
 /// `given` relative to the workspace's root, without `.` and `..`.
-pub fn inside(given: &Path, places: Places<'_>) -> Result<Vec<u8>, PathError> {
-    let outside = || PathError::Outside(shown(given), shown(places.mount));
+pub fn inside(given: &Path, roots: Roots<'_>) -> Result<Vec<u8>, PathError> {
+    let outside = || PathError::Outside(shown(given), shown(roots.mount));
     let relative = if given.is_absolute() {
-        below_roots(given, places).ok_or_else(outside)?
+        below_roots(given, roots).ok_or_else(outside)?
     } else {
-        let start = places
-            .cwd
-            .and_then(|cwd| cwd.strip_prefix(places.mount).ok());
+        let start = roots.cwd.and_then(|cwd| cwd.strip_prefix(roots.mount).ok());
         start.unwrap_or(Path::new("")).join(given)
     };
     let clean = normal(&relative).ok_or_else(outside)?;
@@ -56,13 +54,13 @@ pub fn inside(given: &Path, places: Places<'_>) -> Result<Vec<u8>, PathError> {
 
 /// An absolute path relative to mount or base: as it is written, else with the links of its
 /// directory resolved (the last component itself may be a link that is meant).
-fn below_roots(given: &Path, places: Places<'_>) -> Option<PathBuf> {
+fn below_roots(given: &Path, roots: Roots<'_>) -> Option<PathBuf> {
     let resolved = match (given.parent(), given.file_name()) {
         (Some(dir), Some(name)) => canonical(dir).join(name),
         _ => given.to_owned(),
     };
     for path in [given, &resolved] {
-        for root in [places.mount, places.base] {
+        for root in [roots.mount, roots.base] {
             if let Ok(rest) = path.strip_prefix(root) {
                 return Some(rest.to_owned());
             }
@@ -98,12 +96,12 @@ mod tests {
     use super::*;
 
     fn resolve(given: &str, cwd: &str) -> Option<String> {
-        let places = Places {
+        let roots = Roots {
             mount: Path::new("/m"),
             base: Path::new("/src/p"),
             cwd: Some(Path::new(cwd)),
         };
-        inside(Path::new(given), places)
+        inside(Path::new(given), roots)
             .ok()
             .map(|path| String::from_utf8(path).unwrap())
     }
@@ -152,11 +150,11 @@ mod tests {
         std::fs::create_dir(&real).unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        let places = Places {
+        let roots = Roots {
             mount: &real,
             base: Path::new("/b"),
             cwd: None,
         };
-        assert_eq!(inside(&link.join("f"), places), Ok(b"f".to_vec()));
+        assert_eq!(inside(&link.join("f"), roots), Ok(b"f".to_vec()));
     }
 }

@@ -5,7 +5,7 @@
 //! here hangs where a mount does: what asks it does so in a thread of its own, and has a deadline.
 
 use crate::failure::Failure;
-use crate::protocol::{Device, Info, State};
+use crate::protocol::{Device, Info, WorkspaceStatus};
 use crate::quote::quoted;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
@@ -41,7 +41,10 @@ pub enum Look {
 /// A failure where a workspace is mounted, but not for this process; `daemon` is the daemon's process.
 /// What is not mounted is no failure.
 pub fn check(info: &Info, look: Look, daemon: u32) -> Result<(), Failure> {
-    let Some(device) = info.device.filter(|_| info.status == State::Started) else {
+    let Some(device) = info
+        .device
+        .filter(|_| info.status == WorkspaceStatus::Started)
+    else {
         return Ok(());
     };
     let place = info.mount.to_path();
@@ -139,7 +142,7 @@ mod tests {
             name: "w".into(),
             mount: Bytes::from(place),
             base: Bytes::default(),
-            status: State::Started,
+            status: WorkspaceStatus::Started,
             device,
         }
     }
@@ -162,7 +165,7 @@ mod tests {
             assert_eq!(failure.exit, crate::failure::FAILED);
             assert!(failure.hint.unwrap().contains("nsenter -t 7 -m"));
             let stopped = Info {
-                status: State::Stopped,
+                status: WorkspaceStatus::Stopped,
                 ..info
             };
             check(&stopped, Look::Into, 7).unwrap();

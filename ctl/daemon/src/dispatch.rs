@@ -277,7 +277,7 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
         facts: None,
     };
     match answer.info.status {
-        State::Started => {
+        WorkspaceStatus::Started => {
             let status = on(mounts, &ask.workspace, |w| verbs::status(w, &ask.branch))?;
             answer.healthy = status.poisoned.is_none() && status.not_imported.is_empty();
             let base = answer.info.base.path();
@@ -286,12 +286,12 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
             let requests = mounts.requests(&ask.workspace);
             answer.facts = Some(of_status(status, requests));
         }
-        State::Stale => answer.troubles.push(format!(
+        WorkspaceStatus::Stale => answer.troubles.push(format!(
             "its daemon crashed; no acknowledged write is lost: \
              agentvfs workspace start {} recovers it",
             ask.workspace
         )),
-        State::Initialized | State::Stopped => {}
+        WorkspaceStatus::Initialized | WorkspaceStatus::Stopped => {}
     }
     for dir in mounts.aside(&ask.workspace) {
         answer.troubles.push(format!(

@@ -24,7 +24,7 @@ use super::sessions::Sessions;
 use super::{faults, mountpoint, project, sharing};
 use agentvfs_client::home::Home;
 use agentvfs_client::protocol::{
-    Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, State,
+    Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, WorkspaceStatus,
 };
 use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
 use fuse_front::{MountError, Transport};
@@ -141,7 +141,7 @@ impl Mounts {
     }
 
     fn info(&self, config: &WorkspaceConfig) -> Info {
-        let status = self.state(config);
+        let status = self.status(config);
         let mount = self
             .mounted_at(&config.name)
             .unwrap_or_else(|| self.place(config));
@@ -156,15 +156,15 @@ impl Mounts {
         }
     }
 
-    fn state(&self, config: &WorkspaceConfig) -> State {
+    fn status(&self, config: &WorkspaceConfig) -> WorkspaceStatus {
         let slot = self.slots.lock().get(&config.name).cloned();
         let works = slot.and_then(|slot| slot.running.lock().as_ref().map(Running::works));
         match works {
-            Some(true) => State::Started,
-            Some(false) => State::Stopped,
-            None if config.running.is_some() => State::Stale,
-            None if self.records.was_started(&config.name) => State::Stopped,
-            None => State::Initialized,
+            Some(true) => WorkspaceStatus::Started,
+            Some(false) => WorkspaceStatus::Stopped,
+            None if config.running.is_some() => WorkspaceStatus::Stale,
+            None if self.records.was_started(&config.name) => WorkspaceStatus::Stopped,
+            None => WorkspaceStatus::Initialized,
         }
     }
 

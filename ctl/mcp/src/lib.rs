@@ -15,7 +15,7 @@ mod call;
 mod hints;
 mod limits;
 mod lines;
-mod place;
+mod paths;
 mod pool;
 mod record;
 mod scan;

@@ -1,11 +1,11 @@
 //! What a client's calls are about: a workspace, a branch, and the way to them.
 
 use super::lines::RawValue;
-use super::place::{Place, Refused, place};
+use super::paths::{PathMeant, Refused, path_meant};
 use super::pool::Pool;
 use agentvfs_client::context::Context;
 use agentvfs_client::failure::Failure;
-use agentvfs_client::files::State;
+use agentvfs_client::files::TreeAt;
 use agentvfs_client::protocol::{AtPath, Bytes, Call, FileNode, OnBranch, Side, StatusAnswer};
 use serde::de::DeserializeOwned;
 use std::fs::DirBuilder;
@@ -103,8 +103,8 @@ impl Turn<'_> {
     }
 
     /// The live tree of a branch, or a commit.
-    pub fn state(&self, branch: Option<String>, reference: Option<String>) -> State {
-        State {
+    pub fn state(&self, branch: Option<String>, reference: Option<String>) -> TreeAt {
+        TreeAt {
             workspace: self.workspace(),
             branch: self.branch(branch),
             side: reference.map_or(Side::Live, Side::Ref),
@@ -127,7 +127,7 @@ impl Turn<'_> {
     }
 
     /// What is known of a path; with `follow` of what a symbolic link there leads to.
-    pub fn stat(&mut self, state: &State, path: &[u8], follow: bool) -> Result<FileNode, Failure> {
+    pub fn stat(&mut self, state: &TreeAt, path: &[u8], follow: bool) -> Result<FileNode, Failure> {
         let call = self.look(state, path, follow);
         self.ask(&format!("cannot look into {}", state.workspace), &call)
     }
@@ -147,7 +147,7 @@ impl Turn<'_> {
     }
 
     /// What a path leads to; none where nothing does.
-    pub fn find(&mut self, state: &State, path: &[u8]) -> Result<Option<FileNode>, Failure> {
+    pub fn find(&mut self, state: &TreeAt, path: &[u8]) -> Result<Option<FileNode>, Failure> {
         let call = self.look(state, path, true);
         let what = format!("cannot look into {}", state.workspace);
         match self.context.try_ask(&what, &call)? {
@@ -172,7 +172,7 @@ impl Turn<'_> {
         Ok(dir)
     }
 
-    fn look(&self, state: &State, path: &[u8], follow: bool) -> Call {
+    fn look(&self, state: &TreeAt, path: &[u8], follow: bool) -> Call {
         Call::FsStat(AtPath {
             workspace: state.workspace.clone(),
             branch: state.branch.clone(),
@@ -183,11 +183,11 @@ impl Turn<'_> {
     }
 
     /// A path in that state, for one that was given.
-    pub fn path(&mut self, state: &State, given: &str) -> Result<Vec<u8>, Failure> {
+    pub fn path(&mut self, state: &TreeAt, given: &str) -> Result<Vec<u8>, Failure> {
         let session = self.session;
-        let (path, top) = match place(given, &session.mount, &session.base) {
-            Ok(Place::Inside(path)) => return Ok(path),
-            Ok(Place::IfThere(path, top)) => (path, top),
+        let (path, top) = match path_meant(given, &session.mount, &session.base) {
+            Ok(PathMeant::Inside(path)) => return Ok(path),
+            Ok(PathMeant::IfThere(path, top)) => (path, top),
             Err(refused) => return Err(self.refused(&refused)),
         };
         match self.stat(state, top.as_bytes(), false) {
@@ -212,7 +212,7 @@ impl Turn<'_> {
     }
 
     /// The same for several.
-    pub fn paths(&mut self, state: &State, given: &[String]) -> Result<Vec<Bytes>, Failure> {
+    pub fn paths(&mut self, state: &TreeAt, given: &[String]) -> Result<Vec<Bytes>, Failure> {
         given
             .iter()
             .map(|path| self.path(state, path).map(Bytes))

@@ -24,4 +24,4 @@ mod wire;
 pub use descriptors::Replaced;
 pub use error::{Error, Result};
 pub use outside::{Ended, Standing, start};
-pub use plan::{Net, Place, Plan, What};
+pub use plan::{Net, PathRule, Plan, What};

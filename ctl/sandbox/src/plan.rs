@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What is asked of a sandbox. All paths are absolute; those of [`Place`] have no symbolic links.
+/// What is asked of a sandbox. All paths are absolute; those of [`PathRule`] have no symbolic links.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The command and its arguments; at least one word.
@@ -13,14 +13,14 @@ pub struct Plan {
     /// Its working directory, and the one to use where that is not there.
     pub cwd: (PathBuf, PathBuf),
     /// What is where, besides what every sandbox has.
-    pub places: Vec<Place>,
+    pub places: Vec<PathRule>,
     /// Its network.
     pub net: Net,
 }
 
-/// What is at a path.
+/// What is at one path of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct PathRule {
     /// The path in the sandbox.
     pub at: PathBuf,
     /// What is there.

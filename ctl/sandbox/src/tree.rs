@@ -6,7 +6,7 @@
 //! from the pivot on, nothing writable is visible that was not placed.
 
 use crate::error::{Doing, Error, Result};
-use crate::plan::{Place, What};
+use crate::plan::{PathRule, What};
 use crate::sys::set_mount;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, statat};
@@ -49,7 +49,7 @@ enum Put {
 }
 
 /// Builds what the sandbox sees. `sockets` are covered where they are seen.
-pub fn build(places: &[Place], sockets: &[PathBuf], root: bool) -> Result<()> {
+pub fn build(places: &[PathRule], sockets: &[PathBuf], root: bool) -> Result<()> {
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
@@ -63,7 +63,7 @@ pub fn build(places: &[Place], sockets: &[PathBuf], root: bool) -> Result<()> {
     own_proc(root)?;
     puts.extend(standard(places));
     let is_ours = |path: &Path| {
-        let view = |place: &&Place| matches!(place.what, What::View(_));
+        let view = |place: &&PathRule| matches!(place.what, What::View(_));
         places.iter().filter(view).any(|p| path.starts_with(&p.at))
     };
     let seen = sockets.iter().filter(|path| !is_ours(path));
@@ -108,8 +108,8 @@ fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>> {
 }
 
 /// Takes the trees that are to be placed; the rest of the places goes with them.
-fn taken(places: &[Place]) -> Result<Vec<(PathBuf, Put)>> {
-    let put = |place: &Place| {
+fn taken(places: &[PathRule]) -> Result<Vec<(PathBuf, Put)>> {
+    let put = |place: &PathRule| {
         let put = match &place.what {
             What::Hidden if is_around(&place.at, places) => Put::Memory {
                 mode: 0o755,
@@ -130,8 +130,8 @@ fn taken(places: &[Place]) -> Result<Vec<(PathBuf, Put)>> {
 }
 
 /// Something is to be placed below `at`.
-fn is_around(at: &Path, places: &[Place]) -> bool {
-    let inner = |place: &&Place| place.what != What::Hidden;
+fn is_around(at: &Path, places: &[PathRule]) -> bool {
+    let inner = |place: &&PathRule| place.what != What::Hidden;
     let mut inner = places.iter().filter(inner);
     inner.any(|place| place.at != at && place.at.starts_with(at))
 }
@@ -143,7 +143,7 @@ fn with(tree: OwnedFd, flags: u64, path: &Path) -> Result<OwnedFd> {
 }
 
 /// The file that `/etc/resolv.conf` leads to, where that is in a directory that becomes empty.
-fn resolver(places: &[Place]) -> Result<Option<(PathBuf, Put)>> {
+fn resolver(places: &[PathRule]) -> Result<Option<(PathBuf, Put)>> {
     let Ok(file) = Path::new("/etc/resolv.conf").canonicalize() else {
         return Ok(None);
     };
@@ -266,7 +266,7 @@ fn own_proc(root: bool) -> Result<()> {
 }
 
 /// What every sandbox has, as far as the machine has it.
-fn standard(places: &[Place]) -> Vec<(PathBuf, Put)> {
+fn standard(places: &[PathRule]) -> Vec<(PathBuf, Put)> {
     let mut puts: Vec<(PathBuf, Put)> = Vec::new();
     let memory = |mode, read_only| Put::Memory { mode, read_only };
     for (paths, mode, read_only) in [(&PRIVATE[..], 0o1777, false), (&EMPTY[..], 0o755, true)] {
@@ -342,8 +342,8 @@ fn make_point(at: &Path, is_dir: bool) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn place(at: &str, what: What) -> Place {
-        Place {
+    fn place(at: &str, what: What) -> PathRule {
+        PathRule {
             at: at.into(),
             what,
         }

@@ -7,7 +7,7 @@ use crate::cli::{FsFindArgs, FsListArgs, FsPathArgs, FsTreeArgs, FsVerb, FsWrite
 use crate::glob::matches;
 use crate::output::{Facts, Rows, print, print_json, talk};
 use agentvfs_client::failure::Failure;
-use agentvfs_client::files::State;
+use agentvfs_client::files::TreeAt;
 use agentvfs_client::protocol::{
     Bytes, Call, FileKind, FileNode, PIECE_BYTES, WriteAnswer, WriteFile,
 };
@@ -39,8 +39,8 @@ fn at(
     reference: Option<&str>,
     path: Option<&Path>,
     context: &mut Context,
-) -> Result<(State, Vec<u8>), Failure> {
-    let state = State::find(reference, context)?;
+) -> Result<(TreeAt, Vec<u8>), Failure> {
+    let state = TreeAt::find(reference, context)?;
     let path = match path {
         Some(path) => path_or_root(path, &state.workspace, context)?,
         None => Vec::new(),
@@ -107,7 +107,7 @@ fn print_zeros(count: u64) -> Result<(), Failure> {
 }
 
 fn write(args: &FsWriteArgs, context: &mut Context) -> Result<(), Failure> {
-    let state = State::to_change(context)?;
+    let state = TreeAt::to_change(context)?;
     let path = path_or_root(&args.path, &state.workspace, context)?;
     if std::io::stdin().is_terminal() {
         talk("reading standard input; end it with Ctrl-D");

@@ -5,7 +5,7 @@
 use super::Context;
 use crate::output::{print, print_json};
 use agentvfs_client::failure::Failure;
-use agentvfs_client::protocol::{Info, State};
+use agentvfs_client::protocol::{Info, WorkspaceStatus};
 use agentvfs_client::quote::shown;
 use serde_json::json;
 
@@ -85,7 +85,7 @@ fn here(context: &mut Context) -> Result<Option<String>, Failure> {
 }
 
 fn inside(info: &Info, branch: &str) -> String {
-    let runs = info.status == State::Started;
+    let runs = info.status == WorkspaceStatus::Started;
     let mut text = format!(
         "Workspace {} ({}), branch {branch}\n  mount    {}\n  project  {}\n",
         info.name,

@@ -2,7 +2,7 @@
 
 use super::Context;
 use agentvfs_client::failure::Failure;
-use agentvfs_client::patharg::{PathError, Places, inside};
+use agentvfs_client::patharg::{PathError, Roots, inside};
 use agentvfs_client::protocol::Bytes;
 use std::path::{Path, PathBuf};
 
@@ -24,14 +24,14 @@ pub fn paths(
             .collect());
     };
     let cwd = context.surroundings().cwd.clone();
-    let places = Places {
+    let roots = Roots {
         mount: info.mount.path(),
         base: info.base.path(),
         cwd: cwd.as_deref(),
     };
     given
         .iter()
-        .map(|path| inside(path, places).map(Bytes).map_err(bad_path))
+        .map(|path| inside(path, roots).map(Bytes).map_err(bad_path))
         .collect()
 }
 
@@ -46,12 +46,12 @@ pub fn path_or_root(
         return Ok(Bytes::from(given).0);
     };
     let cwd = context.surroundings().cwd.clone();
-    let places = Places {
+    let roots = Roots {
         mount: info.mount.path(),
         base: info.base.path(),
         cwd: cwd.as_deref(),
     };
-    match inside(given, places) {
+    match inside(given, roots) {
         Err(PathError::Root(_)) => Ok(Vec::new()),
         other => other.map_err(bad_path),
     }

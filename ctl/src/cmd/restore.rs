@@ -6,7 +6,7 @@ use crate::cli::RestoreArgs;
 use crate::extract::Extraction;
 use crate::output::{Rows, print, print_json, talk, warn};
 use agentvfs_client::failure::Failure;
-use agentvfs_client::files::State;
+use agentvfs_client::files::TreeAt;
 use agentvfs_client::protocol::{
     Call, Log, LogAnswer, Moment, PlanAnswer, Rollback, RollbackAnswer, Side, Target,
 };
@@ -83,7 +83,7 @@ fn write_out(
     workspace: &str,
     context: &mut Context,
 ) -> Result<u8, Failure> {
-    let state = State {
+    let state = TreeAt {
         workspace: workspace.to_owned(),
         branch: context.branch()?,
         side: Side::Ref(reference(target, workspace, context)?),

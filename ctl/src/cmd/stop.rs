@@ -4,7 +4,7 @@ use super::{Context, id_or_pending};
 use crate::cli::StopArgs;
 use crate::output::{Bar, Facts, talk};
 use agentvfs_client::failure::Failure;
-use agentvfs_client::protocol::{Call, State, Stop, StopAnswer};
+use agentvfs_client::protocol::{Call, Stop, StopAnswer, WorkspaceStatus};
 use agentvfs_client::quote::shown;
 
 /// Unmounts a workspace and prints what it kept.
@@ -41,6 +41,6 @@ fn facts(answer: &StopAnswer, args: &StopArgs) -> Facts {
         );
         facts.json("checkpoint", answer.commit.clone());
     }
-    facts.add("status", State::Stopped.word().as_bytes());
+    facts.add("status", WorkspaceStatus::Stopped.word().as_bytes());
     facts
 }

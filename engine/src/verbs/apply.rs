@@ -9,11 +9,11 @@
 //! Steps of an apply: [`scan`] the base, merge, [`plan`] what is to be done, [`stage`] what is new, [`carry`]
 //! it out under an [`intent`] record. Invariant: the base is as before or as wanted, whatever fails; what
 //! somebody else changes meanwhile is never overwritten; nothing outside of the base is written
-//! ([`place`]).
+//! ([`names`]).
 
 mod carry;
 mod intent;
-mod place;
+mod names;
 mod plan;
 mod scan;
 mod stage;

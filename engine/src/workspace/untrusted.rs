@@ -62,8 +62,9 @@ struct Marks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shown(u64);
 
+/// What is behind the lock.
 #[derive(Debug)]
-struct State {
+struct MarksAndTimes {
     /// None before the first mark: commits of branches that are gone have none of it either.
     marks: Option<Marks>,
     /// Times that each branch was marked since the workspace was opened.
@@ -75,7 +76,7 @@ struct State {
 pub(crate) struct Untrusted {
     refs: Arc<RefStore>,
     name: String,
-    state: Mutex<State>,
+    inner: Mutex<MarksAndTimes>,
     merges: AtomicU64,
 }
 
@@ -123,7 +124,7 @@ impl Untrusted {
         Ok(Untrusted {
             refs,
             name,
-            state: Mutex::new(State {
+            inner: Mutex::new(MarksAndTimes {
                 marks,
                 times: BTreeMap::new(),
             }),
@@ -133,12 +134,12 @@ impl Untrusted {
 
     /// How far it is in a branch.
     pub fn reach(&self, branch: &str) -> Reach {
-        self.state.lock().reach(branch)
+        self.inner.lock().reach(branch)
     }
 
     /// The branch as it is now, for [`Untrusted::applied`].
     pub fn shown(&self, branch: &str) -> Shown {
-        Shown(self.state.lock().times.get(branch).copied().unwrap_or(0))
+        Shown(self.inner.lock().times.get(branch).copied().unwrap_or(0))
     }
 
     /// A command begins that may write; `made_of` is the branch of which the branch was made for it. Gives the one of
@@ -237,8 +238,8 @@ impl Untrusted {
     }
 
     /// Changes the marks, durably; if that fails they are as before.
-    fn change<R>(&self, how: impl FnOnce(&mut State) -> R) -> Result<R> {
-        let mut state = self.state.lock();
+    fn change<R>(&self, how: impl FnOnce(&mut MarksAndTimes) -> R) -> Result<R> {
+        let mut state = self.inner.lock();
         let before = state.marks.clone();
         let answer = how(&mut state);
         if state.marks != before
@@ -252,7 +253,7 @@ impl Untrusted {
     }
 }
 
-impl State {
+impl MarksAndTimes {
     fn reach(&self, branch: &str) -> Reach {
         let mark = self.marks.as_ref().and_then(|marks| marks.of.get(branch));
         mark.map_or(Reach::None, |mark| mark.reach)

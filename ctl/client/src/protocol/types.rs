@@ -94,7 +94,7 @@ wire! {
     /// What a workspace is doing.
     #[derive(Copy, Eq)]
     #[serde(rename_all = "lowercase")]
-    pub enum State {
+    pub enum WorkspaceStatus {
         /// Made, and never started.
         Initialized,
         /// Mounted.
@@ -114,7 +114,7 @@ wire! {
         /// The project's directory.
         pub base: Bytes,
         /// What it is doing.
-        pub status: State,
+        pub status: WorkspaceStatus,
         /// The mount's device, where it is mounted: whoever sees another one at `mount` sees something else.
         #[serde(default)]
         pub device: Option<Device>,
@@ -485,14 +485,14 @@ fn yes() -> bool {
     true
 }
 
-impl State {
+impl WorkspaceStatus {
     /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
-            State::Initialized => "initialized",
-            State::Started => "started",
-            State::Stopped => "stopped",
-            State::Stale => "stale",
+            WorkspaceStatus::Initialized => "initialized",
+            WorkspaceStatus::Started => "started",
+            WorkspaceStatus::Stopped => "stopped",
+            WorkspaceStatus::Stale => "stale",
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::answer::{Answer, Page};
 use crate::limits::{BYTES_DEFAULT, BYTES_MAX};
 use crate::session::Turn;
 use agentvfs_client::failure::Failure;
-use agentvfs_client::files::State;
+use agentvfs_client::files::TreeAt;
 use agentvfs_client::protocol::{
     Bytes, Call, FileKind, FileNode, ListFiles, ListFilesAnswer, ReadAnswer, ReadFile,
 };
@@ -130,7 +130,7 @@ fn text_of(bytes: &[u8], is_end: bool) -> Option<&str> {
 /// A stretch of a file with its holes, and the length of all of it.
 fn read(
     turn: &mut Turn<'_>,
-    state: &State,
+    state: &TreeAt,
     path: &[u8],
     offset: u64,
     limit: u64,

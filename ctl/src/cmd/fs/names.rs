@@ -1,6 +1,6 @@
 //! `agentvfs fs mkdir`, `rm` and `mv`: names of the live tree, without a mount.
 
-use super::{Context, State};
+use super::{Context, TreeAt};
 use crate::cli::{FsMkdirArgs, FsMvArgs, FsRmArgs};
 use crate::cmd::path_or_root;
 use crate::output::print_json;
@@ -54,8 +54,8 @@ pub fn rename(args: &FsMvArgs, context: &mut Context) -> Result<(), Failure> {
 }
 
 /// The live tree, and a path in it that is not its root.
-fn at(path: &Path, context: &mut Context) -> Result<(State, Bytes), Failure> {
-    let state = State::to_change(context)?;
+fn at(path: &Path, context: &mut Context) -> Result<(TreeAt, Bytes), Failure> {
+    let state = TreeAt::to_change(context)?;
     let inside = path_or_root(path, &state.workspace, context)?;
     if inside.is_empty() {
         let why = format!(

@@ -5,9 +5,9 @@ use super::work::{self, Work};
 use crate::cli::{NetArg, RunArgs};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::infer::read_state;
-use agentvfs_client::protocol::{MAIN, State};
+use agentvfs_client::protocol::{MAIN, WorkspaceStatus};
 use agentvfs_client::quote::shown;
-use agentvfs_sandbox::{Net, Place, Plan, What};
+use agentvfs_sandbox::{Net, PathRule, Plan, What};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -164,7 +164,7 @@ fn places(
     work: &Work,
     at: &Path,
     context: &mut Context,
-) -> Result<Vec<Place>, Failure> {
+) -> Result<Vec<PathRule>, Failure> {
     let mut places = vec![place(at, What::View(work.view.clone()))];
     if work.branch == MAIN {
         places.push(place(&at.join(".agentvfs/branches"), What::Hidden));
@@ -173,7 +173,10 @@ fn places(
     places.push(place(&home, What::Hidden));
     for info in context.list()? {
         let mount = info.mount.to_path();
-        let is_seen = matches!(info.status, State::Started | State::Stale);
+        let is_seen = matches!(
+            info.status,
+            WorkspaceStatus::Started | WorkspaceStatus::Stale
+        );
         if is_seen && !mount.starts_with(&home) {
             places.push(place(&mount, What::Hidden));
         }
@@ -205,8 +208,8 @@ fn places(
     Ok(places)
 }
 
-fn place(at: &Path, what: What) -> Place {
-    Place {
+fn place(at: &Path, what: What) -> PathRule {
+    PathRule {
         at: at.to_owned(),
         what,
     }
@@ -255,7 +258,7 @@ pub fn hidden(plan: &Plan) -> Vec<String> {
 fn environment(
     args: &RunArgs,
     work: &Work,
-    places: &[Place],
+    places: &[PathRule],
     cwd: &Path,
 ) -> Result<Vec<(OsString, OsString)>, Failure> {
     let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();

@@ -103,7 +103,7 @@ fn workspace(args: &RunArgs, context: &mut Context) -> Result<(Info, Option<Path
     };
     let what = format!("cannot run in {name}");
     match context.info(&name)? {
-        Some(info) if info.status == State::Started => Ok((info, None)),
+        Some(info) if info.status == WorkspaceStatus::Started => Ok((info, None)),
         _ => {
             let call = Call::Start(Start {
                 workspace: name,

@@ -10,7 +10,7 @@
 //! Tested with an error, with a crash and with a cancel at every step (`tests/apply.rs`).
 
 use super::intent::{Ident, Intent, Phase, Step};
-use super::place::{Place, failed, open_dir};
+use super::names::{NameInDir, failed, open_dir};
 use super::plan::{Plan, parent_of};
 use super::scan::Scan;
 use super::stage::{Staging, mtime_of, set_attributes, set_time, slot_name};
@@ -225,7 +225,7 @@ fn takes(site: &Site<'_>, scan: &Scan, plan: &Plan) -> Result<Vec<Step>, Stop> {
         take(path, old_of(scan, path)?, false);
     }
     for path in &plan.rmdirs {
-        let place = Place::of(site.base, path)?;
+        let place = NameInDir::of(site.base, path)?;
         let found = place.stamp().map_err(|e| failed(site.base, path, e))?;
         let stamp = found.ok_or_else(|| Error::ChangedMeanwhile(path.clone()))?;
         take(path, ident(&stamp), true);
@@ -255,7 +255,7 @@ fn stage_first(
     let Some(there) = scan.links.get(&group).filter(|p| group != 0 && stays(p)) else {
         return Ok(staging.make(slot, &put.path, &put.entry)?);
     };
-    let place = Place::of(site.base, there)?;
+    let place = NameInDir::of(site.base, there)?;
     let now = place.stamp().ok().flatten();
     if !matches!((&now, scan.stamps.get(there)), (Some(now), Some(want)) if same_file(now, want)) {
         return Err(Error::ChangedMeanwhile(there.clone()).into());
@@ -284,7 +284,7 @@ fn forward(site: &Site<'_>, staging: &OwnedFd, scan: &Scan, step: &Step) -> Resu
     let changed = |path: &[u8]| Err(Error::ChangedMeanwhile(path.to_vec()).into());
     match step {
         Step::Exchange { path, slot, .. } => {
-            let place = Place::of(site.base, path)?;
+            let place = NameInDir::of(site.base, path)?;
             let want = scan.stamps.get(path);
             // A hard link that was staged has set the change time of all names.
             let now = place.stamp().map_err(at(path))?;
@@ -302,7 +302,7 @@ fn forward(site: &Site<'_>, staging: &OwnedFd, scan: &Scan, step: &Step) -> Resu
             }
         }
         Step::Place { path, slot, .. } => {
-            let place = Place::of(site.base, path)?;
+            let place = NameInDir::of(site.base, path)?;
             let (name, flags) = (slot_name(*slot), RenameFlags::NOREPLACE);
             let moved = fs::renameat_with(staging, name, &place.dir, &place.name, flags);
             moved.map_err(at(path))?;
@@ -317,7 +317,7 @@ fn forward(site: &Site<'_>, staging: &OwnedFd, scan: &Scan, step: &Step) -> Resu
             old,
             dir,
         } => {
-            let place = Place::of(site.base, path)?;
+            let place = NameInDir::of(site.base, path)?;
             let (name, flags) = (slot_name(*slot), RenameFlags::NOREPLACE);
             let moved = fs::renameat_with(&place.dir, &place.name, staging, &name, flags);
             moved.map_err(at(path))?;
@@ -426,7 +426,7 @@ fn backward(site: &Site<'_>, staging: &OwnedFd, step: &Step) -> Result<()> {
         Step::Exchange {
             path, slot, new, ..
         } => {
-            let (place, name) = (Place::of(site.base, path)?, slot_name(*slot));
+            let (place, name) = (NameInDir::of(site.base, path)?, slot_name(*slot));
             if here(&place.dir, &place.name) == Some(*new) && here(staging, &name) != Some(*new) {
                 let flags = RenameFlags::EXCHANGE;
                 let moved = fs::renameat_with(staging, name, &place.dir, &place.name, flags);
@@ -435,7 +435,7 @@ fn backward(site: &Site<'_>, staging: &OwnedFd, step: &Step) -> Result<()> {
         }
         Step::Place { path, slot, new } => {
             // Where even its directory is not there, it was not put there.
-            let Ok(place) = Place::of(site.base, path) else {
+            let Ok(place) = NameInDir::of(site.base, path) else {
                 return Ok(());
             };
             if here(&place.dir, &place.name) == Some(*new) {
@@ -447,7 +447,7 @@ fn backward(site: &Site<'_>, staging: &OwnedFd, step: &Step) -> Result<()> {
         Step::Take { path, slot, .. } => {
             let name = slot_name(*slot);
             if here(staging, &name).is_some() {
-                let place = Place::of(site.base, path)?;
+                let place = NameInDir::of(site.base, path)?;
                 let flags = RenameFlags::NOREPLACE;
                 let moved = fs::renameat_with(staging, name, &place.dir, &place.name, flags);
                 moved.map_err(|e| failed(site.base, path, e))?;

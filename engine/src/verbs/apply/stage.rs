@@ -1,7 +1,7 @@
 //! Making files in the staging directory as they are to be in the base, and on stable storage.
 
 use super::intent::Ident;
-use super::place::failed;
+use super::names::failed;
 use crate::base::{Base, stamp_at};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};

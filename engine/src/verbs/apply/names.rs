@@ -1,4 +1,4 @@
-//! Places in the base: every path is opened from the base's own descriptor, beneath it, through no
+//! Names in the base: every path is opened from the base's own descriptor, beneath it, through no
 //! symbolic link, on one file system. So whatever stands in the tree or is swapped while this runs,
 //! nothing outside of the base can be written.
 
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// A directory that is open, and a name in it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct NameInDir {
     pub dir: OwnedFd,
     pub name: Vec<u8>,
 }
@@ -44,15 +44,15 @@ pub(super) fn open_dir(base: &Base, path: &[u8]) -> Result<OwnedFd> {
     Ok(dir)
 }
 
-impl Place {
-    /// The place that a path names.
-    pub fn of(base: &Base, path: &[u8]) -> Result<Place> {
+impl NameInDir {
+    /// The name that a path ends in, its directory opened.
+    pub fn of(base: &Base, path: &[u8]) -> Result<NameInDir> {
         let slash = path.iter().rposition(|byte| *byte == b'/');
         let (parent, name) = match slash {
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (&b""[..], path),
         };
-        Ok(Place {
+        Ok(NameInDir {
             dir: open_dir(base, parent)?,
             name: name.to_vec(),
         })
@@ -69,7 +69,7 @@ impl Place {
 
     /// True where the path still leads to the directory that is open.
     pub fn is_still(&self, base: &Base, path: &[u8]) -> bool {
-        let again = Place::of(base, path).ok();
+        let again = NameInDir::of(base, path).ok();
         let inode = |dir: &OwnedFd| stamp_at(dir.as_fd(), b"").ok().map(|s| (s.dev, s.ino));
         again.is_some_and(|again| inode(&again.dir) == inode(&self.dir))
     }

@@ -4,7 +4,7 @@
 //! the mount or the base are understood. Invariant: what comes out never leads out of the workspace by
 //! itself; symbolic links that do are refused by the daemon.
 
-use agentvfs_client::patharg::{PathError, Places, inside, normal};
+use agentvfs_client::patharg::{PathError, Roots, inside, normal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -32,9 +32,9 @@ pub enum Refused {
     NoPath,
 }
 
-/// A path in the workspace; empty for its root.
+/// The path in the workspace that a client means; empty for its root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum PathMeant {
     /// This one.
     Inside(Vec<u8>),
     /// This one if the workspace's root has the name that comes with it, else none.
@@ -42,22 +42,22 @@ pub enum Place {
 }
 
 /// What `given` means in a workspace with this mount and base.
-pub fn place(given: &str, mount: &Path, base: &Path) -> Result<Place, Refused> {
+pub fn path_meant(given: &str, mount: &Path, base: &Path) -> Result<PathMeant, Refused> {
     if given.contains('\0') || given.len() > PATH_BYTES_MAX {
         return Err(Refused::NoPath);
     }
     if given.split('/').any(|name| name == ".agentvfs") {
         return Err(Refused::Own(given.to_owned()));
     }
-    let places = Places {
+    let roots = Roots {
         mount,
         base,
         cwd: None,
     };
     if given.starts_with('/') {
-        match inside(Path::new(given), places) {
-            Ok(path) => return Ok(Place::Inside(path)),
-            Err(PathError::Root(_)) => return Ok(Place::Inside(Vec::new())),
+        match inside(Path::new(given), roots) {
+            Ok(path) => return Ok(PathMeant::Inside(path)),
+            Err(PathError::Root(_)) => return Ok(PathMeant::Inside(Vec::new())),
             Err(PathError::Outside(..)) => {}
         }
     }
@@ -65,8 +65,8 @@ pub fn place(given: &str, mount: &Path, base: &Path) -> Result<Place, Refused> {
     let path = normal(Path::new(given.trim_start_matches('/'))).ok_or_else(outside)?;
     let bytes = path.as_os_str().as_bytes().to_vec();
     Ok(match machine_directory(given, &path) {
-        Some(top) => Place::IfThere(bytes, top),
-        None => Place::Inside(bytes),
+        Some(top) => PathMeant::IfThere(bytes, top),
+        None => PathMeant::Inside(bytes),
     })
 }
 
@@ -84,12 +84,12 @@ fn machine_directory(given: &str, path: &Path) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn placed(given: &str) -> Result<Place, Refused> {
-        place(given, Path::new("/h/mnt/p"), Path::new("/home/u/p"))
+    fn meant(given: &str) -> Result<PathMeant, Refused> {
+        path_meant(given, Path::new("/h/mnt/p"), Path::new("/home/u/p"))
     }
 
     fn is_at(given: &str, path: &str) {
-        assert_eq!(placed(given), Ok(Place::Inside(path.into())), "{given}");
+        assert_eq!(meant(given), Ok(PathMeant::Inside(path.into())), "{given}");
     }
 
     #[test]
@@ -107,11 +107,11 @@ mod tests {
     fn paths_of_the_machine_name_mount_or_base() {
         is_at("/h/mnt/p/src/a.rs", "src/a.rs");
         is_at("/home/u/p/src/a.rs", "src/a.rs");
-        let other = Place::IfThere("home/u/other/x".into(), "home");
-        assert_eq!(placed("/home/u/other/x"), Ok(other));
-        let passwd = Place::IfThere("etc/passwd".into(), "etc");
-        assert_eq!(placed("/etc/passwd"), Ok(passwd.clone()));
-        assert_eq!(placed("//a/../etc/passwd"), Ok(passwd));
+        let other = PathMeant::IfThere("home/u/other/x".into(), "home");
+        assert_eq!(meant("/home/u/other/x"), Ok(other));
+        let passwd = PathMeant::IfThere("etc/passwd".into(), "etc");
+        assert_eq!(meant("/etc/passwd"), Ok(passwd.clone()));
+        assert_eq!(meant("//a/../etc/passwd"), Ok(passwd));
     }
 
     #[test]
@@ -124,20 +124,16 @@ mod tests {
             "/../etc/passwd",
             "/h/mnt/p/../../x/../../../y",
         ] {
-            assert_eq!(
-                placed(given),
-                Err(Refused::Outside(given.into())),
-                "{given}"
-            );
+            assert_eq!(meant(given), Err(Refused::Outside(given.into())), "{given}");
         }
         for given in [
             ".agentvfs/view",
             "/h/mnt/p/.agentvfs/branches/b/x",
             "a/../.agentvfs",
         ] {
-            assert_eq!(placed(given), Err(Refused::Own(given.into())), "{given}");
+            assert_eq!(meant(given), Err(Refused::Own(given.into())), "{given}");
         }
-        assert_eq!(placed("a\0b"), Err(Refused::NoPath));
-        assert_eq!(placed(&"x/".repeat(4000)), Err(Refused::NoPath));
+        assert_eq!(meant("a\0b"), Err(Refused::NoPath));
+        assert_eq!(meant(&"x/".repeat(4000)), Err(Refused::NoPath));
     }
 }
