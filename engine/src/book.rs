@@ -8,6 +8,7 @@
 //! records, and of nothing else.
 
 pub(crate) mod anchors;
+pub(crate) mod digits;
 pub(crate) mod history;
 pub(crate) mod later;
 pub(crate) mod retention;

@@ -459,6 +459,13 @@ impl Engine {
         }
     }
 
+    /// Bytes that the home takes on its disk, and bytes that are free there.
+    pub fn disk(&self) -> Result<(u64, u64)> {
+        let used = self.storage.used_bytes().map_err(Error::io(self.root()))?;
+        let free = self.storage.free_bytes().map_err(Error::io(self.root()))?;
+        Ok((used, free))
+    }
+
     /// The agentvfs home.
     pub fn root(&self) -> &Path {
         &self.cfg.root

@@ -36,6 +36,7 @@ pub use crate::engine::gc::{
     BranchFigures, GcNote, GcReport, GcRequest, KindFigures, StoreFigures, WorkspaceFigures,
 };
 pub use base::{Stamp, open_dead_bases_with};
+pub use book::digits::UniqueDigits;
 pub use book::timeline::log::check_log_bytes;
 pub use branch::acting::{acting_as, acting_for};
 pub use branch::calls::{CallRecord, CallStart};
@@ -67,7 +68,7 @@ pub use verbs::timeline::verify::{TimelineFault, Verified};
 pub use verbs::{
     BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
     DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, NodeInfo, Resolution,
-    RolledBack, StateReader, Status, Stretch, WriteFile, patch,
+    RolledBack, Standing, StateReader, Status, Stretch, WriteFile, patch,
 };
 pub use workspace::branches::SeenBy;
 pub use workspace::views::names_last;

@@ -31,6 +31,7 @@ pub(crate) mod write;
 pub use apply::{apply, apply_patch, apply_unless, apply_with, update, update_unless};
 pub use blame::{blame, blame_as};
 pub use branches::deleting::delete_branch;
+pub use branches::standing::{Standing, branch_standings, unique_digits};
 pub use branches::{BranchInfo, Created, Deleted, create_branch, list_branches, rename_branch};
 pub use calls::{call_finish, call_record, call_start, calling, end_calls_of, running_calls};
 pub use checkpoint::{checkpoint, commit_automatically};
@@ -60,6 +61,7 @@ pub use write::{WriteFile, write_file};
 use crate::cancel::Cancel;
 use crate::types::{Progress, Time};
 use objstore::CommitId;
+use std::time::Duration;
 
 /// What to make a checkpoint with.
 #[derive(Clone, Debug, Default)]
@@ -183,6 +185,8 @@ pub struct ImportStatus {
     pub bytes_done: u64,
     /// Bytes found so far.
     pub bytes_total: u64,
+    /// How long it has been since it began.
+    pub since: Duration,
 }
 
 /// State of a branch.

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Age of a file's last change from which on its times identify its content.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -45,6 +45,8 @@ pub struct Importer {
     pub unsynced: AtomicBool,
     /// Set to stop at the next file.
     pub stop: AtomicBool,
+    /// When it began.
+    pub began: Instant,
 }
 
 impl Importer {
@@ -58,6 +60,7 @@ impl Importer {
             bytes_done: AtomicU64::new(0),
             unsynced: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            began: Instant::now(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Branches by name: listing, making, renaming and deleting them, and commits of one that another one refers to.
 
 pub(crate) mod deleting;
+pub(crate) mod standing;
 
 use super::Calls;
 use crate::branch::Branch;

@@ -166,6 +166,10 @@ pub(crate) fn merge_commit(
             } else {
                 first
             };
+            if req.dry_run {
+                // What the branch shows is frozen for the comparison alone.
+                done.report.commit = None;
+            }
             return Ok(done.report);
         };
         // Undone is what one merge did.

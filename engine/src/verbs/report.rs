@@ -135,6 +135,7 @@ pub(crate) fn status_of(b: &Branch) -> Status {
             files_total: i.files_total.load(Relaxed),
             bytes_done: i.bytes_done.load(Relaxed),
             bytes_total: i.bytes_total.load(Relaxed),
+            since: i.began.elapsed(),
         },
         base_changed: inner.book.base_changed.iter().cloned().collect(),
         unreadable,

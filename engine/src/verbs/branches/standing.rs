@@ -1,0 +1,169 @@
+//! How branches stand to each other: which one each was made of, and how far apart the two are by now.
+//!
+//! It is found in their histories, so a branch whose origin was deleted counts as made of `main`. Invariant: a branch is
+//! made of an older one, so the branches are a tree whose root is `main`. No two branches are locked at a time.
+
+use crate::book::digits::UniqueDigits;
+use crate::book::history::{History, State};
+use crate::branch::Branch;
+use crate::error::Result;
+use crate::record::OpKind;
+use crate::types::Time;
+use crate::workspace::Workspace;
+use objstore::CommitId;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// How a branch stands to the one that it was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Name of the branch.
+    pub name: String,
+    /// Name of the one that it was made of; `None` for `main`.
+    pub made_of: Option<String>,
+    /// Commits that somebody asked for, that it has and the other has not.
+    pub ahead: u64,
+    /// Commits that the other has and it has not.
+    pub behind: u64,
+    /// When its newest state was made.
+    pub changed: Time,
+    /// Conflicts of its last merge that are not resolved.
+    pub conflicts: u64,
+    /// Digits by which its head can be named.
+    pub digits: u32,
+}
+
+/// What of a branch is looked at before it is compared with another.
+struct Summary {
+    branch: Arc<Branch>,
+    created: Time,
+    /// The commit with which it began.
+    began_with: Option<CommitId>,
+    standing: Standing,
+}
+
+/// How many digits name each commit of a branch.
+pub fn unique_digits(ws: &Workspace, branch: &str) -> Result<UniqueDigits> {
+    let branch = ws.branch(branch)?;
+    let inner = branch.lock();
+    Ok(digits_of(&inner.book.history))
+}
+
+/// How all branches stand, `main` first.
+pub fn branch_standings(ws: &Workspace) -> Vec<Standing> {
+    let created = ws.views.created();
+    let mut owners = HashMap::new();
+    let mut all: Vec<Summary> = Vec::new();
+    for branch in ws.views.branches() {
+        let created = created.get(&branch.slot).copied().unwrap_or_default();
+        all.push(summary(&branch, created, all.len(), &mut owners));
+    }
+    let origins: Vec<Option<usize>> = (0..all.len())
+        .map(|at| origin_of(at, &all, &owners))
+        .collect();
+    let mut lines: BTreeMap<usize, HashSet<CommitId>> = BTreeMap::new();
+    for (at, origin) in origins.into_iter().enumerate() {
+        let Some(origin) = origin else { continue };
+        let theirs = lines
+            .entry(origin)
+            .or_insert_with(|| line(&all[origin].branch));
+        let ahead = count_beyond(&all[at].branch, theirs);
+        let behind = count_beyond(&all[origin].branch, &line(&all[at].branch));
+        let made_of = all[origin].standing.name.clone();
+        let standing = &mut all[at].standing;
+        (standing.ahead, standing.behind) = (ahead, behind);
+        standing.made_of = Some(made_of);
+    }
+    all.into_iter().map(|summary| summary.standing).collect()
+}
+
+/// Looks at a branch; notes in `owners` that the commits which it made are its own.
+fn summary(
+    branch: &Arc<Branch>,
+    created: Time,
+    at: usize,
+    owners: &mut HashMap<CommitId, usize>,
+) -> Summary {
+    let inner = branch.lock();
+    let history = &inner.book.history;
+    let own = || history.states.values().filter(|s| !is_foreign(s));
+    for id in own().filter_map(|s| s.info.id) {
+        owners.entry(id).or_insert(at);
+    }
+    let first_parent = own()
+        .next()
+        .and_then(|s| history.id_of(*s.info.parents.first()?));
+    let head = history.id_of(history.head);
+    let newest = own().map(|s| s.info.time).max();
+    Summary {
+        branch: branch.clone(),
+        created,
+        began_with: first_parent.or(head),
+        standing: Standing {
+            name: branch.name(),
+            made_of: None,
+            ahead: 0,
+            behind: 0,
+            changed: newest.unwrap_or(created).max(created),
+            conflicts: history.conflicts.len() as u64,
+            digits: head.map_or(0, |id| digits_of(history).of(&id)),
+        },
+    }
+}
+
+/// The branch that made the commit with which another began, if it is older; else `main`, of which there is none.
+fn origin_of(at: usize, all: &[Summary], owners: &HashMap<CommitId, usize>) -> Option<usize> {
+    if at == 0 {
+        return None;
+    }
+    let owner = all[at].began_with.and_then(|id| owners.get(&id)).copied();
+    let is_older = |owner: &usize| {
+        let age = |at: usize| (all[at].created, at);
+        *owner == 0 || age(*owner) < age(at)
+    };
+    Some(owner.filter(is_older).unwrap_or(0))
+}
+
+fn is_foreign(state: &State) -> bool {
+    state.info.kind == OpKind::Foreign
+}
+
+fn digits_of(history: &History) -> UniqueDigits {
+    UniqueDigits::among(history.states.values().filter_map(|s| s.info.id))
+}
+
+/// The commits from which the head of a branch descends, and the head.
+fn line(branch: &Branch) -> HashSet<CommitId> {
+    let mut ids = HashSet::new();
+    each_of_line(branch, |state| {
+        state.info.id.is_none_or(|id| ids.insert(id))
+    });
+    ids
+}
+
+/// How many commits that somebody asked for are in the line of a branch and not among these.
+fn count_beyond(branch: &Branch, known: &HashSet<CommitId>) -> u64 {
+    let mut count = 0;
+    each_of_line(branch, |state| {
+        let is_new = state.info.id.is_none_or(|id| !known.contains(&id));
+        let is_wanted = !state.info.kind.is_automatic() || state.info.asked;
+        count += u64::from(is_new && is_wanted);
+        is_new
+    });
+    count
+}
+
+/// Visits the head of a branch and, where a visit says true, the parents of the state that was visited.
+fn each_of_line(branch: &Branch, mut visit: impl FnMut(&State) -> bool) {
+    let inner = branch.lock();
+    let history = &inner.book.history;
+    let (mut work, mut seen) = (vec![history.head], HashSet::new());
+    while let Some(number) = work.pop() {
+        if let Some(state) = history.states.get(&number)
+            && seen.insert(number)
+            && visit(state)
+        {
+            work.extend(&state.info.parents);
+        }
+    }
+}
