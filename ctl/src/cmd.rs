@@ -3,6 +3,7 @@
 //! One file per verb. Invariant: wrong usage is found before the daemon is asked to do anything.
 
 mod apply;
+mod blame;
 mod branch;
 mod cancellable;
 mod changes;
@@ -73,7 +74,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Import(args) => import::run(&args, &mut Context::new(cli.global)?),
         Command::Tool(verb) => tool::run(verb, &mut Context::new(cli.global)?),
         Command::Timeline(args) => timeline::run(&args, &mut Context::new(cli.global)?),
-        Command::Blame(args) => timeline::blame(&args, &mut Context::new(cli.global)?),
+        Command::Blame(args) => blame::run(&args, &mut Context::new(cli.global)?),
         Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),

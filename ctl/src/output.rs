@@ -7,8 +7,8 @@
 use agentvfs_client::failure::Failure;
 use agentvfs_client::quote::{self, one_line, quoted};
 use agentvfs_client::render::insert_bytes;
-use agentvfs_picture::Style;
 pub use agentvfs_picture::{Bar, human_bytes};
+use agentvfs_picture::{Style, Times};
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -41,8 +41,22 @@ pub fn stdout_style() -> Style {
             (true, 0) => COLUMNS_DEFAULT,
             (true, columns) => columns.into(),
         },
-        // A clock before 1970 has no times ago worth showing.
-        now: is_terminal.then(|| now.map_or(0, |now| now.as_secs() as i64)),
+        times: match is_terminal {
+            // A clock before 1970 has no times ago worth showing.
+            true => Times::Ago(now.map_or(0, |now| now.as_secs() as i64)),
+            false => Times::Utc,
+        },
+    }
+}
+
+/// The same with times as they are: on a terminal in the machine's time zone.
+pub fn absolute(style: Style) -> Style {
+    match style.times {
+        Times::Utc => style,
+        Times::Ago(_) | Times::Local => Style {
+            times: Times::Local,
+            ..style
+        },
     }
 }
 

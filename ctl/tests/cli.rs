@@ -126,7 +126,7 @@ fn without_any_workspace_the_error_says_how_to_begin() {
         let (status, out, err) = run(&["workspace", verb]);
         assert_eq!((status, out.as_str()), (1, ""), "{verb}");
         assert!(
-            err.contains("hint: agentvfs workspace start --from DIR"),
+            err.contains("hint: agentvfs start --from DIR"),
             "{verb}: {err}"
         );
     }

@@ -166,10 +166,7 @@ fn what_needs_a_running_workspace_says_how_to_start_it() {
     ] {
         let (status, out, err) = place.run(args);
         assert_eq!((status, out.as_str()), (1, ""), "{args:?}");
-        assert!(
-            err.contains("hint: agentvfs workspace start w\n"),
-            "{args:?}: {err}"
-        );
+        assert!(err.contains("hint: agentvfs start w\n"), "{args:?}: {err}");
     }
     let (status, _, err) = place.run(&["undo", "nosuch"]);
     assert_eq!(status, 1);

@@ -25,6 +25,7 @@ pub mod sandbox;
 pub mod shell;
 pub mod skip;
 pub mod sys;
+pub mod terminal;
 pub mod transports;
 pub mod tree;
 pub mod user;

@@ -64,7 +64,7 @@ fn dead_mount_is_found_and_the_fix_works() {
         .find(|l| l.contains(mount.to_str().unwrap()))
         .unwrap();
     assert!(row.starts_with("broken\tmounts\t"), "{row}");
-    assert!(row.contains("agentvfs workspace start project"), "{row}");
+    assert!(row.contains("agentvfs start project"), "{row}");
     assert!(env.daemons().is_empty(), "a daemon was started");
     env.workspace(&["start", "project"]).ok();
     assert!(

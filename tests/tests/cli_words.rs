@@ -161,10 +161,7 @@ fn a_label_that_is_also_a_workspace_is_said_to_be_a_label() {
         told.err.contains("p2 is now a label of project"),
         "{told:?}"
     );
-    assert!(
-        told.err.contains("agentvfs workspace checkpoint -w p2"),
-        "{told:?}"
-    );
+    assert!(told.err.contains("agentvfs checkpoint -w p2"), "{told:?}");
     told.id();
     let told = env.workspace_in(&root, &["checkpoint", "p3"]);
     assert_eq!(told.err, "");

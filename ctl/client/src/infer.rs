@@ -194,7 +194,7 @@ fn none_runs(all: &[Info]) -> Failure {
     if all.is_empty() {
         return Failure::new(what, "there are no workspaces")
             .kind("no-such-workspace")
-            .hint("agentvfs workspace start --from DIR creates and starts one");
+            .hint("agentvfs start --from DIR creates and starts one");
     }
     let names: Vec<&str> = all.iter().map(|info| info.name.as_str()).collect();
     Failure::new(
@@ -205,7 +205,7 @@ fn none_runs(all: &[Info]) -> Failure {
         ),
     )
     .kind("not-running")
-    .hint(format!("agentvfs workspace start {}", names[0]))
+    .hint(format!("agentvfs start {}", names[0]))
 }
 
 /// The name of a workspace that is made from `base` without being given one: the directory's, with `-` for every

@@ -90,7 +90,7 @@ pub fn failed(what: &str, error: ClientError) -> Failure {
         ClientError::Fault(fault) => Failure::from_fault(what, fault),
         ClientError::Broken(_) => Failure::new(what, error.to_string())
             .kind("daemon-ended")
-            .hint("agentvfs workspace status shows whether it was done"),
+            .hint("agentvfs status shows whether it was done"),
         other => unusable(&other),
     }
 }

@@ -252,7 +252,7 @@ methods! {
     /// Unmounts a workspace.
     Stop = "workspace.stop" (Stop) Changes;
     /// What a workspace is doing.
-    Status = "workspace.status" (OnBranch) Looks;
+    Status = "workspace.status" (StatusOf) Looks;
     /// Removes a workspace.
     Delete = "workspace.delete" (Named) Changes;
     /// Makes a commit.
@@ -272,7 +272,7 @@ methods! {
     /// Makes a branch.
     BranchCreate = "branch.create" (BranchCreate) Changes;
     /// The branches of a workspace.
-    BranchList = "branch.list" (Named) Looks;
+    BranchList = "branch.list" (BranchList) Looks;
     /// Removes a branch.
     BranchDelete = "branch.delete" (OnBranch) Changes;
     /// Gives a branch another name.

@@ -92,7 +92,7 @@ fn failure(info: &Info, wrong: &Wrong, daemon: u32) -> Failure {
         info.name
     );
     let elsewhere = format!(
-        "run this in the daemon's mount namespace: nsenter -t {daemon} -m; or agentvfs workspace stop {0}, and start {0} \
+        "run this in the daemon's mount namespace: nsenter -t {daemon} -m; or agentvfs stop {0}, and start {0} \
          here after that process has ended",
         info.name
     );
@@ -107,14 +107,14 @@ fn failure(info: &Info, wrong: &Wrong, daemon: u32) -> Failure {
                 format!("the mount of {} does not work", info.name),
                 format!("{place}: {}", text(*error)),
             )
-            .hint(format!("agentvfs workspace start {} mounts it again", info.name))
+            .hint(format!("agentvfs start {} mounts it again", info.name))
         }
         Wrong::Silent => Failure::new(
             format!("the mount of {} does not respond", info.name),
             place,
         )
         .hint(format!(
-            "agentvfs workspace status --log shows what the daemon does; agentvfs workspace stop {} --force unmounts it",
+            "agentvfs status --log shows what the daemon does; agentvfs stop {} --force unmounts it",
             info.name
         )),
     }

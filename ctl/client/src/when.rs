@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::protocol::Moment;
 use crate::units::duration;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 /// What a text that names a moment before now means ([`parse_before`]).
 pub fn before(text: &str) -> Option<Moment> {
@@ -36,6 +37,13 @@ pub fn rfc3339(time: Moment) -> String {
 /// `time` in RFC 3339 to the second, for tables.
 pub fn rfc3339_seconds(time: Moment) -> String {
     rfc3339(Moment { nsec: 0, ..time })
+}
+
+/// `time` in RFC 3339 to the second in the machine's time zone, with the offset that it has from UTC.
+pub fn local_seconds(time: Moment) -> String {
+    let stamp = to_stamp(Moment { nsec: 0, ..time });
+    let offset = TimeZone::system().to_offset(stamp);
+    stamp.display_with_offset(offset).to_string()
 }
 
 fn from_stamp(stamp: Timestamp) -> Moment {

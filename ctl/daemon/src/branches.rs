@@ -7,6 +7,7 @@ use super::{faults, holders};
 use agentvfs_client::protocol::*;
 use engine::verbs;
 use engine::{MAIN, MergeRequest, Resolution};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Where a branch is in a mount.
@@ -28,13 +29,7 @@ pub fn create(mounts: &Mounts, ask: &BranchCreate) -> Result<BranchRow, Fault> {
     let made = on(mounts, &ask.workspace, |w| {
         verbs::create_branch(w, &ask.name, &ask.branch, ask.from.as_deref())
     })?;
-    let rows = list(
-        mounts,
-        &Named {
-            workspace: ask.workspace.clone(),
-        },
-    )?
-    .branches;
+    let rows = rows(mounts, &ask.workspace)?.branches;
     let row = rows.into_iter().find(|row| row.name == made.name);
     let mut row =
         row.ok_or_else(|| Fault::failed("no-such-branch", "it was deleted in the meantime"))?;
@@ -43,14 +38,39 @@ pub fn create(mounts: &Mounts, ask: &BranchCreate) -> Result<BranchRow, Fault> {
 }
 
 /// The branches of a workspace.
-pub fn list(mounts: &Mounts, ask: &Named) -> Result<BranchListAnswer, Fault> {
-    let all = on(mounts, &ask.workspace, |w| Ok(verbs::list_branches(w)))?;
-    let mountpoint = mountpoint(mounts, &ask.workspace)?;
+pub fn list(mounts: &Mounts, ask: &BranchList) -> Result<BranchListAnswer, Fault> {
+    let mut answer = rows(mounts, &ask.workspace)?;
+    if ask.standing {
+        let all = on(mounts, &ask.workspace, |w| Ok(verbs::branch_standings(w)))?;
+        let mut by_name: HashMap<String, engine::Standing> =
+            all.into_iter().map(|s| (s.name.clone(), s)).collect();
+        for row in &mut answer.branches {
+            row.standing = by_name.remove(&row.name).map(of_standing);
+        }
+    }
+    Ok(answer)
+}
+
+fn of_standing(s: engine::Standing) -> BranchStanding {
+    BranchStanding {
+        made_of: s.made_of,
+        ahead: s.ahead,
+        behind: s.behind,
+        changed: moment(s.changed),
+        conflicts: s.conflicts,
+        digits: s.digits,
+    }
+}
+
+fn rows(mounts: &Mounts, workspace: &str) -> Result<BranchListAnswer, Fault> {
+    let all = on(mounts, workspace, |w| Ok(verbs::list_branches(w)))?;
+    let mountpoint = mountpoint(mounts, workspace)?;
     let row = |b: engine::BranchInfo| BranchRow {
         path: Bytes::from(place(&mountpoint, &b.name).as_path()),
         name: b.name,
         commit: b.head.map(|id| id.to_string()),
         created: moment(b.created),
+        standing: None,
     };
     Ok(BranchListAnswer {
         branches: all.into_iter().map(row).collect(),
@@ -102,13 +122,7 @@ pub fn rename(mounts: &Mounts, ask: &BranchRename) -> Result<BranchRow, Fault> {
     mounts
         .sessions()
         .rename_branch(&ask.workspace, names, rename)?;
-    let rows = list(
-        mounts,
-        &Named {
-            workspace: ask.workspace.clone(),
-        },
-    )?
-    .branches;
+    let rows = rows(mounts, &ask.workspace)?.branches;
     let row = rows.into_iter().find(|row| row.name == ask.name);
     row.ok_or_else(|| Fault::failed("no-such-branch", "it was deleted in the meantime"))
 }

@@ -224,8 +224,22 @@ fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
     let entries = looking_into(mounts, &ask.workspace, |w| {
         verbs::newest_of_log(w, &ask.branch, ask.all, ask.limit)
     })?;
+    let digits = match ask.digits {
+        true => Some(looking_into(mounts, &ask.workspace, |w| {
+            verbs::unique_digits(w, &ask.branch)
+        })?),
+        false => None,
+    };
+    let row = |entry: engine::LogEntry| {
+        let id = entry.commit;
+        let digits = digits.as_ref().and_then(|digits| Some(digits.of(&id?)));
+        LogRow {
+            digits,
+            ..of_entry(entry)
+        }
+    };
     Ok(LogAnswer {
-        commits: entries.into_iter().map(of_entry).collect(),
+        commits: entries.into_iter().map(row).collect(),
     })
 }
 
@@ -240,6 +254,7 @@ fn of_entry(entry: engine::LogEntry) -> LogRow {
         head: entry.is_head,
         parents: entry.parents.iter().map(ToString::to_string).collect(),
         kind: entry.kind.to_owned(),
+        digits: None,
     }
 }
 
@@ -266,7 +281,7 @@ fn has_ref(mounts: &Mounts, ask: &HasRef) -> Result<HasRefAnswer, Fault> {
     })
 }
 
-fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
+fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
     let info = mounts.get(&ask.workspace)?;
     let mut answer = StatusAnswer {
         info,
@@ -275,6 +290,7 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
         healthy: false,
         troubles: Vec::new(),
         facts: None,
+        resources: None,
     };
     match answer.info.status {
         WorkspaceStatus::Started => {
@@ -283,12 +299,15 @@ fn status(mounts: &Mounts, ask: &OnBranch) -> Result<StatusAnswer, Fault> {
             let base = answer.info.base.path();
             answer.troubles.extend(base_trouble(base, &status));
             answer.troubles.extend(troubles(&status));
+            if ask.resources {
+                answer.resources = Some(store::resources(mounts, status.import.since)?);
+            }
             let requests = mounts.requests(&ask.workspace);
             answer.facts = Some(of_status(status, requests));
         }
         WorkspaceStatus::Stale => answer.troubles.push(format!(
             "its daemon crashed; no acknowledged write is lost: \
-             agentvfs workspace start {} recovers it",
+             agentvfs start {} recovers it",
             ask.workspace
         )),
         WorkspaceStatus::Initialized | WorkspaceStatus::Stopped => {}
@@ -322,7 +341,7 @@ fn troubles(status: &engine::Status) -> Vec<String> {
         let named = agentvfs_client::quote::some_paths(status.unreadable.iter().map(Vec::as_slice));
         troubles.push(format!(
             "commits leave out {named}, which cannot be read in the project; \
-             agentvfs workspace update adds them when they can be read"
+             agentvfs update adds them when they can be read"
         ));
     }
     troubles

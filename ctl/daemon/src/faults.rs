@@ -99,26 +99,22 @@ fn kind(error: &Error) -> &'static str {
 fn hint(error: &Error, name: &str) -> String {
     match error {
         Error::NoSuchWorkspace(_) => {
-            format!(
-                "agentvfs workspace list shows all; agentvfs workspace start {name} --from DIR creates it"
-            )
+            format!("agentvfs list shows all; agentvfs start {name} --from DIR creates it")
         }
         Error::WorkspaceExists { .. } => {
-            format!(
-                "agentvfs workspace start {name} starts it; use another name for another project"
-            )
+            format!("agentvfs start {name} starts it; use another name for another project")
         }
-        Error::WorkspaceBusy(_) => format!("agentvfs workspace stop {name}"),
+        Error::WorkspaceBusy(_) => format!("agentvfs stop {name}"),
         Error::NoBase(_) => format!(
-            "agentvfs workspace diff {name} --patch, or agentvfs export {name} FILE.db, writes its changes to a file"
+            "agentvfs diff {name} --patch, or agentvfs export {name} FILE.db, writes its changes to a file"
         ),
         Error::BadName { .. } => "use another name".to_owned(),
         Error::BadBase { .. } => "use a readable project directory: --from DIR".to_owned(),
-        Error::BaseMissing { .. } => format!(
-            "restore it, or agentvfs workspace stop {name}, then agentvfs workspace start {name} --from DIR"
-        ),
+        Error::BaseMissing { .. } => {
+            format!("restore it, or agentvfs stop {name}, then agentvfs start {name} --from DIR")
+        }
         Error::BaseMoved { path, .. } => format!(
-            "move it back to {}; or agentvfs workspace stop {name}, then agentvfs workspace start {name} --from DIR",
+            "move it back to {}; or agentvfs stop {name}, then agentvfs start {name} --from DIR",
             path.display()
         ),
         Error::NoSuchBranch(_) => {
@@ -146,7 +142,7 @@ fn hint(error: &Error, name: &str) -> String {
             format!("agentvfs kv delete -w {name} KEY removes one; store long data in files")
         }
         Error::NoSuchRef(_) | Error::NoCommit(_) => {
-            format!("agentvfs workspace log {name} --all lists the commits")
+            format!("agentvfs log {name} --all lists the commits")
         }
         Error::NotFound | Error::NoSuchPath(_) => {
             format!(
@@ -169,7 +165,7 @@ fn hint(error: &Error, name: &str) -> String {
             format!("agentvfs fs stat -w {name} PATH shows what it is")
         }
         Error::AmbiguousRef { .. } => {
-            format!("use more digits; agentvfs workspace log {name} --all lists the commits")
+            format!("use more digits; agentvfs log {name} --all lists the commits")
         }
         Error::BaseInUse(_) | Error::ChangedMeanwhile(_) => {
             "try again when no program writes to the project's directory".to_owned()
@@ -179,27 +175,27 @@ fn hint(error: &Error, name: &str) -> String {
                 .to_owned()
         }
         Error::NeedsTrust { .. } => format!(
-            "a command in a sandbox wrote in the branch: agentvfs workspace diff {name} --base --patch shows the changes; --trust applies them"
+            "a command in a sandbox wrote in the branch: agentvfs diff {name} --base --patch shows the changes; --trust applies them"
         ),
         Error::ApplyUnfinished { .. } => format!(
             "the directory .agentvfs-apply-* in the project has the replaced files; \
              the next command on {name} tries again"
         ),
         Error::NothingTo(_) => {
-            format!("agentvfs workspace log {name} shows the head and the commits")
+            format!("agentvfs log {name} shows the head and the commits")
         }
         Error::LaterAsked(later) => format!(
-            "agentvfs workspace undo {name} --over-later-changes goes back past {}; the commits stay in the log",
+            "agentvfs undo {name} --over-later-changes goes back past {}; the commits stay in the log",
             later.join(", ")
         ),
         Error::ImportPaused {
             wants_space: true, ..
         } => {
             format!(
-                "free space on the disk (or raise the quota), then try again; agentvfs workspace status {name} shows the import"
+                "free space on the disk (or raise the quota), then try again; agentvfs status {name} shows the import"
             )
         }
-        Error::Closing => format!("agentvfs workspace start {name}"),
+        Error::Closing => format!("agentvfs start {name}"),
         Error::Cancelled => "run the command again".to_owned(),
         Error::NoSuchCall(_) | Error::CallOver(_) => {
             format!("agentvfs timeline -w {name} lists the calls of a branch")
@@ -214,7 +210,7 @@ fn hint(error: &Error, name: &str) -> String {
         Error::CallUnknown { pending, .. } if !pending.is_empty() => ends(name, pending),
         Error::CallUnknown { call, .. } => format!(
             "agentvfs tool diff -w {name} {call} shows what changed while it ran; \
-             agentvfs workspace restore --ref COMMIT PATH restores single files"
+             agentvfs restore --ref COMMIT PATH restores single files"
         ),
         Error::Quota { .. } => {
             "agentvfs stats shows what uses the space; agentvfs gc frees space used by \
@@ -228,7 +224,7 @@ fn hint(error: &Error, name: &str) -> String {
         _ if name.is_empty() => "daemon.log in the agentvfs home has details".to_owned(),
         _ => {
             format!(
-                "agentvfs workspace status {name} shows its state; daemon.log in the agentvfs home has details"
+                "agentvfs status {name} shows its state; daemon.log in the agentvfs home has details"
             )
         }
     }
@@ -243,11 +239,9 @@ pub fn of_mount(error: &MountError, name: &str) -> Fault {
             fault.hint("install fuse3 (fusermount3), or run as root with CAP_SYS_ADMIN")
         }
         MountError::BadMountpoint { .. } => {
-            fault.hint(format!("agentvfs workspace start {name} --mount DIR"))
+            fault.hint(format!("agentvfs start {name} --mount DIR"))
         }
-        MountError::Busy(_) => fault.hint(format!(
-            "agentvfs workspace stop {name} --force stops it anyway"
-        )),
+        MountError::Busy(_) => fault.hint(format!("agentvfs stop {name} --force stops it anyway")),
         _ => fault,
     }
 }
@@ -265,7 +259,7 @@ fn no_device(why: ErrorKind) -> &'static str {
 /// The workspace is not running.
 pub fn not_running(name: &str) -> Fault {
     Fault::failed("not-running", format!("workspace {name} is not running"))
-        .hint(format!("agentvfs workspace start {name}"))
+        .hint(format!("agentvfs start {name}"))
 }
 
 /// A file of this crate's own cannot be written.
@@ -308,12 +302,7 @@ mod tests {
     fn hints_name_the_next_command() {
         let fault = of_engine(&Error::NoSuchWorkspace("w".into()), "w");
         assert_eq!(fault.kind, "no-such-workspace");
-        assert!(
-            fault
-                .hint
-                .unwrap()
-                .contains("agentvfs workspace start w --from DIR")
-        );
+        assert!(fault.hint.unwrap().contains("agentvfs start w --from DIR"));
         assert_eq!(of_engine(&Error::NoSpace, "w").kind, "no-space");
         assert!(of_engine(&Error::Closing, "w").hint.is_some());
         assert!(

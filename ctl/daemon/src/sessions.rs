@@ -303,7 +303,7 @@ impl Sessions {
                 let file = self.file.display();
                 let fault = Fault::failed("damaged", format!("{file}: {why}"));
                 Err(fault.hint(format!(
-                    "agentvfs workspace stop, then rm {file}; then register the cgroups again"
+                    "agentvfs stop, then rm {file}; then register the cgroups again"
                 )))
             }
         }

@@ -5,7 +5,7 @@ use super::mounts::{Mounts, Progress};
 use crate::settings::{KEYS, set, show};
 use agentvfs_client::protocol::{
     AffectedRow, BranchStats, Bytes, Config, ConfigAnswer, Fault, FsckAnswer, FsckFinding, Gc,
-    GcAnswer, KindStats, StatsAnswer, WorkspaceStats,
+    GcAnswer, KindStats, Resources, StatsAnswer, WorkspaceStats,
 };
 use engine::{Affected, Engine, FsckReport, GcReport, GcRequest};
 use std::sync::Arc;
@@ -146,6 +146,27 @@ fn of_gc(r: &GcReport) -> GcAnswer {
         left_bytes: r.left_bytes,
         damaged_packs: r.damaged_packs,
     }
+}
+
+/// What the daemon uses; the import began so long ago.
+pub fn resources(mounts: &Mounts, import: Duration) -> Result<Resources, Fault> {
+    let (used_bytes, free_bytes) = mounts.engine().disk().map_err(|e| faults::of_gc(&e))?;
+    Ok(Resources {
+        used_bytes,
+        free_bytes,
+        memory_bytes: memory_bytes(),
+        import_ms: u64::try_from(import.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// Bytes of this process that are in memory (proc(5)).
+fn memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// Changes settings, all or none, and tells all of them.

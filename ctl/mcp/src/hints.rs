@@ -66,10 +66,7 @@ mod tests {
         );
         let failure = Failure::new("cannot write", "not running")
             .kind("not-running")
-            .hint("agentvfs workspace start w");
-        assert_eq!(
-            in_tools_words(failure).hint.unwrap(),
-            "agentvfs workspace start w"
-        );
+            .hint("agentvfs start w");
+        assert_eq!(in_tools_words(failure).hint.unwrap(), "agentvfs start w");
     }
 }

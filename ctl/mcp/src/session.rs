@@ -6,7 +6,7 @@ use super::pool::Pool;
 use agentvfs_client::context::Context;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::files::TreeAt;
-use agentvfs_client::protocol::{AtPath, Bytes, Call, FileNode, OnBranch, Side, StatusAnswer};
+use agentvfs_client::protocol::{AtPath, Bytes, Call, FileNode, Side, StatusAnswer, StatusOf};
 use serde::de::DeserializeOwned;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -41,9 +41,10 @@ impl Session {
         };
         let workspace = context.workspace(None)?;
         let branch = context.branch()?;
-        let call = Call::Status(OnBranch {
+        let call = Call::Status(StatusOf {
             workspace: workspace.clone(),
             branch: branch.clone(),
+            resources: false,
         });
         let answer: StatusAnswer = context.ask(&format!("cannot serve {workspace}"), &call)?;
         Ok(Session {

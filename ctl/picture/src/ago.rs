@@ -1,4 +1,8 @@
-//! How long ago something was, in words.
+//! When something was: how long ago in words, or the time itself.
+
+use crate::line::{Style, Times};
+use agentvfs_client::protocol::Moment;
+use agentvfs_client::when::{local_seconds, rfc3339_seconds};
 
 /// Seconds of a minute, an hour, a day, a month and a year, and from how many seconds on each is counted in.
 const UNITS: [(i64, i64, &str, &str); 5] = [
@@ -25,5 +29,14 @@ pub fn ago(time: i64, now: i64) -> String {
             let count = seconds / length;
             format!("{count} {} ago", if count == 1 { one } else { many })
         }
+    }
+}
+
+/// A time as it is shown on what is drawn on.
+pub fn when(time: Moment, style: Style) -> String {
+    match style.times {
+        Times::Ago(now) => ago(time.sec, now),
+        Times::Local => local_seconds(time),
+        Times::Utc => rfc3339_seconds(time),
     }
 }

@@ -5,16 +5,13 @@
 //! leads to. Invariant: a commit is drawn after all that refer to it, and once; where clocks had the rows come in
 //! another order, the line to a parent that was drawn before is left out.
 
-use crate::ago::ago;
+use crate::ago::when;
+use crate::columns::id_cell;
 use crate::line::{Paint, Style, fit};
 use agentvfs_client::protocol::LogRow;
 use agentvfs_client::quote::shown;
-use agentvfs_client::when::rfc3339_seconds;
 use renderdag::{Ancestor, GraphRowRenderer, Renderer};
 use std::collections::{HashMap, HashSet};
-
-/// Digits of an id that are always shown.
-const ID_DIGITS: usize = 12;
 
 /// Kinds of commits that go without saying.
 const PLAIN_KINDS: [&str; 2] = ["checkpoint", "other-branch"];
@@ -201,7 +198,7 @@ impl Graph {
     /// What is said of a commit.
     fn parts(&self, row: &Row) -> Vec<(Paint, String)> {
         let mut parts = match &row.commit {
-            Some(id) => vec![(Paint::Id, id.get(..ID_DIGITS).unwrap_or(id).to_owned())],
+            Some(id) => id_cell(id, row.digits),
             None => vec![(Paint::Dim, "pending".to_owned())],
         };
         let mut add = |paint, text: String| {
@@ -227,9 +224,6 @@ impl Graph {
     }
 
     fn time(&self, row: &Row) -> String {
-        match self.style.now {
-            Some(now) => ago(row.time.sec, now),
-            None => rfc3339_seconds(row.time),
-        }
+        when(row.time, self.style)
     }
 }

@@ -7,12 +7,24 @@
 
 mod ago;
 mod bar;
+mod columns;
 mod graph;
+mod histogram;
 mod line;
+mod lines_from;
+mod spans;
 mod table;
+mod tree;
+mod words;
 
-pub use ago::ago;
+pub use ago::{ago, when};
 pub use bar::{Bar, human_bytes, human_count};
+pub use columns::{Cell, Side, cell, columns, id_cell, width};
 pub use graph::{Graph, Row};
-pub use line::{Paint, Style, fit};
+pub use histogram::histogram;
+pub use line::{Paint, Style, Times, fit};
+pub use lines_from::LinesFrom;
+pub use spans::{Ended, Span, spans};
 pub use table::{facts, share, table};
+pub use tree::{Twig, tree};
+pub use words::{Pieces, words};

@@ -11,8 +11,19 @@ pub struct Style {
     pub unicode: bool,
     /// Columns that a line may take.
     pub width: usize,
-    /// Seconds since 1970, for times ago; `None` for times as they are.
-    pub now: Option<i64>,
+    /// How times are shown.
+    pub times: Times,
+}
+
+/// How times are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    /// How long ago they are at this moment, in seconds since 1970.
+    Ago(i64),
+    /// As they are in the machine's time zone, with the offset from UTC.
+    Local,
+    /// As they are in UTC.
+    Utc,
 }
 
 /// A part's colour.
@@ -30,6 +41,10 @@ pub enum Paint {
     Label,
     /// A branch.
     Branch,
+    /// What is new, or went well.
+    Added,
+    /// What is gone, or failed.
+    Removed,
 }
 
 impl Paint {
@@ -41,6 +56,8 @@ impl Paint {
             Paint::Time => "\x1b[36m",
             Paint::Label => "\x1b[33m",
             Paint::Branch => "\x1b[1;32m",
+            Paint::Added => "\x1b[32m",
+            Paint::Removed => "\x1b[31m",
         }
     }
 

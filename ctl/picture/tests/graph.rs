@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use agentvfs_client::protocol::Moment;
-use agentvfs_picture::{Graph, Row, Style};
+use agentvfs_picture::{Graph, Row, Style, Times};
 use unicode_width::UnicodeWidthStr;
 
 const PLAIN: Style = Style {
     colour: false,
     unicode: true,
     width: 60,
-    now: Some(1_000),
+    times: Times::Ago(1_000),
 };
 
 /// A commit: its id, parents, labels; `@` before the id for the head, `.` for an automatic one.
@@ -26,6 +26,7 @@ fn row(id: &str, parents: &[&str], label: &str) -> Row {
         head: id.starts_with('@'),
         parents: parents.iter().map(|id| (*id).to_owned()).collect(),
         kind: "checkpoint".to_owned(),
+        digits: None,
     }
 }
 
@@ -144,7 +145,10 @@ fn rows_in_another_order_are_drawn_once_and_end() {
 
 #[test]
 fn times_are_said_in_full_where_nobody_looks() {
-    let style = Style { now: None, ..PLAIN };
+    let style = Style {
+        times: Times::Utc,
+        ..PLAIN
+    };
     let text = drawn(&merged(), style, &[]);
     assert!(text.contains("1970-01-01T00:15:40Z"), "{text}");
 }

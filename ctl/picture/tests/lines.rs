@@ -1,6 +1,6 @@
 //! Times ago, and lines that end where the terminal does.
 
-use agentvfs_picture::{Paint, Style, ago, facts, fit, share, table};
+use agentvfs_picture::{Paint, Style, Times, ago, facts, fit, share, table};
 
 const DAY: i64 = 86_400;
 const MONTH: i64 = 30 * DAY;
@@ -35,7 +35,7 @@ const STYLE: Style = Style {
     colour: false,
     unicode: true,
     width: 80,
-    now: None,
+    times: Times::Utc,
 };
 
 fn parts(texts: &[&str]) -> Vec<(Paint, String)> {

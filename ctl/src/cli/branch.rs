@@ -26,9 +26,9 @@ pub enum BranchVerb {
     /// Create a branch from the files as they are now, or from a commit; print its path
     #[command(after_help = "Example:\n  agentvfs branch create fix --from before-refactor")]
     Create(CreateArgs),
-    /// List the branches: name, head, path
+    /// List the branches: name, head, path; on a terminal as a tree, with what sets each apart from its origin
     #[command(after_help = "Example:\n  agentvfs branch list")]
-    List(RowArgs),
+    List(ListBranchesArgs),
     /// Delete a branch; gc removes its last state later
     #[command(after_help = "Example:\n  agentvfs branch delete fix")]
     Delete(BranchNameArgs),
@@ -58,6 +58,17 @@ pub struct CreateArgs {
     /// these after BRANCH:
     #[arg(long, value_name = "REF")]
     pub from: Option<String>,
+}
+
+#[doc = concat!("Arguments of `branch list`.")]
+#[derive(Debug, Args)]
+pub struct ListBranchesArgs {
+    /// On a terminal, print times in full, in the local time zone, not as times ago
+    #[arg(long)]
+    pub absolute: bool,
+    /// How rows are printed
+    #[command(flatten)]
+    pub rows: RowArgs,
 }
 
 #[doc = concat!("A branch's name.")]

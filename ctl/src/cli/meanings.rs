@@ -13,6 +13,16 @@ pub enum Means {
 
 use Means::{Same, Told};
 
+/// What creates a workspace, and what its options are called elsewhere.
+const FROM: &[&str] = &[
+    "--path",
+    "--dir",
+    "--source",
+    "--project",
+    "--base",
+    "--repo",
+];
+
 /// Words by the group of commands in which they are looked for; the group of those without any is empty.
 const COMMANDS: &[(&str, &[&str], Means)] = &[
     ("", &["commit", "snapshot", "save"], Same(&["checkpoint"])),
@@ -140,14 +150,6 @@ const COMMANDS: &[(&str, &[&str], Means)] = &[
     ("workspace", &["rm", "remove", "destroy"], Same(&["delete"])),
     (
         "workspace",
-        &["commit", "snapshot", "save"],
-        Same(&["checkpoint"]),
-    ),
-    ("workspace", &["mount"], Same(&["start"])),
-    ("workspace", &["umount", "unmount"], Same(&["stop"])),
-    ("workspace", &["history"], Same(&["log"])),
-    (
-        "workspace",
         &["new", "create", "add"],
         Told(
             "agentvfs start --from DIR creates a workspace and mounts it, agentvfs init only creates it",
@@ -201,18 +203,7 @@ const OPTIONS: &[(&str, &[&str], &str)] = &[
         &["-a", "--all", "-A"],
         "agentvfs checkpoint -m TEXT commits all files",
     ),
-    (
-        "start",
-        &[
-            "--path",
-            "--dir",
-            "--source",
-            "--project",
-            "--base",
-            "--repo",
-        ],
-        "agentvfs start --from DIR",
-    ),
+    ("start", FROM, "agentvfs start --from DIR"),
     (
         "start",
         &["--mountpoint", "--mount-point", "--at", "--target"],
@@ -223,18 +214,7 @@ const OPTIONS: &[(&str, &[&str], &str)] = &[
         &["--name", "-n"],
         "agentvfs start NAME --from DIR: the name is a word",
     ),
-    (
-        "init",
-        &[
-            "--path",
-            "--dir",
-            "--source",
-            "--project",
-            "--base",
-            "--repo",
-        ],
-        "agentvfs init --from DIR",
-    ),
+    ("init", FROM, "agentvfs init --from DIR"),
     (
         "init",
         &["--name", "-n"],
@@ -330,11 +310,14 @@ const OPTIONS: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// What a word means among the commands of a group.
+/// What a word means among the commands of a group; those of a workspace need no group.
 pub fn command(group: &str, word: &str) -> Option<Means> {
-    let found = COMMANDS
-        .iter()
-        .find(|(of, words, _)| *of == group && words.contains(&word));
+    let of = |group: &str| {
+        let mut rows = COMMANDS.iter();
+        rows.find(|(of, words, _)| *of == group && words.contains(&word))
+    };
+    // What means a verb of a workspace means it with `workspace` before it, too.
+    let found = of(group).or_else(|| of("").filter(|_| group == "workspace"));
     found.map(|(.., means)| *means)
 }
 

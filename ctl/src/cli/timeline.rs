@@ -40,7 +40,7 @@ pub enum ToolVerb {
         undone with it. If another call ran at the same time, only what the call's own processes changed is\n\
         undone. If both changed a file, or it is not known which call made a change, the undo is refused and\n\
         says why.\n\
-        `agentvfs workspace undo` reverses it.")]
+        `agentvfs undo` reverses it.")]
     Undo(ToolUndoArgs),
     /// Run a command as a call; record the command, its output, its exit status and its changes
     #[command(after_help = "Example:\n  agentvfs tool exec test -- cargo test\n\n\
@@ -120,6 +120,9 @@ pub struct ListCallsArgs {
     /// Include rollbacks, undos, redos, merges and restores, and the timelines of merged branches
     #[arg(long)]
     pub all: bool,
+    /// On a terminal, print times in full, in the local time zone, not as times ago
+    #[arg(long)]
+    pub absolute: bool,
     /// How rows are printed
     #[command(flatten)]
     pub rows: RowArgs,
@@ -132,7 +135,7 @@ pub struct TimelineArgs {
     #[command(flatten)]
     pub list: ListCallsArgs,
     /// Check instead that no entry was altered or removed; exit status 1 if one was
-    #[arg(long, conflicts_with_all = ["limit", "filter", "status", "format", "all", "nul"])]
+    #[arg(long, conflicts_with_all = ["limit", "filter", "status", "format", "all", "absolute", "nul"])]
     pub verify: bool,
 }
 
@@ -212,6 +215,12 @@ pub struct BlameArgs {
     /// Do not follow renames: only look at this name
     #[arg(long)]
     pub no_follow: bool,
+    /// Print for each line of a file what it comes from: kind, call or commit, time, line number, line
+    #[arg(long, short)]
+    pub lines: bool,
+    /// On a terminal, print times in full, in the local time zone, not as times ago
+    #[arg(long)]
+    pub absolute: bool,
     /// How rows are printed
     #[command(flatten)]
     pub rows: RowArgs,

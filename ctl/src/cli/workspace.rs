@@ -281,7 +281,7 @@ pub struct LogArgs {
     /// Print a table on a terminal
     #[arg(long, conflicts_with = "graph")]
     pub no_graph: bool,
-    /// Print times in full in the graph, not as times ago
+    /// On a terminal, print times in full, in the local time zone, not as times ago
     #[arg(long)]
     pub absolute: bool,
     /// How rows are printed.
@@ -310,9 +310,12 @@ pub struct DiffArgs {
     /// Print the path; of what was renamed, the new one
     #[arg(long, conflicts_with_all = ["stat", "patch"])]
     pub name_only: bool,
-    /// Print the number of added and removed lines, and the path
+    /// Print the number of added and removed lines, and the path; on a terminal with bars
     #[arg(long, conflicts_with = "patch")]
     pub stat: bool,
+    /// With --stat: draw bars even if standard output is no terminal
+    #[arg(long, requires = "stat", conflicts_with = "nul")]
+    pub bars: bool,
     /// Print a patch for git apply or patch -p1
     #[arg(long, short)]
     pub patch: bool,

@@ -2,10 +2,10 @@
 
 use super::Context;
 use super::branch::{conflict_object, conflict_rows, tell_merge};
-use super::changes::{change_object, push_change};
+use super::changes::{change_object, print_changes};
 use super::place::{Directory, place};
 use crate::cli::{ApplyArgs, ConflictsArg, UpdateArgs};
-use crate::output::{Bar, Rows, print_json, talk, warn};
+use crate::output::{Bar, print_json, talk, warn};
 use crate::spool::Spool;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Apply, ApplyAnswer, Bytes, Call, Update};
@@ -40,19 +40,14 @@ pub fn apply(args: &ApplyArgs, context: &mut Context) -> Result<u8, Failure> {
     if failed {
         conflict_rows(&answer.conflicts).print(args.rows.nul)?;
         let many = count(answer.conflicts.len() as u64, "conflict");
-        let hint = "agentvfs workspace update --conflicts keep merges them into the branch, where \
+        let hint = "agentvfs update --conflicts keep merges them into the branch, where \
             agentvfs branch resolve resolves them";
         return Err(Failure::new(what, format!("{many}; nothing was done"))
             .kind("conflicts")
             .hint(hint));
     }
     if args.patch.is_none() {
-        let mut rows = Rows::new(&["STATUS", "PATH"]);
-        answer
-            .changes
-            .iter()
-            .for_each(|c| push_change(&mut rows, c));
-        rows.print(args.rows.nul)?;
+        print_changes(&answer.changes, args.rows.nul)?;
     }
     let place = place(&of.0, &of.1, Directory::Base, context);
     tell(&answer, args, &place);
@@ -77,7 +72,7 @@ fn tell(answer: &ApplyAnswer, args: &ApplyArgs, place: &str) {
         talk(&format!("{place}nothing to apply"));
     } else if !args.dry_run && args.patch.is_none() {
         talk(&format!(
-            "{place}{} applied; agentvfs workspace restore --ref {} --to DIR PATH… writes the replaced files",
+            "{place}{} applied; agentvfs restore --ref {} --to DIR PATH… writes the replaced files",
             count(answer.changes.len() as u64, "change"),
             answer.before.get(..12).unwrap_or_default()
         ));

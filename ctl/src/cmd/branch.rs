@@ -1,11 +1,13 @@
 //! `agentvfs branch`.
 
-use super::changes::{change_object, push_change};
-use super::place::{Directory, place};
+mod screen;
+
+use super::changes::{change_object, print_changes};
+use super::place::{Directory, place, told};
 use super::{Context, id_or_pending, paths};
 use crate::cli::{
     BranchDiffArgs, BranchVerb, ConflictsArg, ConflictsArgs, CreateArgs, DailyBranchVerb,
-    MergeArgs, ResolveArgs,
+    ListBranchesArgs, MergeArgs, ResolveArgs,
 };
 use crate::output::{Facts, Rows, print, print_json, talk, warn};
 use agentvfs_client::failure::Failure;
@@ -23,7 +25,7 @@ const CONFLICTS: u8 = 1;
 pub fn run(verb: BranchVerb, context: &mut Context) -> Result<u8, Failure> {
     match verb {
         BranchVerb::Create(args) => create(args, context),
-        BranchVerb::List(args) => list(args.nul, context),
+        BranchVerb::List(args) => list(&args, context),
         BranchVerb::Delete(args) => delete(args.name, context),
         BranchVerb::Rename(args) => rename(args.name, args.new, context),
         BranchVerb::Daily(verb) => daily(verb, context),
@@ -45,7 +47,7 @@ pub fn daily(verb: DailyBranchVerb, context: &mut Context) -> Result<u8, Failure
 fn switch(name: &str, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
     let what = format!("cannot switch to {name}");
-    let rows = branches(&workspace, &what, context)?;
+    let rows = branches(&workspace, false, &what, context)?;
     let row = rows
         .into_iter()
         .find(|row| row.name == name)
@@ -71,9 +73,15 @@ fn switch(name: &str, context: &mut Context) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn branches(workspace: &str, what: &str, context: &mut Context) -> Result<Vec<BranchRow>, Failure> {
-    let call = Call::BranchList(Named {
+fn branches(
+    workspace: &str,
+    standing: bool,
+    what: &str,
+    context: &mut Context,
+) -> Result<Vec<BranchRow>, Failure> {
+    let call = Call::BranchList(BranchList {
         workspace: workspace.to_owned(),
+        standing,
     });
     let answer: BranchListAnswer = context.ask_seen(workspace, what, &call)?;
     Ok(answer.branches)
@@ -89,6 +97,12 @@ fn tell_branch(row: &BranchRow, json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// What was done to a branch, for a person.
+fn of_branch(workspace: &str, row: &BranchRow, done: &str) -> String {
+    let place = told(workspace, &row.name, Some(row.path.path()));
+    format!("{place}{done}")
+}
+
 fn create(args: CreateArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace_to_change(None)?;
     let what = format!("cannot create branch {}", args.name);
@@ -99,12 +113,20 @@ fn create(args: CreateArgs, context: &mut Context) -> Result<u8, Failure> {
         from: args.from,
     });
     let row: BranchRow = context.ask_seen(&workspace, &what, &call)?;
-    tell_branch(&row, context.json())
+    tell_branch(&row, context.json())?;
+    let reverse = format!("`agentvfs branch delete {}` deletes it", row.name);
+    talk(&of_branch(&workspace, &row, &format!("created; {reverse}")));
+    Ok(0)
 }
 
-fn list(nul: bool, context: &mut Context) -> Result<u8, Failure> {
+fn list(args: &ListBranchesArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(None)?;
-    let all = branches(&workspace, "cannot list the branches", context)?;
+    let to_person = std::io::stdout().is_terminal() && !args.rows.nul && !context.json();
+    let all = branches(&workspace, to_person, "cannot list the branches", context)?;
+    if to_person {
+        screen::show(&all, &workspace, args.absolute, context)?;
+        return Ok(0);
+    }
     if context.json() {
         let rows: Vec<Value> = all.iter().map(branch_object).collect();
         print_json(&json!({ "branches": rows }))?;
@@ -115,7 +137,7 @@ fn list(nul: bool, context: &mut Context) -> Result<u8, Failure> {
         let id = id_or_pending(b.commit.as_deref());
         rows.push(vec![b.name.into(), id.into(), b.path.0]);
     }
-    rows.print(nul)?;
+    rows.print(args.rows.nul)?;
     Ok(0)
 }
 
@@ -157,11 +179,18 @@ fn rename(name: String, new: String, context: &mut Context) -> Result<u8, Failur
     let what = format!("cannot rename branch {name}");
     let call = Call::BranchRename(BranchRename {
         workspace: workspace.clone(),
-        branch: name,
-        name: new,
+        branch: name.clone(),
+        name: new.clone(),
     });
     let row: BranchRow = context.ask_seen(&workspace, &what, &call)?;
-    tell_branch(&row, context.json())
+    tell_branch(&row, context.json())?;
+    let reverse = format!("`agentvfs branch rename {new} {name}` reverses it");
+    talk(&of_branch(
+        &workspace,
+        &row,
+        &format!("renamed from {name}; {reverse}"),
+    ));
+    Ok(0)
 }
 
 fn merge(args: MergeArgs, context: &mut Context) -> Result<u8, Failure> {
@@ -219,7 +248,7 @@ pub fn tell_merge(
                 warn(&format!("conflict ({}): {}", c.kind, shown(&c.path)));
             }
             talk(&format!(
-                "{}{}, {} changed in {:.1?}; `agentvfs workspace undo` reverses it",
+                "{}{}, {} changed in {:.1?}; `agentvfs undo` reverses it",
                 place(workspace, branch, Directory::Mount, context),
                 answer.status,
                 count(answer.files_changed, "file"),
@@ -234,12 +263,7 @@ pub fn tell_merge(
                 .hint("--conflicts keep commits them with markers; `agentvfs branch resolve` resolves them"));
         }
         None => {
-            let mut rows = Rows::new(&["STATUS", "PATH"]);
-            answer
-                .changes
-                .iter()
-                .for_each(|c| push_change(&mut rows, c));
-            rows.print(nul)?;
+            print_changes(&answer.changes, nul)?;
         }
     }
     Ok(if failed { CONFLICTS } else { 0 })
@@ -297,10 +321,11 @@ fn resolve(args: &ResolveArgs, context: &mut Context) -> Result<u8, Failure> {
         _ => Version::Working,
     };
     let what = format!("cannot resolve {}", shown(&path));
+    let of = (workspace.clone(), context.branch()?);
     let call = Call::BranchResolve(BranchResolve {
         workspace,
-        branch: context.branch()?,
-        path,
+        branch: of.1.clone(),
+        path: path.clone(),
         by,
     });
     let answer: BranchResolveAnswer = context.ask(&what, &call)?;
@@ -308,6 +333,12 @@ fn resolve(args: &ResolveArgs, context: &mut Context) -> Result<u8, Failure> {
         print_json(&json!({ "left": answer.left, "files_changed": answer.files_changed }))?;
     } else {
         print(format!("left={}\n", answer.left).as_bytes())?;
+        talk(&format!(
+            "{}{} resolved, {} left; `agentvfs undo` reverses it",
+            place(&of.0, &of.1, Directory::Mount, context),
+            shown(&path),
+            count(answer.left, "conflict")
+        ));
     }
     Ok(0)
 }
@@ -327,12 +358,7 @@ fn diff(args: BranchDiffArgs, context: &mut Context) -> Result<u8, Failure> {
         let changes: Vec<Value> = answer.changes.iter().map(change_object).collect();
         print_json(&json!({ "changes": changes }))?;
     } else {
-        let mut rows = Rows::new(&["STATUS", "PATH"]);
-        answer
-            .changes
-            .iter()
-            .for_each(|c| push_change(&mut rows, c));
-        rows.print(args.rows.nul)?;
+        print_changes(&answer.changes, args.rows.nul)?;
     }
     Ok(0)
 }

@@ -50,7 +50,7 @@ fn tell_of_namesake(label: &str, workspace: &str, context: &mut Context) -> Resu
     if context.info(label)?.is_some() {
         warn(&format!(
             "{label} is now a label of {workspace}; \
-             agentvfs workspace checkpoint -w {label} would checkpoint the workspace {label}"
+             agentvfs checkpoint -w {label} would checkpoint the workspace {label}"
         ));
     }
     Ok(())
@@ -88,7 +88,13 @@ fn tell(
         }));
     }
     print(format!("{}\n", id_or_pending(answer.commit.as_deref())).as_bytes())?;
-    talk(&format!("{place}{}", summary(answer, took)));
+    let back = match (answer.new_commit, label, &answer.commit) {
+        (false, ..) => String::new(),
+        (true, Some(label), _) => back_to(label),
+        (true, None, Some(id)) => back_to(short(id)),
+        (true, None, None) => String::new(),
+    };
+    talk(&format!("{place}{}{back}", summary(answer, took)));
     if !answer.unreadable.is_empty() {
         let named = some_paths(answer.unreadable.iter().map(|path| &path.0[..]));
         warn(&format!(
@@ -105,6 +111,10 @@ fn tell(
         talk(&format!("label {label} moved here from {}", short(old)));
     }
     Ok(())
+}
+
+fn back_to(reference: &str) -> String {
+    format!("; `agentvfs rollback {reference}` comes back to it")
 }
 
 fn summary(answer: &CheckpointAnswer, took: Duration) -> String {

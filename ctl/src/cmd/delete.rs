@@ -37,7 +37,7 @@ pub fn run(args: &DeleteArgs, context: &mut Context) -> Result<u8, Failure> {
         format!("; its project {base} is unchanged")
     });
     talk(&format!(
-        "workspace {name} with all its branches: deleted{base}"
+        "workspace {name} with all its branches: deleted for ever{base}"
     ));
     Ok(0)
 }

@@ -1,6 +1,6 @@
 //! `agentvfs workspace diff`.
 
-use super::changes::{change_object, push_change};
+use super::changes::{change_object, print_changes};
 use super::{Context, patch, path_or_root, paths};
 use crate::cli::DiffArgs;
 use crate::output::{Rows, print_json};
@@ -30,7 +30,7 @@ pub fn run(args: &DiffArgs, context: &mut Context) -> Result<u8, Failure> {
         return patch::patch(ask, &what, context);
     }
     if args.stat {
-        return patch::stat(ask, &what, args.rows.nul, context);
+        return patch::stat(ask, &what, (args.rows.nul, args.bars), context);
     }
     let answer: DiffAnswer = context.ask(&what, &Call::Diff(ask))?;
     if context.json() {
@@ -38,19 +38,15 @@ pub fn run(args: &DiffArgs, context: &mut Context) -> Result<u8, Failure> {
             &json!({ "changes": answer.changes.iter().map(change_object).collect::<Vec<_>>() }),
         )?;
     } else {
-        rows(&answer, args.name_only).print(args.rows.nul)?;
+        match args.name_only {
+            true => names(&answer).print(args.rows.nul)?,
+            false => print_changes(&answer.changes, args.rows.nul)?,
+        }
     }
     Ok(0)
 }
 
-fn rows(answer: &DiffAnswer, name_only: bool) -> Rows {
-    if !name_only {
-        let mut rows = Rows::new(&["STATUS", "PATH"]);
-        for change in &answer.changes {
-            push_change(&mut rows, change);
-        }
-        return rows;
-    }
+fn names(answer: &DiffAnswer) -> Rows {
     let mut rows = Rows::new(&["PATH"]);
     for change in &answer.changes {
         rows.push(vec![change.path.0.clone()]);

@@ -36,9 +36,11 @@ pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
     let alone = args.repair || args.rebuild_index;
     let answer = match Client::connect(&context.home().socket()) {
         Ok(_) if alone => {
-            return Err(Failure::new("cannot repair the store", "a daemon is serving it")
+            return Err(
+                Failure::new("cannot repair the store", "a daemon is serving it")
                     .kind("store-locked")
-                    .hint("stop all workspaces first (agentvfs workspace list), then wait two seconds"));
+                    .hint("stop all workspaces first (agentvfs list), then wait two seconds"),
+            );
         }
         Ok(_) => context.ask_with_bar(WHAT, &Call::Fsck(Nothing {}), "checking")?,
         Err(ClientError::NotRunning | ClientError::Ending) => here(args, context.home())?,

@@ -38,7 +38,7 @@ pub fn run(args: &ImportArgs, context: &mut Context) -> Result<u8, Failure> {
     tell(&workspace, &answer, context)?;
     warn_of(&answer);
     talk(&format!(
-        "{} with {} in {:.1?}; agentvfs workspace start {workspace} mounts it",
+        "{} with {} in {:.1?}; agentvfs start {workspace} mounts it",
         count(answer.names, "name"),
         human_bytes(answer.bytes),
         since.elapsed()

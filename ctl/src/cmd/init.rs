@@ -2,9 +2,11 @@
 
 use super::{Context, check_name, workspace_facts};
 use crate::cli::InitArgs;
+use crate::output::talk;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::infer::default_name;
 use agentvfs_client::protocol::{Bytes, Call, Init, StartAnswer};
+use agentvfs_client::quote::shown;
 use std::path::Path;
 
 /// Makes a workspace and prints its facts.
@@ -24,6 +26,10 @@ pub fn run(args: &InitArgs, context: &mut Context) -> Result<u8, Failure> {
     });
     let answer: StartAnswer = context.ask(&format!("cannot create workspace {name}"), &call)?;
     workspace_facts(&answer.info, &branch, context.home()).print(context.json())?;
+    talk(&format!(
+        "workspace {name} of {}: created; `agentvfs start {name}` mounts it, `agentvfs delete {name}` deletes it",
+        shown(&answer.info.base.0)
+    ));
     Ok(0)
 }
 

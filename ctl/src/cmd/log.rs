@@ -4,12 +4,13 @@ mod graph;
 
 use super::{Context, id_or_pending};
 use crate::cli::LogArgs;
-use crate::output::{Rows, print, print_json};
+use crate::output::{Rows, absolute, print, print_json, stdout_style};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, Log, LogAnswer, LogRow};
 use agentvfs_client::quote::shown;
 use agentvfs_client::render::short;
-use agentvfs_client::when::{rfc3339, rfc3339_seconds};
+use agentvfs_client::when::rfc3339;
+use agentvfs_picture::{Cell, Paint, Side, Style, cell, columns, fit, id_cell, when};
 use serde_json::{Map, Value, json};
 use std::io::IsTerminal;
 
@@ -21,6 +22,7 @@ pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: context.branch()?,
         all: args.all,
         limit: args.limit,
+        digits: false,
     };
     let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
     let is_graph = to_person && !args.no_graph && !args.oneline;
@@ -28,19 +30,30 @@ pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
         graph::draw(args, &mut ask, context)?;
         return Ok(0);
     }
+    ask.digits = to_person && !context.json();
     let commits = fetch(&ask, context)?;
     if context.json() {
         print_json(&json!({ "commits": commits.iter().map(object).collect::<Vec<_>>() }))?;
     } else if args.oneline {
-        print(one_lines(&commits).as_bytes())?;
-    } else {
-        let rows = match to_person {
-            true => rows_for_person(&commits),
-            false => rows(&commits),
+        let lines = match to_person {
+            true => one_lines_for_person(&commits, style_of(args)),
+            false => one_lines(&commits),
         };
-        rows.print(args.rows.nul)?;
+        print(lines.as_bytes())?;
+    } else if to_person {
+        print(table(&commits, style_of(args)).as_bytes())?;
+    } else {
+        rows(&commits).print(args.rows.nul)?;
     }
     Ok(0)
+}
+
+/// How it is drawn: times ago on a terminal, unless they are wanted in full.
+fn style_of(args: &LogArgs) -> Style {
+    match args.absolute {
+        true => absolute(stdout_style()),
+        false => stdout_style(),
+    }
 }
 
 fn fetch(ask: &Log, context: &mut Context) -> Result<Vec<LogRow>, Failure> {
@@ -62,28 +75,47 @@ fn rows(commits: &[LogRow]) -> Rows {
     rows
 }
 
-/// The same for a person, who sees which one is the head, and gets all labels, the beginning of an id,
-/// seconds, and a message's first line.
-fn rows_for_person(commits: &[LogRow]) -> Rows {
-    let mut rows = Rows::new(&["", "COMMIT", "TIME", "LABELS", "MESSAGE"]);
+/// The same for a person, who sees which one is the head, and gets all labels, the digits of an id that name it,
+/// and a message's first line.
+fn table(commits: &[LogRow], style: Style) -> String {
+    let titles = ["", "COMMIT", "TIME", "LABELS", "MESSAGE"];
+    let mut rows: Vec<Vec<Cell>> = vec![titles.map(|title| cell(Paint::Dim, title)).into()];
     for row in commits {
-        let id = short(id_or_pending(row.commit.as_deref()));
-        let time = rfc3339_seconds(row.time);
-        let labels = match row.labels.as_slice() {
-            [] => "-".to_owned(),
-            labels => labels.join(", "),
-        };
-        let message = row.message.lines().next().unwrap_or("");
-        let mark = if row.head { "@" } else { "" };
+        let labels = row.labels.join(", ");
         rows.push(vec![
-            mark.into(),
-            id.into(),
-            time.into(),
-            labels.into(),
-            message.into(),
+            cell(Paint::Branch, if row.head { "@" } else { "" }),
+            id_of(row),
+            cell(Paint::Time, when(row.time, style)),
+            cell(Paint::Label, shown(labels.as_bytes())),
+            cell(Paint::Plain, first_line(row)),
         ]);
     }
-    rows
+    columns(&rows, &[Side::Left; 5], style)
+}
+
+fn id_of(row: &LogRow) -> Cell {
+    match &row.commit {
+        Some(id) => id_cell(id, row.digits),
+        None => cell(Paint::Dim, "pending"),
+    }
+}
+
+fn first_line(row: &LogRow) -> String {
+    shown(row.message.lines().next().unwrap_or("").as_bytes())
+}
+
+/// One line for each commit, for a person: as [`one_lines`], in colours.
+fn one_lines_for_person(commits: &[LogRow], style: Style) -> String {
+    let line = |row: &LogRow| {
+        let mut parts = id_of(row);
+        if !row.labels.is_empty() {
+            let labels = shown(row.labels.join(", ").as_bytes());
+            parts.push((Paint::Label, format!(" ({labels})")));
+        }
+        parts.push((Paint::Plain, format!(" {}", first_line(row))));
+        format!("{}\n", fit(&parts, style.width, style).trim_end())
+    };
+    commits.iter().map(line).collect()
 }
 
 /// One line for each commit: the beginning of its id, labels, the message's first line.

@@ -1,15 +1,17 @@
 //! `agentvfs workspace diff --patch` and `--stat`.
 
+mod screen;
+
 use super::Context;
 use super::changes::change_object;
-use crate::output::{Rows, colour_wanted, print_json, talk, warn};
-use crate::pager::Pager;
+use crate::output::{Rows, print, print_json, stdout_style, talk, warn};
 use crate::spool::Spool;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, Changed, Diff, DiffAnswer, LineCount, PatchAnswer};
 use agentvfs_client::render::insert_bytes;
+use agentvfs_picture::histogram;
 use serde_json::{Map, Value, json};
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::IsTerminal;
 
 /// Prints what differs as a patch, on a terminal through a pager.
 pub fn patch(ask: Diff, what: &str, context: &mut Context) -> Result<u8, Failure> {
@@ -37,7 +39,7 @@ pub fn patch(ask: Diff, what: &str, context: &mut Context) -> Result<u8, Failure
         return Ok(0);
     }
     if std::io::stdout().is_terminal() {
-        show(text)?;
+        screen::show(text)?;
     } else {
         std::io::copy(&mut text, &mut std::io::stdout().lock())?;
     }
@@ -55,56 +57,21 @@ fn tell_left_out(answer: &PatchAnswer) {
     }
 }
 
-fn show(text: impl BufRead) -> Result<(), Failure> {
-    let colour = colour_wanted();
-    let mut pager = Pager::open();
-    let mut in_head = true;
-    for line in text.split(b'\n') {
-        let line = line?;
-        in_head = match line.as_slice() {
-            [b'd', b'i', b'f', b'f', ..] => true,
-            [b'@', b'@', ..] => false,
-            _ => in_head,
-        };
-        let paint = colour.then(|| paint(&line, in_head)).flatten();
-        let written = match paint {
-            Some(code) => pager.write_all(
-                &[
-                    b"\x1b[".as_slice(),
-                    code.as_bytes(),
-                    b"m",
-                    &line,
-                    b"\x1b[0m\n",
-                ]
-                .concat(),
-            ),
-            None => pager.write_all(&[&line[..], b"\n"].concat()),
-        };
-        if written.is_err() {
-            // Whoever reads has had enough.
-            break;
-        }
-    }
-    pager.finish();
-    Ok(())
-}
-
-fn paint(line: &[u8], in_head: bool) -> Option<&'static str> {
-    match (line.first()?, in_head) {
-        (_, true) => Some("1"),
-        (b'@', _) => Some("36"),
-        (b'+', _) => Some("32"),
-        (b'-', _) => Some("31"),
-        _ => None,
-    }
-}
-
-/// Prints how many lines each change added and removed.
-pub fn stat(ask: Diff, what: &str, nul: bool, context: &mut Context) -> Result<u8, Failure> {
+/// Prints how many lines each change added and removed; with `bars`, and on a terminal, as bars.
+pub fn stat(
+    ask: Diff,
+    what: &str,
+    (nul, bars): (bool, bool),
+    context: &mut Context,
+) -> Result<u8, Failure> {
     let answer: DiffAnswer = context.ask(what, &Call::Diff(Diff { stat: true, ..ask }))?;
     if context.json() {
         let changes: Vec<Value> = answer.changes.iter().map(stat_object).collect();
         print_json(&json!({ "changes": changes }))?;
+        return Ok(0);
+    }
+    if bars || (std::io::stdout().is_terminal() && !nul) {
+        print(histogram(&answer.changes, stdout_style()).as_bytes())?;
         return Ok(0);
     }
     let mut rows = Rows::new(&["ADDED", "REMOVED", "PATH"]);

@@ -61,7 +61,7 @@ fn take_in(
     }
     let since = Instant::now();
     let answer: RollbackAnswer = context.ask(&what, &Call::Rollback(request))?;
-    let reverse = "`agentvfs workspace undo` reverses it";
+    let reverse = "`agentvfs undo` reverses it";
     let of = (workspace, branch.as_str());
     tell(&answer, of, since.elapsed(), reverse, context)?;
     Ok(0)
@@ -70,7 +70,7 @@ fn take_in(
 /// The hint for whoever means everything.
 fn whole(failure: Failure) -> Failure {
     if failure.why.ends_with("is the whole workspace") {
-        failure.hint("agentvfs workspace rollback [REF] restores everything")
+        failure.hint("agentvfs rollback [REF] restores everything")
     } else {
         failure
     }
@@ -153,6 +153,7 @@ fn reference(target: Target, workspace: &str, context: &mut Context) -> Result<S
         branch: context.branch()?,
         all: true,
         limit: None,
+        digits: false,
     });
     let log: LogAnswer = context.ask(&what, &call)?;
     let key = |moment: &Moment| (moment.sec, moment.nsec);
@@ -165,8 +166,6 @@ fn reference(target: Target, workspace: &str, context: &mut Context) -> Result<S
     found.and_then(|row| row.commit).ok_or_else(|| {
         Failure::new(what, "no commit is that old")
             .kind("no-such-ref")
-            .hint(format!(
-                "agentvfs workspace log {workspace} --all lists the commits"
-            ))
+            .hint(format!("agentvfs log {workspace} --all lists the commits"))
     })
 }

@@ -1,10 +1,10 @@
 //! `agentvfs workspace rollback`.
 
-use super::changes::{change_object, push_change};
+use super::changes::{change_object, print_changes};
 use super::place::{Directory, place};
 use super::{Context, id_or_pending, key_value, paths, split_two};
 use crate::cli::RollbackArgs;
-use crate::output::{Rows, print, print_json, talk, warn};
+use crate::output::{print, print_json, talk, warn};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, Holder, PlanAnswer, Rollback, RollbackAnswer, Target};
 use agentvfs_client::quote::shown;
@@ -37,7 +37,7 @@ pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
         &answer,
         (&workspace, &branch),
         since.elapsed(),
-        "`agentvfs workspace undo` reverses it",
+        "`agentvfs undo` reverses it",
         context,
     )?;
     Ok(0)
@@ -103,11 +103,7 @@ pub fn tell_plan(plan: &PlanAnswer, nul: bool, json: bool) -> Result<u8, Failure
         }))?;
         return Ok(0);
     }
-    let mut rows = Rows::new(&["STATUS", "PATH"]);
-    for change in &plan.changes {
-        push_change(&mut rows, change);
-    }
-    rows.print(nul)?;
+    print_changes(&plan.changes, nul)?;
     for holder in &plan.holders {
         warn(&holder_text(holder));
     }

@@ -1,9 +1,10 @@
 //! `agentvfs workspace start`.
 
 use super::init::new_name;
+use super::place::told;
 use super::{Context, workspace_facts};
 use crate::cli::{LatencyArg, StartArgs};
-use crate::output::warn;
+use crate::output::{talk, warn};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::infer::{Surroundings, covered_by, of_project};
 use agentvfs_client::protocol::{Bytes, Call, Info, Latency, MountChoice, Start, StartAnswer};
@@ -38,6 +39,10 @@ pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
     }
     context.check_seen(&answer.info, Look::Into)?;
     print(&answer, &branch, context)?;
+    talk(&format!(
+        "{}mounted; `agentvfs stop {name}` unmounts it",
+        told(&name, &branch, Some(answer.info.mount.path()))
+    ));
     Ok(0)
 }
 

@@ -6,7 +6,7 @@ use super::{Context, workspace_facts};
 use crate::cli::StatusArgs;
 use crate::output::{Facts, print, print_json, warn};
 use agentvfs_client::failure::{FAILED, Failure};
-use agentvfs_client::protocol::{self, Bytes, Call, OnBranch, Requests, StatusAnswer};
+use agentvfs_client::protocol::{self, Bytes, Call, Requests, StatusAnswer, StatusOf};
 use agentvfs_client::quote::one_line;
 use agentvfs_client::render::insert_bytes;
 use agentvfs_client::seen::Look;
@@ -28,16 +28,18 @@ pub fn run(args: &StatusArgs, context: &mut Context) -> Result<u8, Failure> {
         return Err(Failure::new(what, format!("no workspace named {name}"))
             .kind("no-such-workspace")
             .hint(format!(
-                "agentvfs workspace start {name} --from DIR creates and starts it"
+                "agentvfs start {name} --from DIR creates and starts it"
             )));
     }
-    let call = Call::Status(OnBranch {
+    let to_person = std::io::stdout().is_terminal() && !context.json();
+    let call = Call::Status(StatusOf {
         workspace: name,
         branch: context.branch()?,
+        resources: to_person,
     });
     let answer: StatusAnswer = context.ask(&what, &call)?;
     context.check_seen(&answer.info, Look::Into)?;
-    match std::io::stdout().is_terminal() && !context.json() {
+    match to_person {
         true => screen::show(&answer, context)?,
         false => facts(&answer, context).print(context.json())?,
     }

@@ -23,7 +23,7 @@ pub fn run(args: &StopArgs, context: &mut Context) -> Result<u8, Failure> {
         context.ask_with_bar(&format!("cannot stop {name}"), &call, "saving")?;
     facts(&answer, args).print(context.json())?;
     talk(&format!(
-        "workspace {name} with all its branches, {}: stopped",
+        "workspace {name} with all its branches, {}: stopped; `agentvfs start {name}` mounts it again",
         shown(&answer.mount.0)
     ));
     Ok(0)

@@ -1,12 +1,13 @@
-//! `agentvfs timeline`, `agentvfs tool list` and `agentvfs blame`.
+//! `agentvfs timeline` and `agentvfs tool list`.
 
-use super::{Context, path_or_root};
-use crate::cli::{BlameArgs, FormatArg, ListCallsArgs, StatusArg, TimelineArgs};
-use crate::output::{Rows, print, print_json, talk, warn};
-use agentvfs_client::blame;
+mod screen;
+
+use super::Context;
+use crate::cli::{FormatArg, ListCallsArgs, StatusArg, TimelineArgs};
+use crate::output::{Rows, print, print_json, talk};
 use agentvfs_client::failure::{FAILED, Failure};
 use agentvfs_client::protocol::*;
-use agentvfs_client::render::{call_object, count, insert_bytes};
+use agentvfs_client::render::{call_object, count};
 use agentvfs_client::when::{rfc3339, rfc3339_seconds};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
@@ -51,7 +52,11 @@ pub fn list(args: &ListCallsArgs, context: &mut Context) -> Result<u8, Failure> 
         }
         return Ok(0);
     }
-    let rows = rows(&items, args.all, to_person);
+    if to_person && !as_table {
+        screen::show(&items, args.all, args.absolute)?;
+        return Ok(0);
+    }
+    let rows = rows(&items, args.all, as_table);
     match as_table {
         true => rows.print_table()?,
         false => rows.print(args.rows.nul)?,
@@ -170,69 +175,4 @@ fn verify(context: &mut Context) -> Result<u8, Failure> {
     Err(Failure::new(what, count(answer.found, "fault"))
         .kind("damaged")
         .hint("agentvfs fsck shows whether the disk damaged it; otherwise somebody changed it"))
-}
-
-/// Lists who changed a path.
-pub fn blame(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
-    let workspace = context.workspace(None)?;
-    let shown = agentvfs_client::quote::shown(args.path.as_os_str().as_encoded_bytes());
-    let path = path_or_root(&args.path, &workspace, context)?;
-    let call = Call::Blame(BlamePath {
-        workspace,
-        branch: context.branch()?,
-        path: Bytes(path),
-        limit: args.limit,
-        no_follow: args.no_follow,
-    });
-    let answer: BlameAnswer =
-        context.ask(&format!("cannot determine who changed {shown}"), &call)?;
-    if context.json() {
-        let items: Vec<Value> = answer.items.iter().map(blame_object).collect();
-        print_json(&json!({
-            "items": items,
-            "unknown": answer.unknown,
-            "calls": answer.calls,
-            "commits": answer.commits,
-            "more": answer.more,
-        }))?;
-        return Ok(0);
-    }
-    let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
-    let mut rows = Rows::new(&blame::COLUMNS);
-    for item in &answer.items {
-        rows.push(blame::cells(item, to_person));
-    }
-    rows.print(args.rows.nul)?;
-    for doubt in answer.items.iter().filter_map(blame::doubt) {
-        warn(&doubt);
-    }
-    for note in [blame::uncalled(&shown, &answer), blame::unknown(&answer)] {
-        note.iter().for_each(|note| warn(note));
-    }
-    Ok(0)
-}
-
-fn blame_object(item: &BlameRow) -> Value {
-    let mut object = json!({
-        "kind": item.kind,
-        "id": item.call,
-        "name": item.name,
-        "time": rfc3339(item.time),
-        "before": item.before,
-        "after": item.after,
-        "certain": item.overlaps.is_empty() && item.switches.is_empty(),
-        "parent": item.parent,
-        "overlaps": item.overlaps,
-        "switches": item.switches,
-        "change": item.change,
-        "old_path": Value::Null,
-        "branch": item.branch,
-    });
-    if let Some(object) = object.as_object_mut() {
-        insert_bytes(object, "path", &item.path.0);
-        if let Some(old) = &item.old_path {
-            insert_bytes(object, "old_path", &old.0);
-        }
-    }
-    object
 }

@@ -1,14 +1,14 @@
 //! `agentvfs tool`, but for `exec` and `list`.
 
 use super::branch::{conflict_object, conflict_rows};
-use super::changes::{change_object, push_change};
+use super::changes::{change_object, print_changes};
 use super::place::{Directory, place};
 use super::{Context, id_or_pending, patch, paths, tool_exec};
 use crate::cli::{
     ToolDiffArgs, ToolErrorArgs, ToolRecordArgs, ToolStartArgs, ToolSuccessArgs, ToolUndoArgs,
     ToolVerb,
 };
-use crate::output::{Rows, print, print_json, talk, warn};
+use crate::output::{print, print_json, talk, warn};
 use agentvfs_client::failure::{FAILED, Failure};
 use agentvfs_client::protocol::*;
 use agentvfs_client::render::count;
@@ -168,7 +168,7 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
         return patch::patch(ask, &what, context);
     }
     if args.stat {
-        return patch::stat(ask, &what, args.rows.nul, context);
+        return patch::stat(ask, &what, (args.rows.nul, false), context);
     }
     let answer: DiffAnswer = context.ask(&what, &Call::Diff(ask))?;
     if context.json() {
@@ -187,10 +187,7 @@ fn diff(args: &ToolDiffArgs, context: &mut Context) -> Result<u8, Failure> {
             "changes": changes,
         }))?;
     } else {
-        let mut rows = Rows::new(&["STATUS", "PATH"]);
-        let changes = answer.changes.iter();
-        changes.for_each(|change| push_change(&mut rows, change));
-        rows.print(args.rows.nul)?;
+        print_changes(&answer.changes, args.rows.nul)?;
     }
     Ok(0)
 }
@@ -224,20 +221,17 @@ fn undo(args: &ToolUndoArgs, context: &mut Context) -> Result<u8, Failure> {
         let why = format!("{many} with later changes; nothing was changed");
         return Err(Failure::new(what, why)
             .kind("conflicts")
-            .hint("agentvfs workspace restore --ref COMMIT PATH restores single files"));
+            .hint("agentvfs restore --ref COMMIT PATH restores single files"));
     }
     if args.dry_run {
-        let mut rows = Rows::new(&["STATUS", "PATH"]);
-        let changes = answer.changes.iter();
-        changes.for_each(|change| push_change(&mut rows, change));
-        rows.print(args.rows.nul)?;
+        print_changes(&answer.changes, args.rows.nul)?;
         return Ok(0);
     }
     print(format!("{}\n", id_or_pending(answer.commit.as_deref())).as_bytes())?;
     talk(
         &match answer.replaced.is_some() || answer.files_changed > 0 {
             true => format!(
-                "{}{} changed; `agentvfs workspace undo` reverses it",
+                "{}{} changed; `agentvfs undo` reverses it",
                 place(&workspace, &branch, Directory::Mount, context),
                 count(answer.files_changed, "file")
             ),

@@ -37,7 +37,7 @@ fn turn(
 ) -> Result<u8, Failure> {
     let since = Instant::now();
     let answer: RollbackAnswer = context.ask(&format!("cannot {verb} in {}", of.0), call)?;
-    let reverse = format!("`agentvfs workspace {other}` reverses it");
+    let reverse = format!("`agentvfs {other}` reverses it");
     rollback::tell(&answer, of, since.elapsed(), &reverse, context)?;
     Ok(0)
 }

@@ -36,14 +36,14 @@ fn daemon(home: &Home) -> Finding {
                     "process {} is of another build ({}) than this command",
                     daemon.pid, daemon.version
                 ),
-                "agentvfs workspace start NAME replaces it when no process uses its mounts",
+                "agentvfs start NAME replaces it when no process uses its mounts",
             )
         }
         Some(Err(ClientError::NotRunning)) => Finding::ok(CHECK, "does not run"),
         Some(Err(error @ ClientError::Version(_))) => Finding::broken(
             CHECK,
             error.to_string(),
-            "agentvfs workspace start NAME replaces it when no process uses its mounts",
+            "agentvfs start NAME replaces it when no process uses its mounts",
         ),
         Some(Err(error)) => Finding::broken(
             CHECK,
@@ -85,10 +85,7 @@ fn left_behind() -> Vec<Finding> {
                     "process {pid} serves {} with a program file that has been replaced",
                     home.display()
                 ),
-                format!(
-                    "agentvfs --root {} workspace start NAME replaces it",
-                    home.display()
-                ),
+                format!("agentvfs --root {} start NAME replaces it", home.display()),
             ));
         }
     }
@@ -177,7 +174,7 @@ fn unserved(check: &'static str, home: &Home, mounts: &[(String, PathBuf)]) -> V
                 check,
                 format!("{shown} is dead: its daemon has ended"),
                 format!(
-                    "agentvfs workspace start {name} mounts it again; fusermount3 -u -z {shown} removes it"
+                    "agentvfs start {name} mounts it again; fusermount3 -u -z {shown} removes it"
                 ),
             )),
             None => all.push(Finding::broken(
@@ -198,7 +195,7 @@ fn no_answer(home: &Home, name: &str) -> String {
         None => "kill its process".to_owned(),
     };
     format!(
-        "agentvfs workspace stop {name} --force; if that hangs too, end the daemon: {end}; \
+        "agentvfs stop {name} --force; if that hangs too, end the daemon: {end}; \
          no acknowledged write is lost"
     )
 }
@@ -241,10 +238,7 @@ mod tests {
     fn a_hang_is_not_answered_with_a_kill_first() {
         let home = Home::find(Some(std::path::Path::new("/h")), &|_| None).unwrap();
         let fix = no_answer(&home, "w");
-        assert!(
-            fix.starts_with("agentvfs workspace stop w --force"),
-            "{fix}"
-        );
+        assert!(fix.starts_with("agentvfs stop w --force"), "{fix}");
         assert!(!fix.contains("-9"), "{fix}");
     }
 

@@ -1,5 +1,6 @@
 //! Parameters and results of the methods about branches.
 
+use super::types::is_not;
 use super::{Bytes, Changed, Moment};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,15 @@ wire! {
         pub from: Option<String>,
     }
 
+    /// Parameters of `branch.list`.
+    pub struct BranchList {
+        /// The workspace's name.
+        pub workspace: String,
+        /// Say also how the branches stand to each other.
+        #[serde(default, skip_serializing_if = "is_not")]
+        pub standing: bool,
+    }
+
     /// A branch.
     pub struct BranchRow {
         /// Its name.
@@ -33,6 +43,25 @@ wire! {
         pub path: Bytes,
         /// When it was made; of `main`: 1970.
         pub created: Moment,
+        /// How it stands to the branch that it was made of, where that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub standing: Option<BranchStanding>,
+    }
+
+    /// How a branch stands to the one that it was made of.
+    pub struct BranchStanding {
+        /// That one; `null` for `main`. If it was deleted: `main`.
+        pub made_of: Option<String>,
+        /// Commits that somebody asked for, that it has and the other has not.
+        pub ahead: u64,
+        /// Commits that the other has and it has not.
+        pub behind: u64,
+        /// When its newest state was made.
+        pub changed: Moment,
+        /// Conflicts of its last merge that are not resolved.
+        pub conflicts: u64,
+        /// So many digits of its head's id are enough to name it.
+        pub digits: u32,
     }
 
     /// Answer of `branch.list`.

@@ -186,6 +186,30 @@ wire! {
         pub commit: Option<String>,
     }
 
+    /// Parameters of `workspace.status`.
+    pub struct StatusOf {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch's name.
+        pub branch: String,
+        /// Say also what disk and memory are used.
+        #[serde(default, skip_serializing_if = "is_not")]
+        pub resources: bool,
+    }
+
+    /// What the daemon uses.
+    #[derive(Copy, Eq)]
+    pub struct Resources {
+        /// Bytes that the home takes on its disk.
+        pub used_bytes: u64,
+        /// Bytes that are free there.
+        pub free_bytes: u64,
+        /// Bytes of memory that the daemon has, where the kernel says so.
+        pub memory_bytes: Option<u64>,
+        /// Milliseconds since the import began.
+        pub import_ms: u64,
+    }
+
     /// Answer of `workspace.status`.
     pub struct StatusAnswer {
         /// The workspace.
@@ -201,6 +225,9 @@ wire! {
         pub troubles: Vec<String>,
         /// Facts about the branch; `null` where the workspace is not running.
         pub facts: Option<Facts>,
+        /// What is used, where that was asked for and the workspace is running.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub resources: Option<Resources>,
     }
 
     /// Facts about a running branch.
@@ -387,6 +414,9 @@ wire! {
         /// How many at most, the newest first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub limit: Option<u64>,
+        /// Say of each commit by how many digits it can be named.
+        #[serde(default, skip_serializing_if = "is_not")]
+        pub digits: bool,
     }
 
     /// Answer of `workspace.log`.
@@ -415,6 +445,9 @@ wire! {
         pub parents: Vec<String>,
         /// What made it: `start`, `checkpoint`, `before-rollback`, `stop`, …
         pub kind: String,
+        /// So many digits of its id are enough to name it, where that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub digits: Option<u32>,
     }
 
     /// One side of a comparison.
@@ -483,6 +516,11 @@ wire! {
 
 fn yes() -> bool {
     true
+}
+
+/// What is false is not sent.
+pub(super) fn is_not(value: &bool) -> bool {
+    !value
 }
 
 impl WorkspaceStatus {

@@ -18,7 +18,7 @@ impl Mounts {
                 let base = config.base.display();
                 let why = format!("{base} is no longer the directory that {name} was started from");
                 Err(Fault::failed("base-moved", why).hint(format!(
-                    "move the project back to {base}; or agentvfs workspace start {name} --from {base} uses the new directory"
+                    "move the project back to {base}; or agentvfs start {name} --from {base} uses the new directory"
                 )))
             }
             BaseFound::There | BaseFound::Gone | BaseFound::Closed(_) => Ok(()),
@@ -41,7 +41,7 @@ impl Mounts {
         let status = verbs::status(&workspace, engine::MAIN).ok()?;
         let trouble = base_trouble(workspace.base(), &status)?;
         Some(format!(
-            "{trouble}; stop it, then agentvfs workspace start {name} --from DIR binds it to another directory"
+            "{trouble}; stop it, then agentvfs start {name} --from DIR binds it to another directory"
         ))
     }
 

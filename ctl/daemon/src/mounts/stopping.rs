@@ -267,7 +267,7 @@ fn gone_all_the_same(fault: Fault, name: &str) -> Fault {
         "{}; it is no longer mounted, and its data is unchanged",
         fault.message
     );
-    let again = format!("agentvfs workspace start {name} mounts it again");
+    let again = format!("agentvfs start {name} mounts it again");
     let hint = match &fault.hint {
         Some(hint) => format!("{hint}; {again}"),
         None => again,
@@ -312,9 +312,7 @@ pub(super) fn in_use(name: &str, holders: &[Holder]) -> Fault {
         .map(|holder| format!("{} ({})", holder.pid, holder.command))
         .collect();
     let message = format!("processes use it: {}", users.join(", "));
-    Fault::failed("in-use", message).hint(format!(
-        "end them, or agentvfs workspace stop {name} --force"
-    ))
+    Fault::failed("in-use", message).hint(format!("end them, or agentvfs stop {name} --force"))
 }
 
 /// Writes dirty pages back, as far as that goes in time, then takes the mount away from whoever
@@ -375,7 +373,7 @@ mod tests {
             fault
                 .hint
                 .unwrap()
-                .ends_with("agentvfs workspace start w mounts it again")
+                .ends_with("agentvfs start w mounts it again")
         );
     }
 }

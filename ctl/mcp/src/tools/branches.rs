@@ -7,8 +7,8 @@ use crate::limits::ROWS_MAX;
 use crate::session::Turn;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
-    BranchCreate, BranchListAnswer, BranchMerge, BranchMergeAnswer, BranchResolve,
-    BranchResolveAnswer, BranchRow, Bytes, Call, ConflictRow, ConflictsAnswer, KV_CONFLICTS, Named,
+    BranchCreate, BranchList, BranchListAnswer, BranchMerge, BranchMergeAnswer, BranchResolve,
+    BranchResolveAnswer, BranchRow, Bytes, Call, ConflictRow, ConflictsAnswer, KV_CONFLICTS,
     OnBranch, Version,
 };
 use agentvfs_client::render::{count, insert_bytes};
@@ -104,8 +104,9 @@ struct ListArgs {
 }
 
 fn branch_list(turn: &mut Turn<'_>, args: ListArgs) -> Result<Answer, Failure> {
-    let call = Call::BranchList(Named {
+    let call = Call::BranchList(BranchList {
         workspace: turn.workspace(),
+        standing: false,
     });
     let answer: BranchListAnswer = turn.ask("cannot list the branches", &call)?;
     let unseen = turn.unseen();

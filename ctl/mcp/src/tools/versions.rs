@@ -218,6 +218,7 @@ fn log(turn: &mut Turn<'_>, args: LogArgs) -> Result<Answer, Failure> {
         branch: turn.branch(args.branch),
         all: args.all,
         limit: None,
+        digits: false,
     });
     let answer: LogAnswer = turn.ask(&what, &call)?;
     let page = Page::with_default(args.offset, args.limit, ENTRIES_DEFAULT);

@@ -1,12 +1,12 @@
 //! `log --graph`: the newest commits first and at once, whatever the length of the history.
 
-use super::fetch;
+use super::{fetch, style_of};
 use crate::cli::LogArgs;
 use crate::cmd::Context;
-use crate::output::{print, stdout_style};
+use crate::output::print;
 use agentvfs_client::failure::Failure;
-use agentvfs_client::protocol::{BranchListAnswer, Call, Log, LogRow, Named};
-use agentvfs_picture::{Graph, Style};
+use agentvfs_client::protocol::{BranchList, BranchListAnswer, Call, Log, LogRow};
+use agentvfs_picture::Graph;
 
 /// Commits that are asked for at first; all others are asked for once these are shown.
 const FIRST: u64 = 256;
@@ -16,10 +16,8 @@ const NOT_RUNNING: &str = "not-running";
 
 /// Draws the commits of a branch.
 pub fn draw(args: &LogArgs, ask: &mut Log, context: &mut Context) -> Result<(), Failure> {
-    let style = match (args.absolute, stdout_style()) {
-        (true, style) => Style { now: None, ..style },
-        (false, style) => style,
-    };
+    let style = style_of(args);
+    ask.digits = true;
     let heads = heads(&ask.workspace, context)?;
     let mut graph = Graph::new(style, !args.all, heads);
     let limit = args.limit.unwrap_or(u64::MAX);
@@ -64,8 +62,9 @@ fn after<'a>(all: &'a [LogRow], shown: &[LogRow]) -> &'a [LogRow] {
 
 /// The branches with their heads; of a workspace that does not run they are not known.
 fn heads(workspace: &str, context: &mut Context) -> Result<Vec<(String, String)>, Failure> {
-    let call = Call::BranchList(Named {
+    let call = Call::BranchList(BranchList {
         workspace: workspace.to_owned(),
+        standing: false,
     });
     let what = format!("cannot show the log of {workspace}");
     let answer: BranchListAnswer = match context.try_ask(&what, &call)? {

@@ -171,8 +171,9 @@ fn join(
 }
 
 fn find(info: &Info, name: &str, context: &mut Context) -> Result<Option<BranchRow>, Failure> {
-    let call = Call::BranchList(Named {
+    let call = Call::BranchList(BranchList {
         workspace: info.name.clone(),
+        standing: false,
     });
     let answer: BranchListAnswer = context.ask("cannot list the branches", &call)?;
     Ok(answer.branches.into_iter().find(|row| row.name == name))
@@ -241,6 +242,7 @@ pub fn commits(
         branch: work.branch.clone(),
         all: true,
         limit: None,
+        digits: false,
     });
     let answer: LogAnswer = context.ask("cannot list the commits", &call)?;
     let has = |row: &LogRow, key: &str| row.meta.iter().any(|(name, _)| name == key);

@@ -4,7 +4,7 @@ use crate::cmd::Context;
 use crate::output::{print, stdout_style};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
-    Call, ConflictsAnswer, Diff, DiffAnswer, Facts, Import, OnBranch, Side, StatusAnswer,
+    Call, ConflictsAnswer, Diff, DiffAnswer, Facts, Import, OnBranch, Resources, Side, StatusAnswer,
 };
 use agentvfs_client::quote::shown;
 use agentvfs_client::render::{count, short};
@@ -64,7 +64,7 @@ fn branch(
                 .to_owned(),
         );
     }
-    rows.push(("import", import(&more.import)));
+    rows.push(("import", import(&more.import, answer.resources)));
     for (key, paths) in [
         ("changed", &more.base_changed),
         ("unreadable", &more.unreadable),
@@ -83,6 +83,17 @@ fn branch(
         "size",
         format!("{entries}, journal {}", human_bytes(more.journal_bytes)),
     ));
+    if let Some(used) = answer.resources {
+        rows.push(("disk", disk(used)));
+        if let Some(memory) = used.memory_bytes {
+            let daemon = format!(
+                "{} in the daemon (process {})",
+                human_bytes(memory),
+                answer.pid
+            );
+            rows.push(("memory", daemon));
+        }
+    }
     if let Some(recovered) = &more.recovered {
         rows.push(("recovered", shown(recovered.as_bytes())));
     }
@@ -135,17 +146,51 @@ fn conflicts(answer: &StatusAnswer, context: &mut Context) -> Result<u64, Failur
     Ok(found.conflicts.len() as u64)
 }
 
-fn import(import: &Import) -> String {
+fn disk(used: Resources) -> String {
+    format!(
+        "{} in the home, {} free",
+        human_bytes(used.used_bytes),
+        human_bytes(used.free_bytes)
+    )
+}
+
+/// How far the import is; while it goes on, how fast, and how long it will take at that rate.
+fn import(import: &Import, used: Option<Resources>) -> String {
     let (files, bytes) = (
         count(import.files_done, "file"),
         human_bytes(import.bytes_done),
     );
     match import.state.as_str() {
         "done" => format!("done, {files}, {bytes}"),
-        state => format!(
-            "{state}, {} of {files}, {bytes} of {}",
-            import.files_done,
-            human_bytes(import.bytes_total)
-        ),
+        state => {
+            let far = format!(
+                "{state}, {} of {}, {bytes} of {}",
+                human_count(import.files_done),
+                count(import.files_total, "file"),
+                human_bytes(import.bytes_total)
+            );
+            match (state, used) {
+                ("running" | "scanning", Some(used)) => far + &rate(import, used.import_ms),
+                _ => far,
+            }
+        }
     }
+}
+
+fn rate(import: &Import, ms: u64) -> String {
+    let seconds = ms as f64 / 1000.0;
+    if seconds < 0.1 || import.bytes_done == 0 {
+        return String::new();
+    }
+    let (files, bytes) = (
+        import.files_done as f64 / seconds,
+        import.bytes_done as f64 / seconds,
+    );
+    let left = import.bytes_total.saturating_sub(import.bytes_done) as f64 / bytes;
+    format!(
+        ", {} files and {} a second, {} s left",
+        human_count(files as u64),
+        human_bytes(bytes as u64),
+        human_count(left.ceil() as u64)
+    )
 }

@@ -1,0 +1,82 @@
+//! Columns of cells in several colours, which end where the terminal does.
+
+use crate::line::{Paint, Style, fit};
+use unicode_width::UnicodeWidthStr;
+
+/// Space between two columns.
+const GAP: usize = 2;
+
+/// A cell: parts with their colours.
+pub type Cell = Vec<(Paint, String)>;
+
+/// Where the cells of a column end up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// They begin one below the other.
+    Left,
+    /// They end one below the other.
+    Right,
+}
+
+/// A cell of one part.
+pub fn cell(paint: Paint, text: impl Into<String>) -> Cell {
+    vec![(paint, text.into())]
+}
+
+/// The digits of an id that name it, bright, and a few more, dim.
+pub fn id_cell(id: &str, digits: Option<u32>) -> Cell {
+    /// Digits that are shown at least.
+    const SHOWN: usize = 8;
+    /// Digits that are shown where it is not known how many name it.
+    const SHOWN_UNKNOWN: usize = 12;
+    let Some(digits) = digits else {
+        return cell(Paint::Id, id.get(..SHOWN_UNKNOWN).unwrap_or(id));
+    };
+    let digits = usize::try_from(digits).unwrap_or(id.len()).min(id.len());
+    let (unique, rest) = id.split_at_checked(digits).unwrap_or((id, ""));
+    let more = SHOWN.saturating_sub(digits);
+    let rest = rest.get(..more).unwrap_or(rest);
+    vec![
+        (Paint::Id, unique.to_owned()),
+        (Paint::Dim, rest.to_owned()),
+    ]
+}
+
+/// How many columns of a terminal a cell takes.
+pub fn width(cell: &Cell) -> usize {
+    cell.iter().map(|(_, text)| text.width()).sum()
+}
+
+/// Rows of cells, one a line; a column that is empty in all rows is left out.
+pub fn columns(rows: &[Vec<Cell>], sides: &[Side], style: Style) -> String {
+    let mut widths = vec![0; sides.len()];
+    for row in rows {
+        for (most, cell) in widths.iter_mut().zip(row) {
+            *most = (*most).max(width(cell));
+        }
+    }
+    let line = |row: &Vec<Cell>| {
+        let mut parts = Vec::new();
+        let mut is_first = true;
+        for ((cell, most), side) in row.iter().zip(&widths).zip(sides) {
+            if *most == 0 {
+                continue;
+            }
+            let gap = if is_first { 0 } else { GAP };
+            is_first = false;
+            let space = most - width(cell);
+            let (before, after) = match side {
+                Side::Left => (gap, space),
+                Side::Right => (gap + space, 0),
+            };
+            parts.push((Paint::Plain, " ".repeat(before)));
+            parts.extend(cell.iter().cloned());
+            parts.push((Paint::Plain, " ".repeat(after)));
+        }
+        while parts.last().is_some_and(|(_, text)| text.trim().is_empty()) {
+            parts.pop();
+        }
+        format!("{}\n", fit(&parts, style.width, style))
+    };
+    rows.iter().map(line).collect()
+}
