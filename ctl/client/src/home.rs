@@ -106,6 +106,11 @@ impl Home {
         self.root.join("runs")
     }
 
+    /// Directory of what sessions keep of files outside their projects.
+    pub fn kept(&self) -> PathBuf {
+        self.runs().join("kept")
+    }
+
     /// Which cgroups see which branches.
     pub fn sessions(&self) -> PathBuf {
         self.root.join("sessions")

@@ -2,7 +2,7 @@
 //!
 //! The kernel lets go of the lock however a run ends, so a file that nobody holds tells of nothing and is removed by
 //! whoever finds it. Process ids are read only of files that are held, so they name the run and nobody else. No daemon
-//! takes part in this.
+//! takes part in this. The directory `kept` beside the files is no concern of theirs.
 
 use crate::home::Home;
 use crate::protocol::{Bytes, Moment};
@@ -113,7 +113,11 @@ pub fn alive(home: &Home) -> io::Result<Vec<RunRecord>> {
     };
     let mut found = Vec::new();
     for entry in dir {
-        found.extend(look(&entry?.path())?);
+        let entry = entry?;
+        // Directories are what sessions keep.
+        if entry.file_type()?.is_file() {
+            found.extend(look(&entry.path())?);
+        }
     }
     let key = |record: &RunRecord| (record.started.sec, record.started.nsec, record.pid);
     found.sort_by_key(key);

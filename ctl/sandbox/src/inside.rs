@@ -66,7 +66,7 @@ fn work(given: &mut Given<'_>) -> Result<()> {
     if given.plan.net == Net::None {
         sys::loopback_up().doing(|| "switching the loopback device on".to_owned())?;
     }
-    tree::build(&given.plan.places, given.sockets, root)?;
+    let not_copied = tree::build(&given.plan.places, given.sockets, root)?;
     enter(&given.plan.cwd)?;
     layers::apply(root)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).doing(doing)?;
@@ -75,6 +75,9 @@ fn work(given: &mut Given<'_>) -> Result<()> {
     let program = find(given.plan)?;
     let words = Words::of(given.plan, &program)?;
     let tell = |told: Told, up: &mut File| told.send(up).doing(|| "telling the caller".to_owned());
+    for why in not_copied {
+        tell(Told::NotCopied(why), &mut given.up)?;
+    }
     tell(Told::Stands, &mut given.up)?;
     expect(&mut given.down, GO)?;
     let mut taken = PASSED_ON.to_vec();

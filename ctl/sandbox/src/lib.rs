@@ -7,8 +7,10 @@
 //!
 //! Two processes belong to it: the caller, who passes signals on (`outside`), and process 1 of the sandbox
 //! (`inside`), which builds it, starts the command and reaps. They talk over two pipes (`wire`). `sys` has all
-//! unsafe code. docs/sandbox.md says what is protected from what.
+//! unsafe code. `copies` keeps what a session changes of directories that it sees as copies, and writes back from
+//! them what may be. docs/sandbox.md says what is protected from what.
 
+pub mod copies;
 mod descriptors;
 mod error;
 mod ids;

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const THREADS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a command may take to end once its time has run out.
 const GRACE: Duration = Duration::from_secs(5);
+/// How often what can be done while the command runs is done.
+const TICK: Duration = Duration::from_secs(30);
 /// Pause between two looks at them.
 const THREADS_PAUSE: Duration = Duration::from_micros(200);
 
@@ -47,6 +49,7 @@ pub struct Standing {
     signals: Signals,
     copied: Option<Copied>,
     replaced: Vec<Replaced>,
+    not_copied: Vec<String>,
     foreground: Option<Pid>,
     /// It was asked twice to end, and killed.
     is_killed: bool,
@@ -97,6 +100,10 @@ impl Limit {
     }
 }
 
+fn nanoseconds(time: &Timespec) -> (i64, i64) {
+    (time.tv_sec, time.tv_nsec)
+}
+
 impl Ended {
     fn of(status: i32) -> Ended {
         match libc::WIFSIGNALED(status) {
@@ -145,6 +152,7 @@ pub fn start(plan: &Plan) -> Result<Standing> {
         signals,
         copied: descriptors.copied,
         replaced: descriptors.replaced,
+        not_copied: Vec::new(),
         foreground,
         is_killed: false,
     };
@@ -184,12 +192,20 @@ impl Standing {
         &self.replaced
     }
 
+    /// Directories that are read-only though they were to be copies, each with why.
+    pub fn not_copied(&self) -> &[String] {
+        &self.not_copied
+    }
+
     fn stand(&mut self) -> Result<()> {
         ids::write_maps(self.child)?;
         self.say(MAPPED)?;
-        match Told::receive(&mut self.up)? {
-            Told::Stands => Ok(()),
-            other => Err(other.into_error()),
+        loop {
+            match Told::receive(&mut self.up)? {
+                Told::Stands => return Ok(()),
+                Told::NotCopied(why) => self.not_copied.push(why),
+                other => return Err(other.into_error()),
+            }
         }
     }
 
@@ -212,11 +228,11 @@ impl Standing {
     }
 
     /// Lets the command run, and waits until it and everything that it left behind has ended. After `time` it gets
-    /// SIGTERM, five seconds later SIGKILL.
-    pub fn go(mut self, time: Option<Duration>) -> Result<Ended> {
+    /// SIGTERM, five seconds later SIGKILL. Calls `tick` every 30 seconds.
+    pub fn go(mut self, time: Option<Duration>, tick: &mut dyn FnMut()) -> Result<Ended> {
         self.say(GO)?;
         let mut limit = Limit::of(time);
-        let ended = self.watch(&mut limit);
+        let ended = self.watch(&mut limit, tick);
         match ended {
             Ok(_) => self.reap(),
             Err(_) => self.kill(),
@@ -233,10 +249,15 @@ impl Standing {
         }
     }
 
-    fn watch(&mut self, limit: &mut Limit) -> Result<Ended> {
+    fn watch(&mut self, limit: &mut Limit, tick: &mut dyn FnMut()) -> Result<Ended> {
         let mut asked = false;
+        let mut next = Limit::of(Some(TICK));
         loop {
-            let (told, signal, room) = self.wait(limit)?;
+            let (told, signal, room) = self.wait([limit, &next])?;
+            if next.is_over() {
+                tick();
+                next = Limit::of(Some(TICK));
+            }
             if limit.is_over() {
                 let number = match limit.is_asked {
                     true => libc::SIGKILL,
@@ -264,7 +285,7 @@ impl Standing {
     }
 
     /// Waits until process 1 says something, a signal came, standard input takes more, or the time has run out.
-    fn wait(&self, limit: &Limit) -> Result<(bool, bool, bool)> {
+    fn wait(&self, limits: [&Limit; 2]) -> Result<(bool, bool, bool)> {
         let mut polled = vec![
             PollFd::new(&self.up, PollFlags::IN),
             PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
@@ -273,7 +294,11 @@ impl Standing {
             polled.push(PollFd::from_borrowed_fd(copied.pipe(), PollFlags::OUT));
         }
         loop {
-            match poll(&mut polled, limit.left().as_ref()) {
+            let left = limits
+                .into_iter()
+                .filter_map(Limit::left)
+                .min_by_key(nanoseconds);
+            match poll(&mut polled, left.as_ref()) {
                 Err(Errno::INTR) => {}
                 done => {
                     done.doing(|| "waiting for the command".to_owned())?;

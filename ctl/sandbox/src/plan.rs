@@ -38,6 +38,22 @@ pub enum What {
     View(PathBuf),
     /// What is there anyway, writable, with all that is mounted below it.
     Writable,
+    /// What is there anyway, writable, but all changes go to the directory `upper`; `work` is an empty directory
+    /// beside it. Where the kernel cannot do that it stays read-only, and [`crate::Standing::not_copied`] says so.
+    Copy {
+        /// Keeps the changes.
+        upper: PathBuf,
+        /// For overlayfs.
+        work: PathBuf,
+    },
+    /// The directory `dir`, writable, which has the names of what is there. On each but those of `files` is placed
+    /// what is there, read-only.
+    Names {
+        /// Has the names.
+        dir: PathBuf,
+        /// Its own files.
+        files: Vec<PathBuf>,
+    },
     /// What is there anyway, read-only, though something around it is hidden.
     Shown,
 }

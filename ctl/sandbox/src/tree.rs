@@ -8,14 +8,16 @@
 use crate::error::{Doing, Error, Result};
 use crate::plan::{PathRule, What};
 use crate::sys::set_mount;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, statat};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, statat};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
-    mount_change, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount,
+    fsopen, mount, mount_change, move_mount, open_tree, unmount,
 };
-use std::ffi::{CStr, CString};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -46,17 +48,21 @@ enum Put {
     Memory { mode: u32, read_only: bool },
     /// A tree that was taken.
     Tree(OwnedFd),
+    /// A directory that was taken, on whose names is placed what is there, but on these.
+    Names(OwnedFd, Vec<PathBuf>),
 }
 
-/// Builds what the sandbox sees. `sockets` are covered where they are seen.
-pub fn build(places: &[PathRule], sockets: &[PathBuf], root: bool) -> Result<()> {
+/// Builds what the sandbox sees. `sockets` are covered where they are seen. Gives what could not be shown as a copy,
+/// and why.
+pub fn build(places: &[PathRule], sockets: &[PathBuf], root: bool) -> Result<Vec<String>> {
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )
     .doing(|| "ending the propagation of mounts".to_owned())?;
     let devices = take_devices()?;
-    let mut puts = taken(places)?;
+    let mut not_copied = Vec::new();
+    let mut puts = taken(places, &mut not_copied)?;
     puts.extend(resolver(places)?);
     enter()?;
     let empty = Empty::make()?;
@@ -70,8 +76,9 @@ pub fn build(places: &[PathRule], sockets: &[PathBuf], root: bool) -> Result<()>
     puts.extend(seen.map(|path| (path.clone(), Put::Cover)));
     own_devices(devices)?;
     // The sort is stable: of two at a path the tree lies above.
-    let rank = |put: &Put| matches!(put, Put::Tree(_));
+    let rank = |put: &Put| matches!(put, Put::Tree(_) | Put::Names(..));
     puts.sort_by_key(|(at, put)| (at.components().count(), at.clone(), rank(put)));
+    let all: BTreeSet<PathBuf> = puts.iter().map(|(at, _)| at.clone()).collect();
     let mut later = vec![PathBuf::from("/dev")];
     for (at, put) in puts {
         if let Put::Memory {
@@ -80,13 +87,13 @@ pub fn build(places: &[PathRule], sockets: &[PathBuf], root: bool) -> Result<()>
         {
             later.push(at.clone());
         }
-        put_at(&at, put, &empty)?;
+        put_at(&at, put, &empty, &all)?;
     }
     for path in later {
         let doing = || format!("making {} read-only", path.display());
         set_mount(None, &c_path(&path)?, READ_ONLY & !HARMLESS, false).doing(doing)?;
     }
-    Ok(())
+    Ok(not_copied)
 }
 
 fn c_path(path: &Path) -> Result<CString> {
@@ -108,8 +115,9 @@ fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>> {
 }
 
 /// Takes the trees that are to be placed; the rest of the places goes with them.
-fn taken(places: &[PathRule]) -> Result<Vec<(PathBuf, Put)>> {
-    let put = |place: &PathRule| {
+fn taken(places: &[PathRule], not_copied: &mut Vec<String>) -> Result<Vec<(PathBuf, Put)>> {
+    let mut puts = Vec::new();
+    for place in places {
         let put = match &place.what {
             What::Hidden if is_around(&place.at, places) => Put::Memory {
                 mode: 0o755,
@@ -123,10 +131,42 @@ fn taken(places: &[PathRule]) -> Result<Vec<(PathBuf, Put)>> {
             What::View(from) => Put::Tree(with(take(from, false)?, HARMLESS, from)?),
             What::Writable => Put::Tree(with(take(&place.at, true)?, HARMLESS, &place.at)?),
             What::Shown => Put::Tree(with(take(&place.at, true)?, READ_ONLY, &place.at)?),
+            What::Copy { upper, work } => match overlay(&place.at, upper, work) {
+                Ok(tree) => Put::Tree(tree),
+                Err(errno) => {
+                    not_copied.push(format!("{}: {errno}", place.at.display()));
+                    continue;
+                }
+            },
+            What::Names { dir, files } => {
+                Put::Names(with(take(dir, false)?, HARMLESS, dir)?, files.clone())
+            }
         };
-        Ok((place.at.clone(), put))
-    };
-    places.iter().map(put).collect()
+        puts.push((place.at.clone(), put));
+    }
+    Ok(puts)
+}
+
+/// An overlay of a directory as a detached mount. Its paths are descriptors: they may be longer than an option, and
+/// have any bytes. It is `volatile`: the end of a run waits for no disk.
+fn overlay(lower: &Path, upper: &Path, work: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fs = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let mut held = Vec::new();
+    for (key, path) in [
+        (c"lowerdir", lower),
+        (c"upperdir", upper),
+        (c"workdir", work),
+    ] {
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        fsconfig_set_string(&fs, key, format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+        held.push(fd);
+    }
+    fsconfig_set_flag(&fs, c"userxattr")?;
+    fsconfig_set_flag(&fs, c"volatile")?;
+    fsconfig_create(&fs)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
 /// Something is to be placed below `at`.
@@ -306,7 +346,8 @@ fn own_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<()> {
     memory(&at.join("shm"), 0o1777)
 }
 
-fn put_at(at: &Path, put: Put, empty: &Empty) -> Result<()> {
+/// `all` is where anything is put.
+fn put_at(at: &Path, put: Put, empty: &Empty, all: &BTreeSet<PathBuf>) -> Result<()> {
     match put {
         Put::Cover => empty.cover(at),
         Put::Memory { mode, .. } => {
@@ -320,7 +361,46 @@ fn put_at(at: &Path, put: Put, empty: &Empty) -> Result<()> {
             make_point(at, is_dir)?;
             attach(tree.as_fd(), at)
         }
+        Put::Names(tree, files) => {
+            let is_own = |path: &Path| {
+                let name = path.strip_prefix(at).unwrap_or(path);
+                all.contains(path) || files.iter().any(|file| file == name)
+            };
+            put_names(at, &tree, &is_own)
+        }
     }
+}
+
+/// Places a directory, and on each of its names that is not its own what the machine has there, if both are
+/// directories or both files.
+fn put_names(at: &Path, tree: &OwnedFd, is_own: &dyn Fn(&Path) -> bool) -> Result<()> {
+    let doing = || format!("placing what is in {}", at.display());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let old = rustix::fs::open(at, flags, Mode::empty()).doing(doing)?;
+    attach(tree.as_fd(), at)?;
+    for entry in Dir::read_from(&old).doing(doing)? {
+        let entry = entry.doing(doing)?;
+        let name = entry.file_name();
+        let path = at.join(OsStr::from_bytes(name.to_bytes()));
+        if matches!(name.to_bytes(), b"." | b"..") || is_own(&path) {
+            continue;
+        }
+        let kind = |dir: BorrowedFd<'_>| {
+            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            Some(FileType::from_raw_mode(stat.st_mode))
+        };
+        let (from, to) = (kind(old.as_fd()), kind(tree.as_fd()));
+        let is_fit = from == to && matches!(to, Some(FileType::Directory | FileType::RegularFile));
+        if is_fit {
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE
+                | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                | OpenTreeFlags::AT_RECURSIVE
+                | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+            let one = open_tree(&old, name, flags).doing(doing)?;
+            attach(one.as_fd(), &path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes something to mount on, where nothing is and something can be made.

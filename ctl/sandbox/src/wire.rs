@@ -15,6 +15,8 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// What process 1 tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
+    /// A directory is not shown as a copy, for this reason.
+    NotCopied(String),
     /// The sandbox stands and the command can be found.
     Stands,
     /// A step failed.
@@ -43,6 +45,7 @@ impl Told {
             Told::NotExecutable(errno) => (3, *errno, ""),
             Told::Stopped(signal) => (4, *signal, ""),
             Told::Ended(status) => (5, *status, ""),
+            Told::NotCopied(why) => (6, 0, why),
         }
     }
 
@@ -54,6 +57,7 @@ impl Told {
             3 => Some(Told::NotExecutable(number)),
             4 => Some(Told::Stopped(number)),
             5 => Some(Told::Ended(number)),
+            6 => Some(Told::NotCopied(text)),
             _ => None,
         }
     }
@@ -104,7 +108,7 @@ impl Told {
             },
             Told::NotFound => Error::NotFound,
             Told::NotExecutable(errno) => Error::NotExecutable(Errno::from_raw_os_error(errno)),
-            Told::Stands | Told::Stopped(_) | Told::Ended(_) => Error::Lost,
+            Told::Stands | Told::NotCopied(_) | Told::Stopped(_) | Told::Ended(_) => Error::Lost,
         }
     }
 }
@@ -134,6 +138,7 @@ mod tests {
             Told::NotExecutable(13),
             Told::Stopped(20),
             Told::Ended(-1),
+            Told::NotCopied("/a: no".to_owned()),
         ];
         let mut file = tempfile::tempfile().unwrap();
         all.iter().for_each(|told| told.send(&mut file).unwrap());

@@ -19,7 +19,7 @@ pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude
     2 for wrong usage. SIGTERM is passed on; a second one kills it.";
 
 /// What says how a command is run.
-const OF_A_RUN: [&str; 15] = [
+const OF_A_RUN: [&str; 16] = [
     "session",
     "from",
     "at",
@@ -30,6 +30,7 @@ const OF_A_RUN: [&str; 15] = [
     "allow",
     "show",
     "hide",
+    "no_default_allows",
     "time",
     "then",
     "report",
@@ -64,7 +65,8 @@ pub struct RunArgs {
     /// Set an environment variable; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub env: Vec<OsString>,
-    /// Let the command write to a file or directory outside the project; can be repeated
+    /// Let the command write to a file or directory outside the project; a file is a copy, which is
+    /// written back; can be repeated
     #[arg(long, value_name = "PATH")]
     pub allow: Vec<PathBuf>,
     /// Show a path that is hidden by default, read-only; can be repeated
@@ -73,6 +75,10 @@ pub struct RunArgs {
     /// Show an empty file or directory instead of a path; can be repeated
     #[arg(long, value_name = "PATH")]
     pub hide: Vec<PathBuf>,
+    /// Show agents' directories and caches in the home directory as they are, read-only [default: the
+    /// command may write to them; see docs/sandbox.md for what of that is written outside]
+    #[arg(long)]
+    pub no_default_allows: bool,
     /// End the command after this time: SIGTERM, five seconds later SIGKILL
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub time: Option<Duration>,

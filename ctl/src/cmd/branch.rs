@@ -158,6 +158,7 @@ pub fn delete(name: String, context: &mut Context) -> Result<u8, Failure> {
     });
     let what = format!("cannot delete branch {name}");
     let answer: BranchDeleteAnswer = context.ask(&what, &call)?;
+    super::run::kept::forget(context.home(), &workspace, &name, false);
     let mut facts = Facts::default();
     facts.add("name", name.as_bytes());
     facts.add("commit", answer.commit.as_bytes());

@@ -30,6 +30,7 @@ pub fn run(args: &DeleteArgs, context: &mut Context) -> Result<u8, Failure> {
             workspace: name.clone(),
         }),
     )?;
+    super::run::kept::forget_workspace(context.home(), &name);
     let mut facts = Facts::default();
     facts.add("name", name.as_bytes()).add("status", b"deleted");
     facts.print(context.json())?;

@@ -5,10 +5,13 @@
 //! the command: commit again, count what changed, say how to go on. Invariant: this process holds the branch's
 //! directory open for as long as the run lasts, so that nobody deletes the branch or stops the workspace unseen.
 
+mod home;
+pub mod kept;
 mod others;
 mod plan;
 mod report;
 mod then;
+mod user;
 mod words;
 mod work;
 
@@ -17,7 +20,9 @@ use crate::cli::RunArgs;
 use crate::output::warn;
 use agentvfs_client::failure::{FAILED, Failure, USAGE};
 use agentvfs_client::protocol::*;
+use agentvfs_sandbox::copies::Outside;
 use agentvfs_sandbox::{Ended, Error, Plan, Standing};
+use home::Allowed;
 use report::{Facts, Report};
 use std::time::{Duration, Instant};
 use then::Done;
@@ -62,7 +67,7 @@ fn in_branch(
 ) -> Result<u8, Failure> {
     let mut work = work::begin(args, context)?;
     let started = start(args, &mut work, context);
-    let (standing, plan) = match started {
+    let (standing, plan, mut allowed) = match started {
         Ok(started) => started,
         Err(failure) => {
             work::unmark(&mut work, context);
@@ -71,14 +76,20 @@ fn in_branch(
         }
     };
     if !args.quiet {
-        words::begun(args, &work, &plan, &standing, context);
+        words::begun(args, &work, (&plan, &allowed), &standing, context);
     }
     // The daemon ends connections that are silent for long.
     context.forget_client();
     let (started, since) = (work::now(), Instant::now());
-    let ended = standing.go(args.time).map_err(|e| not_run(args, e));
+    let mut copies = allowed.copies.take();
+    let mut tick = || copies.iter_mut().for_each(|copies| copies.tick());
+    let ended = standing
+        .go(args.time, &mut tick)
+        .map_err(|e| not_run(args, e));
     let took = since.elapsed();
-    let after = after(args, &mut work, &ended, took, context);
+    let outside = copies.map(|copies| copies.end()).unwrap_or_default();
+    words::outside_failures(&outside);
+    let after = after(args, &mut work, (&ended, &outside), took, context);
     let written = report.map_or(Ok(()), |report| {
         report.write(&Facts {
             args,
@@ -87,6 +98,7 @@ fn in_branch(
             started,
             took,
             ended: ended.as_ref(),
+            outside: &outside,
             after: after.as_ref(),
         })
     });
@@ -113,13 +125,18 @@ fn start(
     args: &RunArgs,
     work: &mut Work,
     context: &mut Context,
-) -> Result<(Standing, Plan), Failure> {
-    let plan = plan::plan(args, work, context)?;
+) -> Result<(Standing, Plan, Allowed), Failure> {
+    let (plan, mut allowed) = plan::plan(args, work, context)?;
+    words::left(&allowed.left);
     work::mark(work, &plan.command, context)?;
     then::check(args, work)?;
     commit(args, work, (Vec::new(), false), context)?;
     let standing = agentvfs_sandbox::start(&plan).map_err(|e| not_run(args, e))?;
-    Ok((standing, plan))
+    if let Some(copies) = &mut allowed.copies {
+        let failed = |e: std::io::Error| Failure::new("cannot keep copies", e.to_string());
+        copies.wait().map_err(failed)?;
+    }
+    Ok((standing, plan, allowed))
 }
 
 /// Makes an automatic commit that names the run; with `wait` its id is known then.
@@ -177,7 +194,7 @@ struct After {
 fn after(
     args: &RunArgs,
     work: &mut Work,
-    ended: &Result<Ended, Failure>,
+    (ended, outside): (&Result<Ended, Failure>, &Outside),
     took: Duration,
     context: &mut Context,
 ) -> Result<After, Failure> {
@@ -210,6 +227,7 @@ fn after(
         }
         if !args.quiet {
             tell(work, &changes, &done, context);
+            words::outside(outside);
         }
     }
     Ok(After {

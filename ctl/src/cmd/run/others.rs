@@ -4,6 +4,7 @@
 //! and seen alive again after that.
 
 use super::super::{Context, branch};
+use super::kept;
 use crate::cli::RunArgs;
 use crate::output::{Rows, print_json, talk};
 use agentvfs_client::failure::Failure;
@@ -273,7 +274,16 @@ pub fn discard(name: &str, context: &mut Context) -> Result<u8, Failure> {
             .kind("branch-in-use")
             .hint(format!("agentvfs run --stop {name}")));
     }
-    branch::delete(name.to_owned(), context)
+    let kept = kept::kept(context.home(), &workspace, name);
+    match branch::delete(name.to_owned(), context) {
+        // A branch in which nothing changed is gone, but not what could not be written back.
+        Err(failure) if failure.kind == "no-such-branch" && kept.exists() => {
+            kept::forget(context.home(), &workspace, name, false);
+            talk(&format!("{name}: what its runs kept was removed"));
+            Ok(0)
+        }
+        done => done,
+    }
 }
 
 #[cfg(test)]

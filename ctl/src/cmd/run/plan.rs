@@ -1,6 +1,9 @@
 //! What the sandbox of a run shows, hides and lets write.
 
 use super::super::Context;
+use super::home::{self, Allowed};
+use super::kept::kept;
+use super::user::{existing, short, told, user_home};
 use super::work::{self, Work};
 use crate::cli::{NetArg, RunArgs};
 use agentvfs_client::failure::Failure;
@@ -76,10 +79,6 @@ pub fn check(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     }
 }
 
-fn told(path: &Path) -> String {
-    shown(path.as_os_str().as_bytes())
-}
-
 fn key_value(pair: &OsStr) -> Result<(OsString, OsString), Failure> {
     let bytes = pair.as_bytes();
     match bytes.iter().position(|byte| *byte == b'=') {
@@ -98,13 +97,12 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|e| Failure::usage(format!("{}: {e}", told(path))))
 }
 
-fn existing(path: &Path) -> Result<PathBuf, Failure> {
-    let real = path.canonicalize();
-    real.map_err(|e| Failure::usage(format!("{}: {e}", told(path))))
-}
-
-/// What the run asks of a sandbox.
-pub fn plan(args: &RunArgs, work: &Work, context: &mut Context) -> Result<Plan, Failure> {
+/// What the run asks of a sandbox, and what of it is shown as copies.
+pub fn plan(
+    args: &RunArgs,
+    work: &Work,
+    context: &mut Context,
+) -> Result<(Plan, Allowed), Failure> {
     let base = work.info.base.to_path();
     let at = match &args.at {
         Some(at) => context.absolute(at)?,
@@ -120,8 +118,11 @@ pub fn plan(args: &RunArgs, work: &Work, context: &mut Context) -> Result<Plan, 
         return Err(Failure::usage("the branch cannot be shown at /").hint("use --at DIR"));
     }
     let cwd = cwd(args, work, &at, context)?;
-    let places = places(args, work, &at, context)?;
-    Ok(Plan {
+    let mut places = places(args, work, &at, context)?;
+    let session = kept(context.home(), &work.info.name, &work.branch);
+    let home = context.home().root();
+    let allowed = home::allow(args, (&session, &work.run), &mut places, home)?;
+    let plan = Plan {
         command: command(args),
         env: environment(args, work, &places, &cwd.0)?,
         cwd,
@@ -130,7 +131,8 @@ pub fn plan(args: &RunArgs, work: &Work, context: &mut Context) -> Result<Plan, 
             true => Net::None,
             false => Net::Host,
         },
-    })
+    };
+    Ok((plan, allowed))
 }
 
 /// The working directory, and the one where that is not there.
@@ -215,13 +217,6 @@ fn place(at: &Path, what: What) -> PathRule {
     }
 }
 
-fn user_home() -> Option<PathBuf> {
-    let home = PathBuf::from(std::env::var_os("HOME")?);
-    home.canonicalize()
-        .ok()
-        .filter(|home| home != Path::new("/"))
-}
-
 /// What of the user's secrets is there.
 fn secrets() -> Vec<PathBuf> {
     let Some(home) = user_home() else {
@@ -240,16 +235,12 @@ fn runtime_directory() -> Option<PathBuf> {
 
 /// The secrets that a plan hides, as they are told.
 pub fn hidden(plan: &Plan) -> Vec<String> {
-    let home = user_home();
     let is_hidden = |path: &PathBuf| {
         let mut places = plan.places.iter();
         places.any(|place| place.at == *path && place.what == What::Hidden)
     };
-    let short = |path: PathBuf| match home.as_ref().and_then(|home| path.strip_prefix(home).ok()) {
-        Some(rest) => format!("~/{}", told(rest)),
-        None => told(&path),
-    };
-    let mut all: Vec<String> = secrets().into_iter().filter(is_hidden).map(short).collect();
+    let all: Vec<PathBuf> = secrets().into_iter().filter(is_hidden).collect();
+    let mut all = short(&all);
     all.dedup();
     all
 }
@@ -263,9 +254,12 @@ fn environment(
 ) -> Result<Vec<(OsString, OsString)>, Failure> {
     let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let is_writable = |dir: &OsStr| {
-        let mut writable = places
-            .iter()
-            .filter(|place| matches!(place.what, What::View(_) | What::Writable));
+        let mut writable = places.iter().filter(|place| {
+            matches!(
+                place.what,
+                What::View(_) | What::Writable | What::Copy { .. }
+            )
+        });
         writable.any(|place| Path::new(dir).starts_with(&place.at))
     };
     let is_of_no_use = |key: &OsString, value: &OsString| {

@@ -13,6 +13,7 @@ use agentvfs_client::protocol::{Changed, Moment};
 use agentvfs_client::quote::shown;
 use agentvfs_client::render::insert_bytes;
 use agentvfs_client::when::rfc3339;
+use agentvfs_sandbox::copies::Outside;
 use agentvfs_sandbox::{Ended, Net, Plan};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde_json::{Map, Value, json};
@@ -57,6 +58,8 @@ pub struct Facts<'a> {
     pub took: Duration,
     /// How it ended.
     pub ended: Result<&'a Ended, &'a Failure>,
+    /// What became of files outside the project.
+    pub outside: &'a Outside,
     /// What was found and done then.
     pub after: Result<&'a After, &'a Failure>,
 }
@@ -187,7 +190,7 @@ fn object(facts: &Facts<'_>) -> Value {
         after.and_then(|after| after.commits.1.clone()).into(),
     );
     add("changes", after.map(|after| changes(&after.changes)).into());
-    add("outside", json!([]));
+    add("outside", outside(facts.outside));
     let done = facts.after.and_then(|after| after.done.as_ref());
     let (done, why) = match done {
         Ok(Done::KeptFor(why)) => (false, Some(why.clone())),
@@ -218,6 +221,24 @@ fn then_word(then: ThenArg) -> &'static str {
         ThenArg::Merge => "merge",
         ThenArg::Discard => "discard",
     }
+}
+
+/// Files outside the project that the command changed, each with what became of it.
+fn outside(all: &Outside) -> Value {
+    let object = |path: &Path, done: &str, copy: Option<&Path>| {
+        let mut object = Map::new();
+        insert_bytes(&mut object, "path", path.as_os_str().as_bytes());
+        object.insert("done".to_owned(), done.into());
+        if let Some(copy) = copy {
+            insert_bytes(&mut object, "copy", copy.as_os_str().as_bytes());
+        }
+        Value::Object(object)
+    };
+    let written = all.written.iter().map(|path| object(path, "written", None));
+    let kept = all.kept.iter().map(|(_, path)| object(path, "kept", None));
+    let conflicts = all.conflicts.iter();
+    let conflicts = conflicts.map(|(path, copy)| object(path, "conflict", Some(copy)));
+    written.chain(kept).chain(conflicts).collect()
 }
 
 /// Changes by kind.

@@ -1,16 +1,21 @@
 //! What a run says on standard error, before the command and after it.
 
 use super::super::Context;
+use super::home::Allowed;
 use super::plan::{command, hidden};
+use super::user::short;
 use super::work::Work;
 use crate::cli::RunArgs;
 use crate::output::warn;
 use agentvfs_client::protocol::Changed;
 use agentvfs_client::quote::{one_line, shown};
+use agentvfs_client::render::count;
+use agentvfs_sandbox::copies::Outside;
 use agentvfs_sandbox::{Ended, Net, Plan, Standing, What};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 fn path(path: &Path) -> String {
@@ -24,7 +29,13 @@ fn line(text: &str) {
 }
 
 /// What is told once the sandbox stands.
-pub fn begun(args: &RunArgs, work: &Work, plan: &Plan, standing: &Standing, context: &Context) {
+pub fn begun(
+    args: &RunArgs,
+    work: &Work,
+    (plan, allowed): (&Plan, &Allowed),
+    standing: &Standing,
+    context: &Context,
+) {
     let (workspace, branch) = (&work.info.name, &work.branch);
     if let Some(from) = work.started_from.as_ref().filter(|_| args.from.is_none()) {
         warn(&format!("workspace {workspace} is on {}", path(from)));
@@ -35,25 +46,31 @@ pub fn begun(args: &RunArgs, work: &Work, plan: &Plan, standing: &Standing, cont
         "run {} in branch {branch} of {workspace}, at {at}",
         work.run
     ));
-    let allowed = plan.places.iter().filter(|p| p.what == What::Writable);
-    let writable = allowed.fold(format!("{at} (branch)"), |text, place| {
-        format!("{text}, {}", path(&place.at))
-    });
-    let hidden = match hidden(plan).join(" ") {
+    let mut writable = vec![format!("{at} (branch)")];
+    let places = plan.places.iter().filter(|p| p.what == What::Writable);
+    writable.extend(places.map(|place| path(&place.at)));
+    writable.extend(short(&allowed.writable));
+    let writable = writable.join(", ");
+    let named = |word: &str, all: Vec<String>| match all.join(" ") {
         none if none.is_empty() => none,
-        some => format!("   hidden  {some}"),
+        some => format!("   {word}  {some}"),
     };
+    let copies = named("copies", short(&allowed.copied));
+    let hidden = named("hidden", hidden(plan));
     let network = match plan.net {
         Net::Host => "host",
         Net::None => "none",
     };
     line(&format!(
-        "writable  {writable}{hidden}   network  {network}"
+        "writable  {writable}{copies}{hidden}   network  {network}"
     ));
     line(&format!(
         "join      agentvfs run{} -w {workspace} --session {branch} -- bash",
         root(context)
     ));
+    for why in standing.not_copied() {
+        warn(&format!("{why}: no copy can be made, it is read-only"));
+    }
     for replaced in standing.replaced() {
         let name = ["standard input", "standard output", "standard error"];
         let name = name.get(replaced.0 as usize).unwrap_or(&"a descriptor");
@@ -112,6 +129,62 @@ pub fn next(work: &Work, context: &Context) {
         line(&format!(
             "discard   agentvfs run{root} --discard {branch} -w {workspace}"
         ));
+    }
+}
+
+/// Files that are told by their names; of more only the number.
+const NAMED_MAX: usize = 3;
+
+/// What became of files outside the project.
+pub fn outside(outside: &Outside) {
+    let mut kept: BTreeMap<&PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    for (dir, file) in &outside.kept {
+        kept.entry(dir).or_default().push(file.clone());
+    }
+    let parts = kept.iter().flat_map(|(dir, files)| match files.len() {
+        0..=NAMED_MAX => short(files),
+        count => vec![format!(
+            "{count} files in {}",
+            short(&[(*dir).clone()]).concat()
+        )],
+    });
+    let kept = parts.collect::<Vec<_>>().join(", ");
+    let written = match outside.written.len() {
+        0..=NAMED_MAX => short(&outside.written).join(", "),
+        many => format!("{many} files"),
+    };
+    let parts = [(kept, "kept with the session"), (written, "written")];
+    let parts = parts.iter().filter(|(files, _)| !files.is_empty());
+    let parts: Vec<String> = parts
+        .map(|(files, what)| format!("{files} ({what})"))
+        .collect();
+    if !parts.is_empty() {
+        line(&format!("outside   {}", parts.join("; ")));
+    }
+}
+
+/// What became of what killed runs had left.
+pub fn left(left: &Outside) {
+    if !left.written.is_empty() {
+        let files = count(left.written.len() as u64, "file");
+        warn(&format!(
+            "{files} outside the project that a killed run had changed: written back"
+        ));
+    }
+    outside_failures(left);
+}
+
+/// What could not be written back.
+pub fn outside_failures(outside: &Outside) {
+    for (file, aside) in &outside.conflicts {
+        warn(&format!(
+            "{} was changed outside as well, and is left as it is; what the run made of it is in {}",
+            path(file),
+            path(aside)
+        ));
+    }
+    for why in &outside.failed {
+        warn(&format!("cannot write back what the run changed: {why}"));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::start::started_on;
 use super::super::{Context, check_name};
+use super::kept;
 use crate::cli::{RunArgs, ThenArg};
 use crate::output::warn;
 use agentvfs_client::failure::Failure;
@@ -449,7 +450,9 @@ pub fn forget_new(work: &mut Work, context: &mut Context) -> bool {
 /// Deletes the branch, which this run does not use any more.
 pub fn delete(work: &mut Work, context: &mut Context) -> Result<(), Failure> {
     work.held = None;
-    forget(&work.info.name, &work.branch, context)
+    forget(&work.info.name, &work.branch, context)?;
+    kept::forget(context.home(), &work.info.name, &work.branch, true);
+    Ok(())
 }
 
 fn forget(workspace: &str, branch: &str, context: &mut Context) -> Result<(), Failure> {
