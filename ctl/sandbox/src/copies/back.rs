@@ -208,7 +208,8 @@ impl Pass<'_> {
         };
         let is_plain =
             |stat: &Stat| kind(stat) == FileType::RegularFile && stat.st_mode & EXECUTABLE == 0;
-        if !is_listed && !(is_plain(&stat) && there.as_ref().is_none_or(is_plain)) {
+        let is_harmless = is_plain(&stat) && there.as_ref().is_none_or(is_plain);
+        if !(is_listed || is_harmless) {
             return Ok(Verdict::Kept);
         }
         let there = match there {
@@ -302,7 +303,8 @@ fn guarded(inside: &mut File, outside: Option<&(File, Stat)>) -> io::Result<Opti
         Some((file, _)) => Some(read(file)?),
         None => None,
     };
-    if let Some((mut file, _)) = outside.map(|(file, stat)| (file, stat)) {
+    if let Some((file, _)) = outside {
+        let mut file: &File = file;
         file.rewind()?;
     }
     // Not touched by the run: the same bytes, whatever their order.
@@ -393,8 +395,8 @@ fn replace(
             tv_nsec: nsec as _,
         };
         let times = Timestamps {
-            last_access: time(inside.st_atime, inside.st_atime_nsec as u64),
-            last_modification: time(inside.st_mtime, inside.st_mtime_nsec as u64),
+            last_access: time(inside.st_atime, inside.st_atime_nsec),
+            last_modification: time(inside.st_mtime, inside.st_mtime_nsec),
         };
         futimens(&to, &times)?;
         Ok(renameat(dir, new.as_str(), dir, name)?)

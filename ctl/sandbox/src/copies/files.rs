@@ -247,7 +247,7 @@ mod tests {
         std::fs::create_dir_all(&at).unwrap();
         std::fs::write(at.join("f"), "x").unwrap();
         symlink("/", tree.join("link")).unwrap();
-        std::fs::set_permissions(tree.join("d/d"), PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(tree.join("d/d"), PermissionsExt::from_mode(0o0)).unwrap();
         remove_tree(&tree).unwrap();
         assert!(!tree.exists());
         remove_tree(&tree).unwrap();
