@@ -68,7 +68,11 @@ fn work(given: &mut Given<'_>) -> Result<()> {
     }
     let not_copied = tree::build(&given.plan.places, given.sockets, root)?;
     enter(&given.plan.cwd)?;
-    layers::apply(root)?;
+    let strict = given
+        .plan
+        .strict
+        .then(|| tree::writable(&given.plan.places));
+    layers::apply(root, strict.as_deref())?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).doing(doing)?;
     // Once more: the kernel forgets it when rights change.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).doing(doing)?;

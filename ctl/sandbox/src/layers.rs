@@ -3,7 +3,10 @@
 //! Applied to process 1 before it starts the command, which inherits all of it.
 
 use crate::error::{Doing, Error, Result};
-use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus, Scope, path_beneath_rules,
+};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{
@@ -11,13 +14,19 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-/// Applies all layers; `root` where the sandbox's user is root.
-pub fn apply(root: bool) -> Result<()> {
+/// Applies all layers; `root` where the sandbox's user is root. With `strict`, which names what is writable, also those
+/// that other sandboxes inside cannot do with.
+pub fn apply(root: bool, strict: Option<&[PathBuf]>) -> Result<()> {
     rustix::thread::set_no_new_privs(true).doing(|| "setting no_new_privs".to_owned())?;
     drop_capabilities(kept(root)).doing(|| "dropping capabilities".to_owned())?;
     scope()?;
-    let filter = filter().map_err(|e| step(format!("compiling the seccomp filter ({e})")))?;
+    if let Some(writable) = strict {
+        restrict_files(writable)?;
+    }
+    let filter = filter(strict.is_some())
+        .map_err(|e| step(format!("compiling the seccomp filter ({e})")))?;
     seccompiler::apply_filter(&filter).map_err(|e| step(format!("applying seccomp ({e})")))
 }
 
@@ -80,6 +89,28 @@ fn scope() -> Result<()> {
     }
 }
 
+/// Lets files be written to in these directories alone, and no mount be made or changed: Landlock's rules about files.
+/// What the mounts allow is not more for it.
+fn restrict_files(writable: &[PathBuf]) -> Result<()> {
+    let failed = |e: String| step(format!("restricting files by Landlock ({e})"));
+    let all = AccessFs::from_all(FILES);
+    let restricted = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(all)
+        .and_then(|rules| rules.create())
+        .and_then(|rules| rules.add_rules(path_beneath_rules(["/"], AccessFs::from_read(FILES))))
+        .and_then(|rules| rules.add_rules(path_beneath_rules(writable, all)))
+        .and_then(|rules| rules.restrict_self())
+        .map_err(|e| failed(e.to_string()))?;
+    match restricted.ruleset {
+        RulesetStatus::FullyEnforced => Ok(()),
+        _ => Err(failed("it is not enforced".to_owned())),
+    }
+}
+
+/// Of the Landlock that has rules for every access to a file that there is; scopes need a later one.
+const FILES: ABI = ABI::V5;
+
 /// ioctl(2) requests that type into a terminal.
 const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
@@ -97,7 +128,24 @@ const DENIED: [libc::c_long; 7] = [
 /// userfaultfd(2): only faults of user mode.
 const UFFD_USER_MODE_ONLY: u64 = 1;
 
-fn filter() -> std::result::Result<BpfProgram, seccompiler::BackendError> {
+/// Calls that would make a user namespace or enter one, with where their flags are.
+const NAMESPACES: [(libc::c_long, u8); 2] = [(libc::SYS_unshare, 0), (libc::SYS_clone, 0)];
+
+/// Denies what makes user namespaces.
+fn without_namespaces(
+    rules: &mut BTreeMap<i64, Vec<SeccompRule>>,
+) -> std::result::Result<(), seccompiler::BackendError> {
+    let flag = libc::CLONE_NEWUSER as u64;
+    for (call, at) in NAMESPACES {
+        let is = SeccompCmpOp::MaskedEq(flag);
+        let is = SeccompCondition::new(at, SeccompCmpArgLen::Qword, is, flag)?;
+        rules.insert(call, vec![SeccompRule::new(vec![is])?]);
+    }
+    rules.insert(libc::SYS_setns, Vec::new());
+    Ok(())
+}
+
+fn filter(strict: bool) -> std::result::Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     rules.extend(DENIED.map(|call| (call, Vec::new())));
     let mut typing = Vec::new();
@@ -113,6 +161,9 @@ fn filter() -> std::result::Result<BpfProgram, seccompiler::BackendError> {
         libc::SYS_userfaultfd,
         vec![SeccompRule::new(vec![kernel_too])?],
     );
+    if strict {
+        without_namespaces(&mut rules)?;
+    }
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let filter = SeccompFilter::new(
         rules,
@@ -121,6 +172,9 @@ fn filter() -> std::result::Result<BpfProgram, seccompiler::BackendError> {
         arch,
     )?;
     let mut program = without_other_numbers();
+    if strict {
+        program.extend(without_clone3());
+    }
     program.extend(BpfProgram::try_from(filter)?);
     Ok(program)
 }
@@ -154,6 +208,33 @@ fn without_other_numbers() -> BpfProgram {
     ]
 }
 
+/// Flags of clone3(2) are in memory, where no filter sees them. Programs take clone(2) if it does not exist.
+fn without_clone3() -> BpfProgram {
+    // Offset of the call's number in struct seccomp_data (seccomp(2)).
+    const NR: u32 = 0;
+    let of = |code: u32, jt, jf, k| sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    vec![
+        of(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NR),
+        of(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            libc::SYS_clone3 as u32,
+        ),
+        of(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,7 +243,7 @@ mod tests {
 
     /// Exit status of what is done in a process that has the filter.
     fn filtered(work: impl FnOnce() -> i32) -> Option<i32> {
-        let program = filter().unwrap();
+        let program = filter(true).unwrap();
         let Some(child) = sys::fork().unwrap() else {
             sys::exit(match seccompiler::apply_filter(&program) {
                 Ok(()) => work(),

@@ -16,6 +16,8 @@ pub struct Plan {
     pub places: Vec<PathRule>,
     /// Its network.
     pub net: Net,
+    /// What else is denied.
+    pub strict: bool,
 }
 
 /// What is at one path of the sandbox.

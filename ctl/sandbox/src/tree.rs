@@ -96,6 +96,14 @@ pub fn build(places: &[PathRule], sockets: &[PathBuf], root: bool) -> Result<Vec
     Ok(not_copied)
 }
 
+/// Directories and files that are not read-only.
+pub fn writable(places: &[PathRule]) -> Vec<PathBuf> {
+    let is_writable = |place: &&PathRule| !matches!(place.what, What::Hidden | What::Shown);
+    let own = PRIVATE.iter().chain(&["/dev", "/proc"]).map(PathBuf::from);
+    let places = places.iter().filter(is_writable);
+    own.chain(places.map(|place| place.at.clone())).collect()
+}
+
 fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::Missing(path.to_owned()))
 }

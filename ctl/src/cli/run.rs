@@ -19,7 +19,7 @@ pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude
     2 for wrong usage. SIGTERM is passed on; a second one kills it.";
 
 /// What says how a command is run.
-const OF_A_RUN: [&str; 16] = [
+const OF_A_RUN: [&str; 18] = [
     "session",
     "from",
     "at",
@@ -31,6 +31,8 @@ const OF_A_RUN: [&str; 16] = [
     "show",
     "hide",
     "no_default_allows",
+    "allow_socket",
+    "strict",
     "time",
     "then",
     "report",
@@ -69,6 +71,9 @@ pub struct RunArgs {
     /// written back; can be repeated
     #[arg(long, value_name = "PATH")]
     pub allow: Vec<PathBuf>,
+    /// Let the command connect to a socket outside, such as $SSH_AUTH_SOCK; can be repeated
+    #[arg(long, value_name = "PATH")]
+    pub allow_socket: Vec<PathBuf>,
     /// Show a path that is hidden by default, read-only; can be repeated
     #[arg(long, value_name = "PATH")]
     pub show: Vec<PathBuf>,
@@ -79,6 +84,9 @@ pub struct RunArgs {
     /// command may write to them; see docs/sandbox.md for what of that is written outside]
     #[arg(long)]
     pub no_default_allows: bool,
+    /// Deny user namespaces, too, and limit writing by Landlock: agents' own sandboxes do not work then
+    #[arg(long)]
+    pub strict: bool,
     /// End the command after this time: SIGTERM, five seconds later SIGKILL
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub time: Option<Duration>,

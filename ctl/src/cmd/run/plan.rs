@@ -13,6 +13,7 @@ use agentvfs_client::quote::shown;
 use agentvfs_sandbox::{Net, PathRule, Plan, What};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// What is hidden of a user's home: keys, tokens, browsers with their cookies.
@@ -73,9 +74,34 @@ pub fn check(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     for path in &args.hide {
         absolute(path)?;
     }
+    for path in &args.allow_socket {
+        check_socket(path, context)?;
+    }
     match args.at.as_deref().map(absolute).transpose()? {
         Some(at) if at == Path::new("/") => Err(Failure::usage("--at cannot be /")),
         _ => Ok(()),
+    }
+}
+
+/// Refuses what is no socket, and the daemon's: who speaks to it may do everything.
+fn check_socket(path: &Path, context: &Context) -> Result<(), Failure> {
+    let real = existing(path)?;
+    let home = context.home();
+    let is_ours =
+        real.starts_with(home.root()) || home.socket().canonicalize().is_ok_and(|own| own == real);
+    if is_ours {
+        let why = format!(
+            "{} is agentvfs's own and cannot be shown in a sandbox",
+            told(path)
+        );
+        return Err(Failure::usage(why));
+    }
+    match real
+        .metadata()
+        .is_ok_and(|meta| meta.file_type().is_socket())
+    {
+        true => Ok(()),
+        false => Err(Failure::usage(format!("{} is no socket", told(path)))),
     }
 }
 
@@ -131,6 +157,7 @@ pub fn plan(
             true => Net::None,
             false => Net::Host,
         },
+        strict: args.strict,
     };
     Ok((plan, allowed))
 }
@@ -194,6 +221,9 @@ fn places(
             opened.push(real.clone());
             places.push(place(&real, what.clone()));
         }
+    }
+    for path in &args.allow_socket {
+        places.push(place(&existing(path)?, What::Shown));
     }
     for path in secrets().into_iter().filter(|p| !opened.contains(p)) {
         places.push(place(&path, What::Hidden));

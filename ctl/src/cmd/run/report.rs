@@ -211,7 +211,15 @@ fn told_failure(failure: &Failure) -> String {
 
 fn layers(plan: &Plan) -> Vec<&'static str> {
     let network = (plan.net == Net::None).then_some("network-namespace");
-    LAYERS.into_iter().chain(network).collect()
+    let strict: &[&str] = match plan.strict {
+        true => &["landlock-files", "no-user-namespaces"],
+        false => &[],
+    };
+    LAYERS
+        .into_iter()
+        .chain(network)
+        .chain(strict.iter().copied())
+        .collect()
 }
 
 fn then_word(then: ThenArg) -> &'static str {

@@ -56,13 +56,19 @@ pub fn begun(
         some => format!("   {word}  {some}"),
     };
     let copies = named("copies", short(&allowed.copied));
+    let sockets: Vec<String> = args
+        .allow_socket
+        .iter()
+        .map(|socket| path(socket))
+        .collect();
+    let sockets = named("sockets", sockets);
     let hidden = named("hidden", hidden(plan));
     let network = match plan.net {
         Net::Host => "host",
         Net::None => "none",
     };
     line(&format!(
-        "writable  {writable}{copies}{hidden}   network  {network}"
+        "writable  {writable}{copies}{sockets}{hidden}   network  {network}"
     ));
     line(&format!(
         "join      agentvfs run{} -w {workspace} --session {branch} -- bash",
