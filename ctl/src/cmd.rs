@@ -42,7 +42,8 @@ mod undo;
 mod words;
 
 use crate::cli::{Cli, Command, Global, Verb};
-use crate::output::Bar;
+use crate::output::{Bar, bar, warn};
+use crate::signals::{Interrupted, on_interrupt};
 use agentvfs_client::context::{self, Options};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::launch::{Launch, Program};
@@ -50,6 +51,8 @@ use agentvfs_client::protocol::Call;
 use paths::{path_or_root, paths};
 use serde::de::DeserializeOwned;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use words::{check_name, id_or_pending, key_value, split_two, workspace_facts};
 
 /// Runs a command and gives its exit status.
@@ -159,14 +162,28 @@ impl Context {
         self.json
     }
 
-    /// Asks for what takes long, with a progress bar; `doing` says what is done.
+    /// Asks for what takes long, with a progress bar; `doing` says what is done. It is not cancelled by an interrupt,
+    /// which says so.
     pub fn ask_with_bar<R: DeserializeOwned>(
         &mut self,
         what: &str,
         call: &Call,
         doing: &'static str,
     ) -> Result<R, Failure> {
-        let mut bar = Bar::new(doing);
-        self.ask_long(what, call, &mut |done, total| bar.set(done, total))
+        let over = Arc::new(AtomicBool::new(false));
+        if Bar::is_wanted() {
+            let over = Arc::clone(&over);
+            // Where nobody can watch for an interrupt, it ends this process without a word.
+            let _ = on_interrupt(move || {
+                if !over.load(Ordering::Acquire) {
+                    warn("the daemon continues until it is done; agentvfs status shows the state");
+                }
+                Interrupted::End
+            });
+        }
+        let mut bar = bar(doing);
+        let answer = self.ask_long(what, call, &mut |done, total| bar.set(done, total));
+        over.store(true, Ordering::Release);
+        answer
     }
 }

@@ -5,10 +5,11 @@
 //! anew or not at all. All names are looked at before the first is written; what was made is taken
 //! away again where it fails on the way.
 
+use crate::output::bar;
 use agentvfs_client::context::Context;
-use agentvfs_client::failure::Failure;
+use agentvfs_client::failure::{Failure, INTERRUPTED};
 use agentvfs_client::files::TreeAt;
-use agentvfs_client::protocol::{FileKind, FileNode};
+use agentvfs_client::protocol::{CANCELLED, FileKind, FileNode};
 use agentvfs_client::quote::shown;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
@@ -97,7 +98,13 @@ impl Extraction {
     }
 
     /// Writes everything; gives what could not be kept of it (owners, devices, attributes).
-    pub fn write(&self, state: &TreeAt, context: &mut Context) -> Result<Vec<String>, Failure> {
+    /// Once `is_interrupted` says so, takes away what it wrote.
+    pub fn write(
+        &self,
+        state: &TreeAt,
+        context: &mut Context,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<String>, Failure> {
         std::fs::create_dir_all(&self.directory)
             .map_err(|e| Failure::new(WHAT, format!("{}: {e}", self.directory.display())))?;
         let root = open_root(&self.directory).map_err(|e| self.failed(b"", e))?;
@@ -107,7 +114,7 @@ impl Extraction {
             root: &root,
             made: Vec::new(),
         };
-        let written = self.write_all(state, context, &mut undo);
+        let written = self.write_all(state, context, &mut undo, is_interrupted);
         if written.is_err() {
             undo.take_away();
         }
@@ -119,12 +126,18 @@ impl Extraction {
         state: &TreeAt,
         context: &mut Context,
         undo: &mut Undo<'_>,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Vec<String>, Failure> {
         let root = undo.root;
         let mut lost = Vec::new();
         let mut links: HashMap<u64, Vec<u8>> = HashMap::new();
         let mut directories = Vec::new();
-        for (path, node) in &self.entries {
+        let mut bar = bar("writing");
+        for (at, (path, node)) in self.entries.iter().enumerate() {
+            bar.set(at as u64, self.entries.len() as u64);
+            if is_interrupted() {
+                return Err(interrupted());
+            }
             let first = links.get(&node.inode).filter(|_| node.nlink > 1);
             if let (Some(first), false) = (first, node.kind == FileKind::Directory) {
                 link(root, first, path).map_err(|e| self.failed(path, e))?;
@@ -308,6 +321,13 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
+
+fn interrupted() -> Failure {
+    Failure {
+        exit: INTERRUPTED,
+        ..Failure::new(WHAT, "it was interrupted; nothing was kept of it").kind(CANCELLED)
+    }
+}
 
 fn open_root(directory: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(CWD, directory, DIRECTORY, Mode::empty())

@@ -60,6 +60,11 @@ pub fn absolute(style: Style) -> Style {
     }
 }
 
+/// A progress bar on standard error.
+pub fn bar(what: &'static str) -> Bar {
+    Bar::new(what, is_unicode())
+}
+
 /// Whether the locale's characters are Unicode.
 fn is_unicode() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());

@@ -44,8 +44,8 @@ pub use merging::{
 pub use names::{make_dir, remove_path, rename_path};
 pub use report::{log, newest_of_log, status};
 pub use resolve::{Resolution, resolve_conflict};
-pub use restore::{restore, restore_plan};
-pub use rollback::{rollback, rollback_keeping_kv, rollback_keys, rollback_plan};
+pub use restore::{restore, restore_plan, restore_with};
+pub use rollback::{rollback, rollback_keeping_kv, rollback_keys, rollback_plan, rollback_with};
 pub use runs::{run_begins, run_wrote_nothing};
 pub(crate) use state_reader::find;
 pub use state_reader::{NodeInfo, StateReader, Stretch, read_state};
@@ -54,7 +54,7 @@ pub use timeline::imported::call_import;
 pub use timeline::read::{call, call_with_commits, timeline, timeline_each};
 pub use timeline::sources::{timeline_of, timelines};
 pub use timeline::verify::timeline_verify;
-pub use undo::{redo, undo, undo_over_later};
+pub use undo::{redo, redo_with, undo, undo_over_later, undo_with};
 pub use undo_call::{CallUndone, undo_call};
 pub use write::{WriteFile, write_file};
 

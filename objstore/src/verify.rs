@@ -42,11 +42,20 @@ pub struct VerifyReport {
 impl ObjectStore {
     /// Reads every record of every pack and checks all checksums.
     pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_while(&|_| true)
+    }
+
+    /// The same, as long as `goes_on` says so, which hears how many bytes were read. What was not read then is not in
+    /// the report.
+    pub fn verify_while(&self, goes_on: &dyn Fn(u64) -> bool) -> Result<VerifyReport> {
         self.flush()?;
         let mut report = VerifyReport::default();
         for pack in self.packs.packs() {
-            verify_pack(&pack, &mut report)?;
+            verify_pack(&pack, &mut report, goes_on)?;
             self.verify_index(&pack, &mut report)?;
+            if !goes_on(report.bytes) {
+                break;
+            }
         }
         Ok(report)
     }
@@ -111,7 +120,11 @@ impl ObjectStore {
     }
 }
 
-fn verify_pack(pack: &Pack, report: &mut VerifyReport) -> Result<()> {
+fn verify_pack(
+    pack: &Pack,
+    report: &mut VerifyReport,
+    goes_on: &dyn Fn(u64) -> bool,
+) -> Result<()> {
     let damage = |offset, end, what, object: Option<Key>| Damage {
         path: pack.path.clone(),
         offset,
@@ -126,6 +139,9 @@ fn verify_pack(pack: &Pack, report: &mut VerifyReport) -> Result<()> {
     let mut scanner = Scanner::new(&*pack.segment, &pack.path, Some(pack.salt), start);
     while let Some(found) = scanner.next()? {
         let end = found.end();
+        if !goes_on(report.bytes + end) {
+            break;
+        }
         match found {
             Found::Record { .. } => report.records += 1,
             Found::BadContent { key, at, what } => {

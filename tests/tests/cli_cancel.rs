@@ -13,6 +13,8 @@ use tests::{tree, wait};
 
 /// What takes long enough to be interrupted.
 const BYTES: usize = 96 << 20;
+/// Files that take long enough to be written.
+const MANY: usize = 2000;
 /// Times that an interrupt may come when all is done already.
 const TRIES: usize = 12;
 
@@ -218,5 +220,39 @@ fn stop_cancels_what_is_imported_into_the_workspace() {
         }
         told(&env, &["branch", "delete", "b", "-w", "project"]).ok();
         false
+    });
+}
+
+#[test]
+fn an_interrupted_restore_to_a_directory_leaves_nothing_there() {
+    let Some(env) = Env::new() else { return };
+    for n in 0..MANY {
+        fs::write(env.project().join(format!("f{n}")), "x").unwrap();
+    }
+    env.start();
+    env.imported();
+    let to = env.path("out");
+    let args = ["restore", ".", "--to", to.to_str().unwrap()];
+    in_time(|| {
+        let _ = fs::remove_dir_all(&to);
+        let mut child = begin(&env, &args);
+        wait::until("the command writes", || {
+            to.join("f1").exists() || child.try_wait().unwrap().is_some()
+        });
+        send(&child, Signal::INT);
+        let told = env.finish(child, "an interrupted restore");
+        let written = fs::read_dir(&to).map_or(0, Iterator::count);
+        match told.status {
+            130 => {
+                assert!(told.err.contains("nothing was kept of it"), "{told:?}");
+                assert_eq!(written, 0, "{told:?}");
+                true
+            }
+            0 => {
+                assert_eq!(written, MANY, "{told:?}");
+                false
+            }
+            _ => panic!("{told:?}"),
+        }
     });
 }

@@ -5,7 +5,7 @@
 
 use crate::protocol::{
     Call, Fault, FromDaemon, Hello, HelloAnswer, PROTOCOL_VERSION, RequestId, code, encode_cancel,
-    encode_request, parse_from_daemon, shown,
+    encode_watched, parse_from_daemon, shown,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::socket_peercred;
@@ -149,7 +149,7 @@ impl Client {
 
     /// Asks and waits for the answer.
     pub fn call<R: DeserializeOwned>(&mut self, call: &Call) -> Result<R, ClientError> {
-        self.call_with(call, &mut |_, _| {})
+        self.send_and_hear(call, false, &mut |_| {})
     }
 
     /// The same; `progress` hears how far the work is (done, total).
@@ -171,12 +171,21 @@ impl Client {
         call: &Call,
         hear: &mut dyn FnMut(Heard),
     ) -> Result<R, ClientError> {
+        self.send_and_hear(call, true, hear)
+    }
+
+    fn send_and_hear<R: DeserializeOwned>(
+        &mut self,
+        call: &Call,
+        progress: bool,
+        hear: &mut dyn FnMut(Heard),
+    ) -> Result<R, ClientError> {
         self.last_id += 1;
         let since = Instant::now();
         let sent = self
             .stream
             .get_mut()
-            .write_all(&encode_request(self.last_id, call));
+            .write_all(&encode_watched(self.last_id, call, progress));
         // A daemon that refuses the connection answers before it closes it, so the answer counts
         // more than the failed write.
         let answer = self.answer(hear);

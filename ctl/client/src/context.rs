@@ -221,7 +221,12 @@ impl Context {
         call: &Call,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<R, Failure> {
-        let answer = self.client()?.call_with(call, progress);
+        let mut answer = self.client()?.call_with(call, progress);
+        if matches!(answer, Err(ClientError::Ending)) {
+            // It did nothing.
+            self.forget_client();
+            answer = self.client()?.call_with(call, progress);
+        }
         answer.map_err(|e| failed(what, e))
     }
 

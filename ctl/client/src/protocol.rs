@@ -40,6 +40,8 @@ pub use store::*;
 pub use timeline::*;
 pub use types::*;
 
+use types::is_not;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -106,6 +108,8 @@ pub struct Request {
     pub id: RequestId,
     /// What is asked.
     pub call: Call,
+    /// Whoever asks wants to hear how far it is.
+    pub progress: bool,
 }
 
 /// A request that could not be read.
@@ -360,20 +364,6 @@ methods! {
 }
 
 impl Call {
-    /// Whether it can be cancelled while it is worked on: by a notification, or by whoever asked for it
-    /// leaving.
-    pub fn can_be_cancelled(&self) -> bool {
-        matches!(
-            self,
-            Call::Apply(_)
-                | Call::ApplyPatch(_)
-                | Call::Update(_)
-                | Call::BranchMerge(_)
-                | Call::Export(_)
-                | Call::Import(_)
-        )
-    }
-
     /// Whether it changes nothing, so that it may be asked again where the answer got lost.
     pub fn only_looks(&self) -> bool {
         matches!(self.effect(), Effect::Looks)
@@ -401,6 +391,9 @@ struct Envelope {
     method: String,
     #[serde(default = "no_params")]
     params: Value,
+    /// Not of JSON-RPC; what takes no time ignores it.
+    #[serde(default)]
+    progress: bool,
 }
 
 fn no_params() -> Value {
@@ -430,7 +423,11 @@ pub fn parse_request(line: &[u8]) -> Result<Request, Refusal> {
         id: id.clone(),
         fault,
     })?;
-    Ok(Request { id, call })
+    Ok(Request {
+        id,
+        call,
+        progress: envelope.progress,
+    })
 }
 
 fn id_of(value: &Value) -> RequestId {
@@ -440,16 +437,24 @@ fn id_of(value: &Value) -> RequestId {
 
 /// A request as it is sent, newline included.
 pub fn encode_request(id: i64, call: &Call) -> Vec<u8> {
+    encode_watched(id, call, false)
+}
+
+/// The same; with `progress`, of somebody who wants to hear how far it is.
+pub fn encode_watched(id: i64, call: &Call, progress: bool) -> Vec<u8> {
     #[derive(Serialize)]
     struct Wire<'a> {
         jsonrpc: &'static str,
         id: i64,
+        #[serde(skip_serializing_if = "is_not")]
+        progress: bool,
         #[serde(flatten)]
         call: &'a Call,
     }
     to_line(&Wire {
         jsonrpc: "2.0",
         id,
+        progress,
         call,
     })
 }

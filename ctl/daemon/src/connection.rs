@@ -154,7 +154,8 @@ fn tell_progress(peer: &Peer<'_>, request: &Request, told: &Cell<Instant>, done:
     let RequestId::Number(id) = request.id else {
         return;
     };
-    if !wants_progress(&request.call) || told.get().elapsed() < PROGRESS_PAUSE {
+    if !(request.progress || wants_progress(&request.call)) || told.get().elapsed() < PROGRESS_PAUSE
+    {
         return;
     }
     told.set(Instant::now());

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Carries out one request.
 pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value, Fault> {
-    let Watch { progress, data, .. } = *watch;
+    let progress = watch.progress;
     // Records of mounts and of sessions are written on a full disk too.
     mounts.engine().make_room();
     match call {
@@ -30,19 +30,17 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::Status(ask) => reply(&status(mounts, ask)?),
         Call::Delete(ask) => mounts.delete(ask).and_then(|()| reply(&Nothing {})),
         Call::Checkpoint(ask) => reply(&checkpoint(mounts, ask, progress)?),
-        Call::Rollback(ask) => reply(&rollback(mounts, ask)?),
+        Call::Rollback(ask) => reply(&rollback(mounts, ask, progress)?),
         Call::RollbackPlan(ask) => reply(&plan(mounts, ask)?),
         Call::Undo(ask) => on(mounts, &ask.workspace, |w| {
-            reply_back(match ask.over_later_changes {
-                true => verbs::undo_over_later(w, &ask.branch)?,
-                false => verbs::undo(w, &ask.branch)?,
-            })
+            let over_later = ask.over_later_changes;
+            reply_back(verbs::undo_with(w, &ask.branch, over_later, progress)?)
         }),
         Call::Redo(ask) => on(mounts, &ask.workspace, |w| {
-            reply_back(verbs::redo(w, &ask.branch)?)
+            reply_back(verbs::redo_with(w, &ask.branch, progress)?)
         }),
         Call::Log(ask) => reply(&log(mounts, ask)?),
-        Call::Diff(ask) => reply(&diff(mounts, ask)?),
+        Call::Diff(ask) => reply(&diff(mounts, ask, watch)?),
         Call::BranchCreate(ask) => reply(&branches::create(mounts, ask)?),
         Call::BranchList(ask) => reply(&branches::list(mounts, ask)?),
         Call::BranchDelete(ask) => reply(&branches::delete(mounts, ask, progress)?),
@@ -56,7 +54,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::Update(ask) => reply(&apply::update(mounts, ask, watch)?),
         Call::HasRef(ask) => reply(&has_ref(mounts, ask)?),
         Call::HandOver(_) => reply(&mounts.hand_over()?),
-        Call::Patch(ask) => reply(&files::patch(mounts, ask, data)?),
+        Call::Patch(ask) => reply(&files::patch(mounts, ask, watch)?),
         Call::FsStat(ask) => reply(&files::stat(mounts, ask)?),
         Call::FsList(ask) => reply(&files::list(mounts, ask)?),
         Call::FsRead(ask) => reply(&files::read(mounts, ask)?),
@@ -64,7 +62,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::FsMkdir(ask) => files::mkdir(mounts, ask).and_then(|()| reply(&Nothing {})),
         Call::FsRemove(ask) => files::remove(mounts, ask).and_then(|()| reply(&Nothing {})),
         Call::FsRename(ask) => files::rename(mounts, ask).and_then(|()| reply(&Nothing {})),
-        Call::Fsck(_) => reply(&store::fsck(mounts)?),
+        Call::Fsck(_) => reply(&store::fsck(mounts, watch)?),
         Call::Stats(_) => reply(&store::stats(mounts)?),
         Call::Gc(ask) => reply(&store::gc(mounts, ask, progress)?),
         Call::Config(ask) => reply(&store::config(mounts, ask)?),
@@ -184,13 +182,16 @@ fn target(target: &Target) -> engine::Target {
     }
 }
 
-fn rollback(mounts: &Mounts, ask: &Rollback) -> Result<RollbackAnswer, Fault> {
+fn rollback(
+    mounts: &Mounts,
+    ask: &Rollback,
+    progress: Progress<'_>,
+) -> Result<RollbackAnswer, Fault> {
     let to = target(&ask.target);
     let paths = bare(&ask.paths);
     let back = on(mounts, &ask.workspace, |w| match paths.as_slice() {
-        [] if ask.keep_kv => verbs::rollback_keeping_kv(w, &ask.branch, &to),
-        [] => verbs::rollback(w, &ask.branch, &to),
-        some => verbs::restore(w, &ask.branch, &to, some),
+        [] => verbs::rollback_with(w, &ask.branch, &to, ask.keep_kv, progress),
+        some => verbs::restore_with(w, &ask.branch, &to, some, progress),
     })?;
     Ok(of_rollback(&back))
 }
@@ -258,10 +259,10 @@ fn of_entry(entry: engine::LogEntry) -> LogRow {
     }
 }
 
-fn diff(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
+fn diff(mounts: &Mounts, ask: &Diff, watch: &Watch<'_>) -> Result<DiffAnswer, Fault> {
     let (from, to) = (side(&ask.from), side(&ask.to));
     if ask.stat {
-        return files::counted(mounts, ask);
+        return files::counted(mounts, ask, watch);
     }
     let changes = looking_into(mounts, &ask.workspace, |w| {
         verbs::diff(w, &ask.branch, &from, &to, &bare(&ask.paths))

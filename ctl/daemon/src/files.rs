@@ -2,7 +2,7 @@
 
 use super::moments::moment;
 use super::mounts::Mounts;
-use super::request::{Data, bare, looking_into, of_change, on, side};
+use super::request::{Watch, bare, looking_into, of_change, on, side};
 use agentvfs_client::protocol::{
     AtPath, Bytes, Changed, Diff, DiffAnswer, Fault, FileKind, FileNode, LineCount, ListFiles,
     ListFilesAnswer, MakeDir, PIECE_BYTES, PatchAnswer, ReadAnswer, ReadFile, RemovePath,
@@ -14,6 +14,8 @@ use engine::{Caller, Error, Kind, NodeInfo};
 
 /// Entries in one answer.
 const ENTRIES_MAX: usize = 4096;
+/// Changes whose content is compared between two looks at whether that is cancelled.
+const CHANGES_AT_ONCE: usize = 16;
 /// All permission bits, set-id and sticky ones among them.
 const PERM_MAX: u32 = 0o7777;
 
@@ -144,7 +146,8 @@ fn owner() -> Caller {
 }
 
 /// Sends what differs as a patch.
-pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer, Fault> {
+pub fn patch(mounts: &Mounts, ask: &Diff, watch: &Watch<'_>) -> Result<PatchAnswer, Fault> {
+    let data = watch.data;
     let mut waiting = Vec::new();
     let (changes, left_out) = looking_into(mounts, &ask.workspace, |w| {
         let old = verbs::read_state(w, &ask.branch, &side(&ask.from))?;
@@ -161,7 +164,11 @@ pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer,
             }
             Ok(())
         };
-        let left_out = engine::patch::write(&old, &new, &changes, &mut send)?;
+        let mut left_out = Vec::new();
+        in_parts(&changes, watch, |part| {
+            left_out.extend(engine::patch::write(&old, &new, part, &mut send)?);
+            Ok(())
+        })?;
         Ok((changes, left_out))
     })?;
     if !waiting.is_empty() && !data(&waiting) {
@@ -173,13 +180,33 @@ pub fn patch(mounts: &Mounts, ask: &Diff, data: Data<'_>) -> Result<PatchAnswer,
     })
 }
 
+/// Does work on changes, a few at a time; says how far it is, and ends where it is cancelled.
+fn in_parts(
+    changes: &[engine::Change],
+    watch: &Watch<'_>,
+    mut work: impl FnMut(&[engine::Change]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut done = 0;
+    for part in changes.chunks(CHANGES_AT_ONCE) {
+        watch.cancel.check()?;
+        (watch.progress)(done, changes.len() as u64);
+        work(part)?;
+        done += part.len() as u64;
+    }
+    Ok(())
+}
+
 /// What differs, with its lines counted.
-pub fn counted(mounts: &Mounts, ask: &Diff) -> Result<DiffAnswer, Fault> {
+pub fn counted(mounts: &Mounts, ask: &Diff, watch: &Watch<'_>) -> Result<DiffAnswer, Fault> {
     looking_into(mounts, &ask.workspace, |w| {
         let old = verbs::read_state(w, &ask.branch, &side(&ask.from))?;
         let new = verbs::read_state(w, &ask.branch, &side(&ask.to))?;
         let changes = old.changes(&new, &bare(&ask.paths))?;
-        let lines = engine::patch::count(&old, &new, &changes)?;
+        let mut lines = Vec::new();
+        in_parts(&changes, watch, |part| {
+            lines.extend(engine::patch::count(&old, &new, part)?);
+            Ok(())
+        })?;
         let changes = changes
             .into_iter()
             .zip(lines)

@@ -2,6 +2,7 @@
 
 use super::faults;
 use super::mounts::{Mounts, Progress};
+use super::request::Watch;
 use crate::settings::{KEYS, set, show};
 use agentvfs_client::protocol::{
     AffectedRow, BranchStats, Bytes, Config, ConfigAnswer, Fault, FsckAnswer, FsckFinding, Gc,
@@ -49,8 +50,8 @@ pub fn gc(mounts: &Mounts, ask: &Gc, progress: Progress<'_>) -> Result<GcAnswer,
 }
 
 /// Checks the store as it is, beside all work.
-pub fn fsck(mounts: &Mounts) -> Result<FsckAnswer, Fault> {
-    let report = mounts.engine().fsck(&|_, _| ());
+pub fn fsck(mounts: &Mounts, watch: &Watch<'_>) -> Result<FsckAnswer, Fault> {
+    let report = mounts.engine().fsck_unless(watch.progress, watch.cancel);
     let report = report.map_err(|e| faults::of_gc(&e))?;
     Ok(fsck_answer(&report))
 }

@@ -7,18 +7,23 @@ use std::time::{Duration, Instant};
 /// How long something takes before a progress bar is shown for it.
 const PROGRESS_AFTER: Duration = Duration::from_millis(500);
 
+/// What a bar says: what is done, how much of it, how much a second, and how long the rest takes.
+const TEMPLATE: &str = "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta} left";
+
 /// A progress bar that appears when something takes long, on a terminal.
 pub struct Bar {
     what: &'static str,
+    unicode: bool,
     since: Instant,
     bar: Option<ProgressBar>,
 }
 
 impl Bar {
-    /// Nothing is shown yet.
-    pub fn new(what: &'static str) -> Bar {
+    /// Nothing is shown yet. `unicode`: with characters beyond ASCII.
+    pub fn new(what: &'static str, unicode: bool) -> Bar {
         Bar {
             what,
+            unicode,
             since: Instant::now(),
             bar: None,
         }
@@ -31,10 +36,12 @@ impl Bar {
 
     /// Shows how far the work is.
     pub fn set(&mut self, done: u64, total: u64) {
-        if !Bar::is_wanted() || self.since.elapsed() < PROGRESS_AFTER {
+        if !Bar::is_wanted() || total == 0 || self.since.elapsed() < PROGRESS_AFTER {
             return;
         }
-        let bar = self.bar.get_or_insert_with(|| new_bar(self.what));
+        let bar = self
+            .bar
+            .get_or_insert_with(|| new_bar(self.what, self.unicode, self.since));
         bar.set_length(total);
         bar.set_position(done);
     }
@@ -48,10 +55,17 @@ impl Drop for Bar {
     }
 }
 
-fn new_bar(what: &'static str) -> ProgressBar {
+fn new_bar(what: &'static str, unicode: bool, since: Instant) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta}") {
-        bar.set_style(style);
+    // The rate counts from the beginning, not from when the bar appeared.
+    let bar = bar.with_elapsed(since.elapsed());
+    if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+        let marks = if unicode {
+            "█▉▊▋▌▍▎▏ "
+        } else {
+            "#>-"
+        };
+        bar.set_style(style.progress_chars(marks));
     }
     bar.set_message(what);
     bar

@@ -1,7 +1,7 @@
 //! Asking for what an interrupt cancels.
 
 use super::Context;
-use crate::output::{Bar, warn};
+use crate::output::{bar, warn};
 use crate::signals::{Interrupted, on_interrupt};
 use agentvfs_client::connection::{ClientError, Heard};
 use agentvfs_client::failure::{Failure, INTERRUPTED};
@@ -36,7 +36,7 @@ impl Context {
             }
         })
         .map_err(unheard)?;
-        let mut bar = Bar::new(doing);
+        let mut bar = bar(doing);
         let mut told = false;
         let answer = self.client()?.call_hearing(call, &mut |heard| match heard {
             Heard::Progress(done, total) => bar.set(done, total),

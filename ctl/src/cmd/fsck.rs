@@ -5,7 +5,7 @@
 
 use super::Context;
 use crate::cli::FsckArgs;
-use crate::output::{Rows, print_json, warn};
+use crate::output::{Rows, bar, human_bytes, print_json, talk, warn};
 use agentvfs_client::connection::{Client, ClientError};
 use agentvfs_client::failure::{FAILED, Failure};
 use agentvfs_client::home::Home;
@@ -14,6 +14,7 @@ use agentvfs_client::render::{count, insert_bytes};
 use agentvfs_daemon::fsck_answer;
 use engine::{Engine, EngineConfig, FsckReport};
 use serde_json::{Map, Value, json};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,10 @@ pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
                     .hint("stop all workspaces first (agentvfs list), then wait two seconds"),
             );
         }
-        Ok(_) => context.ask_with_bar(WHAT, &Call::Fsck(Nothing {}), "checking")?,
+        Ok(_) => {
+            let call = Call::Fsck(Nothing {});
+            context.ask_cancellable(WHAT, &call, "checking", &mut |_| {})?
+        }
         Err(ClientError::NotRunning | ClientError::Ending) => here(args, context.home())?,
         Err(error) => return Err(agentvfs_client::launch::failed(WHAT, error)),
     };
@@ -63,7 +67,10 @@ fn here(args: &FsckArgs, home: &Home) -> Result<FsckAnswer, Failure> {
         author: String::new(),
     };
     let engine = open(&config, args.rebuild_index).map_err(failure)?;
-    let report = engine.fsck(&|_, _| ()).map_err(failure)?;
+    let bar = RefCell::new(bar("checking"));
+    let progress = |done, total| bar.borrow_mut().set(done, total);
+    let report = engine.fsck(&progress).map_err(failure)?;
+    drop(bar);
     let mut answer = fsck_answer(&report);
     if args.repair && !args.dry_run {
         repair(&engine, &report, &mut answer).map_err(failure)?;
@@ -127,12 +134,31 @@ fn tell(answer: &FsckAnswer, args: &FsckArgs, json: bool) -> Result<u8, Failure>
                 count(left as u64, "finding")
             ));
         }
+        talk(&summary(answer));
     }
     Ok(if answer.findings.is_empty() {
         0
     } else {
         FAILED
     })
+}
+
+/// What was checked and found.
+fn summary(answer: &FsckAnswer) -> String {
+    let found = match answer.findings.len() {
+        0 => "nothing is damaged".to_owned(),
+        many => count(many as u64, "finding"),
+    };
+    let branches = match answer.branches {
+        1 => "1 branch".to_owned(),
+        many => format!("{many} branches"),
+    };
+    format!(
+        "checked {} ({}), {branches}, {}: {found}",
+        count(answer.records, "record"),
+        human_bytes(answer.bytes),
+        count(answer.commits, "commit")
+    )
 }
 
 /// A row for each file that is affected, and one for what affects none.

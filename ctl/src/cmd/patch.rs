@@ -16,9 +16,10 @@ use std::io::IsTerminal;
 /// Prints what differs as a patch, on a terminal through a pager.
 pub fn patch(ask: Diff, what: &str, context: &mut Context) -> Result<u8, Failure> {
     let mut spool = Spool::new();
-    let answer: PatchAnswer = context.ask_data(what, &Call::Patch(ask), &mut |bytes| {
-        spool.push(bytes);
-    })?;
+    let answer: PatchAnswer =
+        context.ask_cancellable(what, &Call::Patch(ask), "comparing", &mut |bytes| {
+            spool.push(bytes);
+        })?;
     let mut text = spool
         .rewind()
         .map_err(|e| Failure::new(what, format!("cannot store the patch: {e}")))?;
@@ -64,7 +65,8 @@ pub fn stat(
     (nul, bars): (bool, bool),
     context: &mut Context,
 ) -> Result<u8, Failure> {
-    let answer: DiffAnswer = context.ask(what, &Call::Diff(Diff { stat: true, ..ask }))?;
+    let call = Call::Diff(Diff { stat: true, ..ask });
+    let answer: DiffAnswer = context.ask_cancellable(what, &call, "comparing", &mut |_| {})?;
     if context.json() {
         let changes: Vec<Value> = answer.changes.iter().map(stat_object).collect();
         print_json(&json!({ "changes": changes }))?;

@@ -5,6 +5,7 @@ use super::{Context, path_or_root, paths};
 use crate::cli::RestoreArgs;
 use crate::extract::Extraction;
 use crate::output::{Rows, print, print_json, talk, warn};
+use crate::signals::{Interrupted, on_interrupt};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::files::TreeAt;
 use agentvfs_client::protocol::{
@@ -16,6 +17,8 @@ use agentvfs_client::when::moment;
 use serde_json::{Map, Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Kind of a commit that another branch made.
@@ -60,7 +63,8 @@ fn take_in(
         return tell_plan(&plan, args.nul, context.json());
     }
     let since = Instant::now();
-    let answer: RollbackAnswer = context.ask(&what, &Call::Rollback(request))?;
+    let answer: RollbackAnswer =
+        context.ask_with_bar(&what, &Call::Rollback(request), "restoring")?;
     let reverse = "`agentvfs undo` reverses it";
     let of = (workspace, branch.as_str());
     tell(&answer, of, since.elapsed(), reverse, context)?;
@@ -97,7 +101,13 @@ fn write_out(
     let since = Instant::now();
     let mut lost = Vec::new();
     if !args.dry_run {
-        lost = plan.write(&state, context)?;
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&interrupted);
+        on_interrupt(move || {
+            seen.store(true, Ordering::Release);
+            Interrupted::GoOn
+        })?;
+        lost = plan.write(&state, context, &|| interrupted.load(Ordering::Acquire))?;
     }
     for what in &lost {
         warn(what);

@@ -32,7 +32,8 @@ pub fn run(args: &RollbackArgs, context: &mut Context) -> Result<u8, Failure> {
         return tell_plan(&plan, args.nul, json);
     }
     let since = Instant::now();
-    let answer: RollbackAnswer = context.ask(&what, &Call::Rollback(request))?;
+    let answer: RollbackAnswer =
+        context.ask_with_bar(&what, &Call::Rollback(request), "rolling back")?;
     tell(
         &answer,
         (&workspace, &branch),

@@ -15,7 +15,12 @@ pub fn back(args: &UndoArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: branch.clone(),
         over_later_changes: args.over_later_changes,
     });
-    turn(("undo", "redo"), (&workspace, &branch), &call, context)
+    turn(
+        ("undo", "redo", "undoing"),
+        (&workspace, &branch),
+        &call,
+        context,
+    )
 }
 
 /// Goes one operation forward and prints the commit now shown.
@@ -26,17 +31,23 @@ pub fn forward(args: &OneWorkspace, context: &mut Context) -> Result<u8, Failure
         workspace: workspace.clone(),
         branch: branch.clone(),
     });
-    turn(("redo", "undo"), (&workspace, &branch), &call, context)
+    turn(
+        ("redo", "undo", "redoing"),
+        (&workspace, &branch),
+        &call,
+        context,
+    )
 }
 
 fn turn(
-    (verb, other): (&str, &str),
+    (verb, other, doing): (&str, &str, &'static str),
     of: (&str, &str),
     call: &Call,
     context: &mut Context,
 ) -> Result<u8, Failure> {
     let since = Instant::now();
-    let answer: RollbackAnswer = context.ask(&format!("cannot {verb} in {}", of.0), call)?;
+    let answer: RollbackAnswer =
+        context.ask_with_bar(&format!("cannot {verb} in {}", of.0), call, doing)?;
     let reverse = format!("`agentvfs {other}` reverses it");
     rollback::tell(&answer, of, since.elapsed(), &reverse, context)?;
     Ok(0)

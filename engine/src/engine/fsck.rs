@@ -12,6 +12,7 @@ mod reopen;
 mod repair;
 mod strays;
 
+use crate::cancel::Cancel;
 use crate::engine::Engine;
 use crate::engine::gc;
 use crate::error::{Error, Result};
@@ -26,6 +27,13 @@ use objstore::{CommitId, Kind};
 pub use reopen::Reopen;
 pub use repair::RepairStep;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How often is looked how far a check is.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Files that are named for one finding; more are counted.
 const AFFECTED_MAX: usize = 100;
@@ -90,30 +98,59 @@ impl Engine {
     /// Checks the whole store, at low priority; a gc that runs is waited for. `progress` hears how many parts of
     /// how many are done.
     pub fn fsck(&self, progress: Progress<'_>) -> Result<FsckReport> {
+        self.fsck_unless(progress, &Cancel::new())
+    }
+
+    /// The same until it is cancelled. `progress` hears of bytes of packs first, then of workspaces.
+    pub fn fsck_unless(&self, progress: Progress<'_>, cancel: &Cancel) -> Result<FsckReport> {
         let _one = gc::alone(self)?;
-        progress(0, 3);
+        let far = Far::default();
         std::thread::scope(|scope| {
-            let run = scope.spawn(|| {
+            let (over, is_over) = mpsc::channel::<()>();
+            let far = &far;
+            let run = scope.spawn(move || {
+                let _over = over;
                 lower_priority();
-                check_all(self)
+                check_all(self, far, cancel)
             });
+            // The end of the thread ends the channel.
+            while is_over.recv_timeout(LOOK_PAUSE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                progress(far.done.load(Relaxed), far.total.load(Relaxed));
+            }
             run.join().unwrap_or(Err(Error::Closing))
         })
     }
 }
 
-fn check_all(e: &Engine) -> Result<FsckReport> {
+/// How far a check is.
+#[derive(Default)]
+struct Far {
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Far {
+    fn set(&self, done: u64, total: u64) {
+        self.total.store(total, Relaxed);
+        self.done.store(done.min(total), Relaxed);
+    }
+}
+
+fn check_all(e: &Engine, far: &Far, cancel: &Cancel) -> Result<FsckReport> {
     let mut check = Check {
         engine: e,
         report: FsckReport::default(),
         bad: BTreeMap::new(),
     };
-    check.packs()?;
+    check.packs(far, cancel)?;
     check.refs()?;
     let mut namer = Namer::new(&e.store);
-    for name in e.names()? {
-        check.workspace(&name, &mut namer)?;
-        check.timelines(&name, &mut namer)?;
+    let names = e.names()?;
+    for (at, name) in names.iter().enumerate() {
+        far.set(at as u64, names.len() as u64);
+        cancel.check()?;
+        check.workspace(name, &mut namer)?;
+        check.timelines(name, &mut namer)?;
     }
     check.objects(namer);
     Ok(check.report)
@@ -136,9 +173,14 @@ impl Check<'_> {
     }
 
     /// Reads all packs. Damage whose object cannot be had elsewhere is kept for naming.
-    fn packs(&mut self) -> Result<()> {
+    fn packs(&mut self, far: &Far, cancel: &Cancel) -> Result<()> {
         let store = &self.engine.store;
-        let verified = store.verify()?;
+        let total = store.stats().bytes;
+        let verified = store.verify_while(&|bytes| {
+            far.set(bytes, total);
+            !cancel.is_cancelled()
+        })?;
+        cancel.check()?;
         (self.report.records, self.report.bytes) = (verified.records, verified.bytes);
         for damage in verified.damage {
             let place = format!("{}, offset {}", damage.path, damage.offset);

@@ -157,7 +157,14 @@ fn show_changed(
         let replaced = switch::swap(branch, &mut inner, author, to, &changes, counters)?;
         (shown, replaced, changes, before, head)
     };
-    switch::after_swap(branch, &before, &changes, replaced, shown, head).map(Some)
+    switch::after_swap(
+        branch,
+        (&before, &changes),
+        (replaced, shown),
+        head,
+        &|_, _| (),
+    )
+    .map(Some)
 }
 
 /// A tree of a root directory that has this entry alone, and the entry's inode.

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::record::{Counters, SwitchKind};
 use crate::stored::load::Numbers;
 use crate::tree::Tree;
+use crate::types::Progress;
 use crate::verbs::branches;
 use crate::verbs::diff;
 use crate::verbs::runs;
@@ -32,6 +33,7 @@ pub(crate) fn restore_in(
     author: &str,
     target: &Target,
     paths: &[Vec<u8>],
+    progress: Progress<'_>,
 ) -> Result<RolledBack> {
     events::check_journal(branch)?;
     let state = states::resolve(branch, target)?;
@@ -68,7 +70,8 @@ pub(crate) fn restore_in(
                     let replaced =
                         switch::swap(branch, &mut inner, author, to, &changes, counters)?;
                     drop(inner);
-                    return switch::after_swap(branch, &before, &changes, replaced, shown, state);
+                    let how = (&before, &changes);
+                    return switch::after_swap(branch, how, (replaced, shown), state, progress);
                 }
             }
         };
@@ -136,11 +139,22 @@ pub fn restore(
     target: &Target,
     paths: &[Vec<u8>],
 ) -> Result<RolledBack> {
+    restore_with(ws, branch, target, paths, &|_, _| ())
+}
+
+/// As [`restore`]; `progress` hears of how many files the kernel has forgotten what it knew.
+pub fn restore_with(
+    ws: &Workspace,
+    branch: &str,
+    target: &Target,
+    paths: &[Vec<u8>],
+    progress: Progress<'_>,
+) -> Result<RolledBack> {
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
     let target = branches::import_ref(ws, &b, target)?;
     runs::shows_again(ws, &b, &target)?;
-    restore_in(&b, ws.author(), &target, paths)
+    restore_in(&b, ws.author(), &target, paths, progress)
 }
 
 /// What [`restore`] would change.

@@ -8,6 +8,7 @@ use crate::branch::states::Target;
 use crate::error::Result;
 use crate::kv::KvMap;
 use crate::record::SwitchKind;
+use crate::types::Progress;
 use crate::verbs::branches;
 use crate::verbs::diff;
 use crate::verbs::kv;
@@ -22,10 +23,18 @@ pub(crate) fn rollback_in(
     author: &str,
     target: &Target,
     keep_kv: bool,
+    progress: Progress<'_>,
 ) -> Result<RolledBack> {
     let state = states::resolve(branch, target)?;
     let turn = Turn { state, head: state };
-    switch::switch(branch, author, SwitchKind::Rollback, turn, keep_kv)
+    switch::switch(
+        branch,
+        author,
+        SwitchKind::Rollback,
+        turn,
+        keep_kv,
+        progress,
+    )
 }
 
 /// What [`rollback_in`] would change.
@@ -39,13 +48,7 @@ pub(crate) fn rollback_plan_in(branch: &Branch, target: &Target) -> Result<Vec<C
 
 /// Sets the live tree to a commit; what was there becomes an automatic commit.
 pub fn rollback(ws: &Workspace, branch: &str, target: &Target) -> Result<RolledBack> {
-    let b = ws.branch(branch)?;
-    let _one = b.control.lock();
-    let here = branches::import_ref(ws, &b, target)?;
-    runs::shows_again(ws, &b, &here)?;
-    let back = rollback_in(&b, ws.author(), &here, false)?;
-    lineage::take_over_target(ws, &b, target, back.commit);
-    Ok(back)
+    rollback_with(ws, branch, target, false, &|_, _| ())
 }
 
 /// What [`rollback`] would change.
@@ -56,15 +59,27 @@ pub fn rollback_plan(ws: &Workspace, branch: &str, target: &Target) -> Result<Ve
     rollback_plan_in(&b, &target)
 }
 
-/// As [`rollback`], but the key-value state stays as it is.
-pub fn rollback_keeping_kv(ws: &Workspace, branch: &str, target: &Target) -> Result<RolledBack> {
+/// As [`rollback`]; with `keep_kv` the key-value state stays as it is. `progress` hears of how many files the kernel
+/// has forgotten what it knew.
+pub fn rollback_with(
+    ws: &Workspace,
+    branch: &str,
+    target: &Target,
+    keep_kv: bool,
+    progress: Progress<'_>,
+) -> Result<RolledBack> {
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
     let here = branches::import_ref(ws, &b, target)?;
     runs::shows_again(ws, &b, &here)?;
-    let back = rollback_in(&b, ws.author(), &here, true)?;
+    let back = rollback_in(&b, ws.author(), &here, keep_kv, progress)?;
     lineage::take_over_target(ws, &b, target, back.commit);
     Ok(back)
+}
+
+/// As [`rollback`], but the key-value state stays as it is.
+pub fn rollback_keeping_kv(ws: &Workspace, branch: &str, target: &Target) -> Result<RolledBack> {
+    rollback_with(ws, branch, target, true, &|_, _| ())
 }
 
 /// How many keys a rollback would change.

@@ -156,7 +156,13 @@ pub(super) fn show_merged(
     };
     // The kernel is asked for pages now, which are changes.
     branch.release();
-    let (mut back, late) = switch::swapped(branch, &before, &changes, replaced, shown, state)?;
+    let (mut back, late) = switch::swapped(
+        branch,
+        (&before, &changes),
+        (replaced, shown),
+        state,
+        &|_, _| (),
+    )?;
     if undoes && back.commit.is_none() {
         // What was there was stored already, so this does not take long.
         back.commit = states::wait_for_id(branch, state, &|_, _| {}).ok();

@@ -17,10 +17,13 @@ use crate::limits::{INVALIDATE_NAMES_MAX, VANISHED_WAIT_MAX};
 use crate::merge::Conflict;
 use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch};
 use crate::tree::Tree;
-use crate::types::Nid;
+use crate::types::{Nid, Progress};
 use crate::verbs::announce;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
+
+/// Inodes between two reports of progress.
+const PROGRESS_EACH: usize = 64;
 
 /// What the live tree is changed into.
 pub(super) enum To {
@@ -114,6 +117,7 @@ pub(super) fn switch(
     kind: SwitchKind,
     turn: Turn,
     keep_kv: bool,
+    progress: Progress<'_>,
 ) -> Result<RolledBack> {
     events::check_journal(branch)?;
     branch.cache().flush_dirty();
@@ -149,19 +153,24 @@ pub(super) fn switch(
         let replaced = swap(branch, &mut inner, author, to, &changes, counters)?;
         (shown, replaced, changes, before)
     };
-    after_swap(branch, &before, &changes, replaced, shown, turn.state)
+    after_swap(
+        branch,
+        (&before, &changes),
+        (replaced, shown),
+        turn.state,
+        progress,
+    )
 }
 
 /// Tells the kernel of a swap, ends its fence, and makes all durable.
 pub(super) fn after_swap(
     branch: &Branch,
-    before: &Tree,
-    changes: &Transition,
-    replaced: u64,
-    shown: Option<u64>,
+    how: (&Tree, &Transition),
+    states: (u64, Option<u64>),
     target: u64,
+    progress: Progress<'_>,
 ) -> Result<RolledBack> {
-    let done = swapped(branch, before, changes, replaced, shown, target);
+    let done = swapped(branch, how, states, target, progress);
     done.map(|(back, _)| back)
 }
 
@@ -169,13 +178,12 @@ pub(super) fn after_swap(
 /// have had.
 pub(super) fn swapped(
     branch: &Branch,
-    before: &Tree,
-    changes: &Transition,
-    replaced: u64,
-    shown: Option<u64>,
+    (before, changes): (&Tree, &Transition),
+    (replaced, shown): (u64, Option<u64>),
     target: u64,
+    progress: Progress<'_>,
 ) -> Result<(RolledBack, Option<u64>)> {
-    invalidate(branch, changes);
+    invalidate(branch, changes, progress);
     branch.wait_for_appends();
     branch.refresh_sizes(&changes.inodes);
     // What was appended meanwhile with an old end in mind.
@@ -282,10 +290,13 @@ fn end_fence(branch: &Branch, replaced: u64, shown: Option<u64>) -> Result<(u64,
     Ok((kept, overtaken))
 }
 
-/// Lets the kernel forget what changed; ends each inode's fence once its pages are gone.
-fn invalidate(branch: &Branch, changes: &Transition) {
+/// Lets the kernel forget what changed; ends each inode's fence once its pages are gone. `progress` hears of inodes.
+fn invalidate(branch: &Branch, changes: &Transition, progress: Progress<'_>) {
     let cache = branch.cache();
-    for nid in &changes.inodes {
+    for (at, nid) in changes.inodes.iter().enumerate() {
+        if at % PROGRESS_EACH == 0 {
+            progress(at as u64, changes.inodes.len() as u64);
+        }
         let known = branch.lock().lookups.get(*nid) > 0 || *nid == Nid::ROOT;
         if known {
             cache.inval_inode(branch.node(*nid));

@@ -1,6 +1,6 @@
-//! The notifications by which a request is cancelled, and by which that is answered.
+//! Which requests can be cancelled, the notifications by which one is, and by which that is answered.
 
-use super::RequestId;
+use super::{Call, Diff, RequestId};
 use serde::{Deserialize, Serialize};
 
 /// Says that a request is to be cancelled; whoever sends it hears that as the answer, or as a notification
@@ -18,4 +18,23 @@ pub struct CancelHeard {
     pub id: RequestId,
     /// False: it is past its point of no return and is worked on to its end.
     pub cancelled: bool,
+}
+
+impl Call {
+    /// Whether it can be cancelled while it is worked on: by a notification, or by whoever asked for it
+    /// leaving.
+    pub fn can_be_cancelled(&self) -> bool {
+        matches!(
+            self,
+            Call::Apply(_)
+                | Call::ApplyPatch(_)
+                | Call::Update(_)
+                | Call::BranchMerge(_)
+                | Call::Export(_)
+                | Call::Import(_)
+                | Call::Patch(_)
+                | Call::Fsck(_)
+                | Call::Diff(Diff { stat: true, .. })
+        )
+    }
 }

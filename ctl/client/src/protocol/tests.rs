@@ -27,7 +27,14 @@ fn request_survives_the_wire() {
     for call in [rollback, diff] {
         let request = parse_request(&encode_request(7, &call)).unwrap();
         let id = RequestId::Number(7);
-        assert_eq!(request, Request { id, call });
+        assert_eq!(
+            request,
+            Request {
+                id,
+                call,
+                progress: false
+            }
+        );
     }
 }
 
