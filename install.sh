@@ -5,6 +5,7 @@
 #                            PROJECT (default: this repository), which is only read
 #   ./install.sh --no-try    the same without trying it: for images, where nothing can be mounted
 #   ./install.sh --test      install what the tests need and run all of them
+#   ./install.sh --uninstall remove the program and its completions; workspaces and commits stay
 #
 # For Debian and Ubuntu with a Rust toolchain (cargo). Root installs to /usr/local/bin, others to
 # ~/.local/bin, either to $BIN_DIR where that is set. Can be run again at any time.
@@ -24,7 +25,7 @@ fail() {
 # shellcheck source=.ci/packages.sh
 . "$here/.ci/packages.sh"
 
-usage() { sed -n '2,11s/^# \{0,1\}//p' "$here/install.sh"; }
+usage() { sed -n '2,12s/^# \{0,1\}//p' "$here/install.sh"; }
 
 # Milliseconds since the epoch.
 now_ms() {
@@ -156,6 +157,7 @@ install_program() {
     *":$bin:"*) ;;
     *) say "note: $bin is not in your PATH" ;;
     esac
+    say "completions for your shell: $agentvfs completions install"
 }
 
 # What stat says of everything below a directory. Access times are left out (reading moves them),
@@ -189,7 +191,7 @@ clean_up() {
     local status=$? tries
     trap - EXIT
     say "cleaning up: the daemon ends two seconds after the last workspace"
-    "$agentvfs" workspace stop demo --force --no-checkpoint >/dev/null 2>&1 || true
+    "$agentvfs" stop demo --force --no-checkpoint >/dev/null 2>&1 || true
     for ((tries = 0; tries < 300; tries++)); do
         [ -S "$AGENTVFS_HOME/daemon.sock" ] || break
         sleep 0.1
@@ -206,19 +208,19 @@ main_job() {
     local before checkpointed commit
     say "trying it on $project, with a store of its own in $AGENTVFS_HOME"
     before=$(listing "$project")
-    step "workspace start: the project is there" "$agentvfs" workspace start demo --from "$project"
+    step "start: the project is there" "$agentvfs" start demo --from "$project"
     mount=$(sed -n 's/^mount=//p' <<<"$output")
     [ -d "$mount" ] || fail "start printed no mount" "agentvfs doctor shows what is missing"
     step "first look at all $(wc -l <<<"$before") files and directories" listing "$mount"
     same "$before" "$output" || fail "the mount does not show the same files as the project" \
         "if a program writes to $project, try another project"
     step "write into it" write_something
-    step "workspace checkpoint (waits until the project is imported)" \
-        "$agentvfs" workspace checkpoint demo first
+    step "checkpoint (waits until the project is imported)" \
+        "$agentvfs" checkpoint demo first
     commit=$output
     checkpointed=$(listing "$mount")
     step "delete everything" destroy
-    step "workspace rollback" "$agentvfs" workspace rollback --workspace demo
+    step "rollback" "$agentvfs" rollback --workspace demo
     [ "$output" = "$commit" ] || fail "rollback went to $output, not to $commit" "please report this"
     step "verify: names, types, modes, owners, times, lengths" listing "$mount"
     same "$checkpointed" "$output" || fail "the rollback is not exact" "please report this"
@@ -226,10 +228,29 @@ main_job() {
         fail "a file has wrong content" "please report this"
     step "verify: the content of every file" \
         diff -r --no-dereference --exclude=agentvfs-demo --exclude=.agentvfs "$project" "$mount"
-    step "workspace stop" "$agentvfs" workspace stop demo
+    step "stop" "$agentvfs" stop demo
     same "$before" "$(listing "$project")" || fail "$project changed during the trial" \
         "if a program writes to it, try another project"
     say "everything is correct, and $project is unchanged"
+}
+
+# Removes what was installed. A program that serves mounts is not taken from under them.
+uninstall() {
+    local home completions file
+    check_bin
+    home=${AGENTVFS_HOME:-${XDG_DATA_HOME:-$HOME/.local/share}/agentvfs}
+    ! is_mounted_below "$home" ||
+        fail "workspaces are mounted below $home" "agentvfs list names them; agentvfs stop NAME unmounts one"
+    [ -e "$bin/agentvfs" ] || fail "there is no $bin/agentvfs" "another directory: BIN_DIR=DIR ./install.sh --uninstall"
+    completions=("${XDG_DATA_HOME:-$HOME/.local/share}/bash-completion/completions/agentvfs"
+        "${XDG_DATA_HOME:-$HOME/.local/share}/zsh/site-functions/_agentvfs"
+        "${XDG_CONFIG_HOME:-$HOME/.config}/fish/completions/agentvfs.fish")
+    for file in "$bin/agentvfs" "${completions[@]}"; do
+        [ -e "$file" ] || continue
+        rm -f "$file" || fail "cannot remove $file" "remove it yourself"
+        say "removed $file"
+    done
+    [ ! -e "$home" ] || say "kept: $home, with all workspaces and commits; rm -r $home deletes them"
 }
 
 install_and_try() {
@@ -252,13 +273,14 @@ install_and_try() {
     unset AGENTVFS_WORKSPACE AGENTVFS_BRANCH
     trap clean_up EXIT
     main_job
-    say "now: cd SOMEWHERE && agentvfs workspace start --from project"
+    say "now: cd SOMEWHERE && agentvfs start --from project"
 }
 
 [ $# -le 1 ] || fail "at most one argument is allowed, not $#" "./install.sh --help"
 case ${1:-} in
 --test) run_tests ;;
 --no-try) install_and_try "" ;;
+--uninstall) uninstall ;;
 -h | --help) usage ;;
 -*) fail "unknown option $1" "./install.sh --help" ;;
 *) install_and_try "${1:-$here}" ;;

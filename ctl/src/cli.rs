@@ -158,14 +158,9 @@ pub enum Command {
     /// Show or change the settings of the store
     #[command(after_help = SETTINGS_HELP)]
     Config(ConfigArgs),
-    /// Print shell completions
-    #[command(
-        after_help = "Example:\n  agentvfs completions bash > ~/.local/share/bash-completion/completions/agentvfs"
-    )]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
+    /// Print shell completions, or install them
+    #[command(after_help = "Example:\n  agentvfs completions install")]
+    Completions(CompletionsArgs),
     /// Say which workspace holds the current directory, and what can be done next; what `agentvfs` alone is
     #[command(hide = true)]
     Here,
@@ -175,6 +170,29 @@ pub enum Command {
     /// Pass standard input on to standard output; started by `tool exec`
     #[command(hide = true)]
     PassOn,
+}
+
+#[doc = concat!("Arguments of `completions`.")]
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct CompletionsArgs {
+    /// What to do but print.
+    #[command(subcommand)]
+    pub verb: Option<CompletionsVerb>,
+    /// Print the completions of this shell
+    #[arg(required = true)]
+    pub shell: Option<clap_complete::Shell>,
+}
+
+/// What can be done with completions.
+#[derive(Debug, Subcommand)]
+pub enum CompletionsVerb {
+    /// Write the completions where the shell looks for them; print the file
+    #[command(after_help = "Example:\n  agentvfs completions install zsh")]
+    Install {
+        /// bash, zsh or fish [default: $SHELL]
+        shell: Option<clap_complete::Shell>,
+    },
 }
 
 #[doc = concat!("Arguments of commands that print rows.")]

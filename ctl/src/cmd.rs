@@ -61,7 +61,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         say_what_is_done();
     }
     match cli.command {
-        Command::Completions { shell } => completions::run(shell),
+        Command::Completions(args) => completions::run(&args, cli.global.json),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Daily(verb) | Command::Workspace(verb) => {
             run_verb(verb, &mut Context::new(cli.global)?)

@@ -95,6 +95,37 @@ fn help_and_version_succeed() {
 }
 
 #[test]
+fn completions_are_installed_where_the_shell_looks_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let install = |shell: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agentvfs"));
+        let command = command.env_clear().env("HOME", dir.path());
+        let command = command.env("SHELL", shell).args(["completions", "install"]);
+        command.args(args).output().unwrap()
+    };
+    for (shell, file) in [
+        ("bash", ".local/share/bash-completion/completions/agentvfs"),
+        ("zsh", ".local/share/zsh/site-functions/_agentvfs"),
+        ("fish", ".config/fish/completions/agentvfs.fish"),
+    ] {
+        let file = dir.path().join(file);
+        let output = install(&format!("/usr/bin/{shell}"), &[]);
+        let wanted = format!("shell={shell}\nfile={}\n", file.display());
+        assert_eq!(text(&output.stdout), wanted);
+        let printed = run(&["completions", shell]).1;
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), printed);
+        std::fs::remove_file(&file).unwrap();
+        install("/bin/unknown", &[shell]);
+        assert!(file.exists());
+    }
+    for args in [&[][..], &["elvish"]] {
+        let output = install("/bin/unknown", args);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains("hint: agentvfs completions"));
+    }
+}
+
+#[test]
 fn completions_name_the_verbs() {
     for shell in ["bash", "zsh", "fish"] {
         let (status, out, _) = run(&["completions", shell]);

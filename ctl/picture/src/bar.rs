@@ -1,6 +1,7 @@
 //! A progress bar that appears when something takes long, on a terminal.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 const PROGRESS_AFTER: Duration = Duration::from_millis(500);
 
 /// What a bar says: what is done, how much of it, how much a second, and how long the rest takes.
-const TEMPLATE: &str = "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta} left";
+const TEMPLATE: &str = "{msg} {wide_bar} {human_pos}/{human_len} {rate}/s {eta} left";
 
 /// A progress bar that appears when something takes long, on a terminal.
 pub struct Bar {
@@ -65,6 +66,10 @@ fn new_bar(what: &'static str, unicode: bool, since: Instant) -> ProgressBar {
         } else {
             "#>-"
         };
+        let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+            // Where it cannot be written, there is nobody to see it.
+            let _ = write!(out, "{}", HumanCount(state.per_sec() as u64));
+        });
         bar.set_style(style.progress_chars(marks));
     }
     bar.set_message(what);
@@ -78,5 +83,5 @@ pub fn human_bytes(bytes: u64) -> String {
 
 /// `number` for people, its digits in groups of three.
 pub fn human_count(number: u64) -> String {
-    indicatif::HumanCount(number).to_string()
+    HumanCount(number).to_string()
 }
