@@ -305,12 +305,7 @@ mod tests {
         assert!(fault.hint.unwrap().contains("agentvfs start w --from DIR"));
         assert_eq!(of_engine(&Error::NoSpace, "w").kind, "no-space");
         assert!(of_engine(&Error::Closing, "w").hint.is_some());
-        assert!(
-            not_running("w")
-                .hint
-                .unwrap()
-                .ends_with("workspace start w")
-        );
+        assert!(not_running("w").hint.unwrap().ends_with("agentvfs start w"));
         assert!(
             at_open(&Error::StoreLocked { pid: 7 })
                 .message
