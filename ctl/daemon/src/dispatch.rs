@@ -227,7 +227,8 @@ fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
     })?;
     let digits = match ask.digits {
         true => Some(looking_into(mounts, &ask.workspace, |w| {
-            verbs::unique_digits(w, &ask.branch)
+            let shown = entries.iter().filter_map(|entry| entry.commit);
+            verbs::unique_digits(w, &ask.branch, shown)
         })?),
         false => None,
     };

@@ -13,8 +13,11 @@ use agentvfs_client::quote::shown;
 use renderdag::{Ancestor, GraphRowRenderer, Renderer};
 use std::collections::{HashMap, HashSet};
 
+/// Kind of a commit that another branch made.
+const OTHER_BRANCH: &str = "other-branch";
+
 /// Kinds of commits that go without saying.
-const PLAIN_KINDS: [&str; 2] = ["checkpoint", "other-branch"];
+const PLAIN_KINDS: [&str; 2] = ["checkpoint", OTHER_BRANCH];
 
 /// A commit as it is drawn.
 pub type Row = LogRow;
@@ -125,8 +128,11 @@ impl Graph {
 
     fn can_fold(&self, row: &Row) -> bool {
         let is_named = |id: &String| self.heads.contains_key(id);
+        // A commit of another branch counts as automatic, too; one that somebody asked for often says why.
+        let is_told = row.kind == OTHER_BRANCH && !row.message.is_empty();
         self.folding
             && row.automatic
+            && !is_told
             && !row.head
             && row.labels.is_empty()
             && row.parents.len() <= 1

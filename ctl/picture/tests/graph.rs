@@ -158,3 +158,23 @@ fn first_row_comes_before_the_second_commit_is_known() {
     let mut graph = Graph::new(PLAIN, true, Vec::new());
     assert!(graph.push(&row("@h", &["p"], "now")).contains("now"));
 }
+
+#[test]
+fn a_commit_of_another_branch_that_says_why_is_no_automatic_one() {
+    let other = |message: &str| Row {
+        kind: "other-branch".to_owned(),
+        message: message.to_owned(),
+        ..row(".b1", &["s"], "")
+    };
+    let shown = |message: &str| {
+        let rows = [
+            row("@m2", &["m1", "b1"], ""),
+            row("m1", &["s"], ""),
+            other(message),
+            row("s", &[], ""),
+        ];
+        drawn(&rows, PLAIN, &[])
+    };
+    assert!(shown("say what it does").contains("say what it does"));
+    assert!(shown("").contains("1 automatic commit"));
+}

@@ -12,29 +12,39 @@ const DIGITS_COMPARED: u32 = 16;
 /// Digits of a whole id.
 const DIGITS_ALL: u32 = 64;
 
-/// The beginnings of all ids that a branch knows, sorted.
+/// Some ids, sorted, each with the most digits that it shares with any other that a branch knows.
+///
+/// What is wanted is sorted, not all that there is: of a long history a page is shown at a time.
 #[derive(Debug, Default)]
-pub struct UniqueDigits(Vec<u64>);
+pub struct UniqueDigits(Vec<(CommitId, u32)>);
 
 impl UniqueDigits {
-    /// Among these ids, of which some may be the same.
-    pub fn among(ids: impl Iterator<Item = CommitId>) -> UniqueDigits {
-        let mut ids: Vec<CommitId> = ids.collect();
-        ids.sort_unstable();
-        ids.dedup();
-        UniqueDigits(ids.iter().map(beginning).collect())
+    /// Of the ids that are wanted, among all.
+    pub fn of_these(
+        wanted: impl Iterator<Item = CommitId>,
+        all: impl Iterator<Item = CommitId>,
+    ) -> UniqueDigits {
+        let mut found: Vec<(CommitId, u32)> = wanted.map(|id| (id, 0)).collect();
+        found.sort_unstable();
+        found.dedup();
+        for id in all {
+            // Whatever shares most digits with an id stands beside it once all are sorted, so one of these does.
+            let at = found.partition_point(|(wanted, _)| *wanted < id);
+            let beside = [at.checked_sub(1), Some(at), Some(at + 1)];
+            for at in beside.into_iter().flatten() {
+                if let Some((wanted, most)) = found.get_mut(at).filter(|(wanted, _)| *wanted != id)
+                {
+                    *most = (*most).max(digits_shared(beginning(wanted), beginning(&id)));
+                }
+            }
+        }
+        UniqueDigits(found)
     }
 
-    /// How many digits of `id` no other of them begins with.
+    /// How many digits of `id`, which was wanted, no other id begins with.
     pub fn of(&self, id: &CommitId) -> u32 {
-        let wanted = beginning(id);
-        let at = self.0.partition_point(|other| *other < wanted);
-        let others = self.0[at..].iter().skip(1).take(1);
-        let before = at.checked_sub(1).and_then(|at| self.0.get(at));
-        let shared = others
-            .chain(before)
-            .map(|other| digits_shared(*other, wanted));
-        match shared.max().unwrap_or(0) {
+        let found = self.0.binary_search_by_key(id, |(wanted, _)| *wanted);
+        match found.map_or(DIGITS_COMPARED, |at| self.0[at].1) {
             DIGITS_COMPARED => DIGITS_ALL,
             shared => (shared + 1).max(DIGITS_MIN),
         }
@@ -71,9 +81,15 @@ mod tests {
             id(0xffff_ffff_ffff_ffff, 1),
             id(0xffff_ffff_ffff_ffff, 2),
         ];
-        let digits = UniqueDigits::among(ids.into_iter().chain(ids));
+        let all = || ids.into_iter().chain(ids);
+        let digits = UniqueDigits::of_these(all(), all());
         let found = ids.each_ref().map(|id| digits.of(id));
         assert_eq!(found, [8, 8, 4, 64, 64]);
-        assert_eq!(UniqueDigits::among([ids[0]].into_iter()).of(&ids[0]), 4);
+        for id in ids {
+            let alone = UniqueDigits::of_these([id].into_iter(), all());
+            assert_eq!(alone.of(&id), digits.of(&id));
+        }
+        let alone = UniqueDigits::of_these([ids[0]].into_iter(), [ids[0]].into_iter());
+        assert_eq!(alone.of(&ids[0]), 4);
     }
 }

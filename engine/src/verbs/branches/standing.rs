@@ -42,11 +42,15 @@ struct Summary {
     standing: Standing,
 }
 
-/// How many digits name each commit of a branch.
-pub fn unique_digits(ws: &Workspace, branch: &str) -> Result<UniqueDigits> {
+/// How many digits name each of these commits of a branch.
+pub fn unique_digits(
+    ws: &Workspace,
+    branch: &str,
+    wanted: impl Iterator<Item = CommitId>,
+) -> Result<UniqueDigits> {
     let branch = ws.branch(branch)?;
     let inner = branch.lock();
-    Ok(digits_of(&inner.book.history))
+    Ok(digits_of(&inner.book.history, wanted))
 }
 
 /// How all branches stand, `main` first.
@@ -106,7 +110,7 @@ fn summary(
             behind: 0,
             changed: newest.unwrap_or(created).max(created),
             conflicts: history.conflicts.len() as u64,
-            digits: head.map_or(0, |id| digits_of(history).of(&id)),
+            digits: head.map_or(0, |id| digits_of(history, head.into_iter()).of(&id)),
         },
     }
 }
@@ -128,8 +132,9 @@ fn is_foreign(state: &State) -> bool {
     state.info.kind == OpKind::Foreign
 }
 
-fn digits_of(history: &History) -> UniqueDigits {
-    UniqueDigits::among(history.states.values().filter_map(|s| s.info.id))
+fn digits_of(history: &History, wanted: impl Iterator<Item = CommitId>) -> UniqueDigits {
+    let all = history.states.values().filter_map(|s| s.info.id);
+    UniqueDigits::of_these(wanted, all)
 }
 
 /// The commits from which the head of a branch descends, and the head.
@@ -143,10 +148,16 @@ fn line(branch: &Branch) -> HashSet<CommitId> {
 
 /// How many commits that somebody asked for are in the line of a branch and not among these.
 fn count_beyond(branch: &Branch, known: &HashSet<CommitId>) -> u64 {
+    let labels = branch.lock().book.history.labels_with_states();
+    let labelled: HashSet<u64> = labels.into_iter().map(|(_, state)| state).collect();
     let mut count = 0;
     each_of_line(branch, |state| {
         let is_new = state.info.id.is_none_or(|id| !known.contains(&id));
-        let is_wanted = !state.info.kind.is_automatic() || state.info.asked;
+        let is_wanted = match is_foreign(state) {
+            // Whether somebody asked for it is known where it was made; nobody gives an automatic one a name.
+            true => !state.info.message.is_empty() || labelled.contains(&state.info.number),
+            false => !state.info.kind.is_automatic() || state.info.asked,
+        };
         count += u64::from(is_new && is_wanted);
         is_new
     });
