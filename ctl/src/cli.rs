@@ -167,6 +167,9 @@ pub enum Command {
     /// Serve the workspaces of one home; started by the other commands
     #[command(hide = true)]
     Daemon,
+    /// Hold the mounts of one home while no daemon does; started by the daemon
+    #[command(hide = true)]
+    Keeper,
     /// Pass standard input on to standard output; started by `tool exec`
     #[command(hide = true)]
     PassOn,
@@ -295,7 +298,7 @@ pub fn asks_for_json(mut args: impl Iterator<Item = OsString>) -> bool {
 impl Cli {
     /// Whether an error is told as an object, too: not by what has standard output for a protocol of its own.
     pub fn tells_errors_as_json(&self) -> bool {
-        self.global.json && !matches!(self.command, Command::Serve(_) | Command::Daemon)
+        self.global.json && !matches!(self.command, Command::Serve(_) | Command::Daemon | Command::Keeper)
     }
 }
 

@@ -46,6 +46,7 @@ use crate::output::{Bar, bar, warn};
 use crate::signals::{Interrupted, on_interrupt};
 use agentvfs_client::context::{self, Options};
 use agentvfs_client::failure::Failure;
+use agentvfs_client::keeper;
 use agentvfs_client::launch::{Launch, Program};
 use agentvfs_client::protocol::Call;
 use paths::{path_or_root, paths};
@@ -57,8 +58,8 @@ use words::{check_name, id_or_pending, key_value, split_two, workspace_facts};
 
 /// Runs a command and gives its exit status.
 pub fn run(cli: Cli) -> Result<u8, Failure> {
-    if cli.global.verbose && !matches!(cli.command, Command::Daemon) {
-        say_what_is_done();
+    if cli.global.verbose && !matches!(cli.command, Command::Daemon | Command::Keeper) {
+        log_to_stderr(tracing::Level::DEBUG);
     }
     match cli.command {
         Command::Completions(args) => completions::run(&args, cli.global.json),
@@ -84,16 +85,21 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),
         Command::Config(args) => config::run(&args, &mut Context::new(cli.global)?),
         Command::PassOn => tool_exec::pass_on(),
+        Command::Keeper => {
+            log_to_stderr(tracing::Level::INFO);
+            keeper::process::run(&context::find_home(cli.global.root.as_deref())?);
+            Ok(0)
+        }
         Command::Daemon => Ok(agentvfs_daemon::run(context::find_home(
             cli.global.root.as_deref(),
         )?)),
     }
 }
 
-/// Has the client's own log written to standard error: `--verbose`.
-fn say_what_is_done() {
+/// Has this process's own log written to standard error: with `--verbose`, and the keeper's.
+fn log_to_stderr(level: tracing::Level) {
     let log = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::DEBUG)
+        .with_max_level(level)
         .with_ansi(crate::output::stderr_colour())
         .with_writer(std::io::stderr);
     // Only one logger can be set; a second attempt would mean that there is one already.

@@ -157,7 +157,16 @@ impl Base {
             opened => opened.map(|(_, root)| root).map_err(Into::into),
         };
         let root = root.map_err(|e: std::io::Error| bad(e.to_string()))?;
-        let dev = stat_fd(root.as_fd()).map_err(|e| bad(e.to_string()))?.dev;
+        Base::at(path, root)
+    }
+
+    /// The directory that is open as `root`, and was found at `path`.
+    pub fn at(path: &Path, root: OwnedFd) -> Result<Base> {
+        let bad = |e: Errno| Error::BadBase {
+            path: path.to_owned(),
+            why: e.to_string(),
+        };
+        let dev = stat_fd(root.as_fd()).map_err(bad)?.dev;
         Ok(Base {
             path: path.to_owned(),
             root,

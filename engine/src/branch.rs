@@ -17,10 +17,12 @@ pub(crate) mod fence;
 pub(crate) mod frames;
 pub(crate) mod inherit;
 pub(crate) mod inspect;
+pub(crate) mod kept;
 pub(crate) mod known;
 pub(crate) mod left;
 pub(crate) mod load;
 pub(crate) mod open;
+pub mod outcomes;
 pub(crate) mod pins;
 pub(crate) mod replay;
 pub(crate) mod seal;
@@ -85,6 +87,10 @@ pub(crate) struct Inner {
     pub storing: Option<Tree>,
     /// Whose changes are while calls run that are apart.
     pub whose: whose::Whose,
+    /// What became of requests that the kernel may send again.
+    pub outcomes: outcomes::Outcomes,
+    /// A switch was replayed: the kernel may have pages and names of before it.
+    pub switch_replayed: bool,
 }
 
 /// A branch of an open workspace.
@@ -249,9 +255,10 @@ impl Branch {
                 | Mutation::Rename { .. }
                 | Mutation::Kv { entry: None, .. }
         );
-        let record = Record::Mutation(m);
+        let record = inner.outcomes.record_of(m);
         let appended = self.append(&record, payload, frees)?;
-        let Record::Mutation(m) = &record else {
+        inner.outcomes.note(&record, payload.len() as u64);
+        let Some(m) = record.mutation() else {
             return Ok(());
         };
         self.auto.note_change();
@@ -460,6 +467,8 @@ impl Inner {
             tree_file: self.tree_file.clone(),
             pins: pins::Pins::default(),
             whose: whose::Whose::default(),
+            outcomes: outcomes::Outcomes::default(),
+            switch_replayed: false,
         }
     }
 

@@ -28,6 +28,7 @@ use objstore::refs::RefStore;
 use objstore::{ObjectStore, StoreConfig};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -282,22 +283,21 @@ impl Engine {
     /// What is where the workspace's base is to be. A workspace whose base is not there can be opened; what
     /// was not imported of it cannot be read then.
     pub fn find_base(&self, c: &WorkspaceConfig) -> Result<BaseFound> {
-        Ok(self.opened_base(c)?.err().unwrap_or(BaseFound::There))
+        Ok(self.opened_base(c, None)?.err().unwrap_or(BaseFound::There))
     }
 
     /// The base, or what is there in its place.
-    fn opened_base(&self, c: &WorkspaceConfig) -> Result<Result<Base, BaseFound>> {
-        let found = std::fs::metadata(&c.base);
-        let gone = |e: &std::io::Error| {
-            let kind = e.kind();
-            kind == std::io::ErrorKind::NotFound || kind == std::io::ErrorKind::NotADirectory
+    fn opened_base(
+        &self,
+        c: &WorkspaceConfig,
+        kept: Option<OwnedFd>,
+    ) -> Result<Result<Base, BaseFound>> {
+        let base = match kept {
+            Some(root) => Base::at(&c.base, root),
+            None if is_gone(&c.base) => return Ok(Err(BaseFound::Gone)),
+            None => Base::open(&c.base),
         };
-        match &found {
-            Ok(found) if !found.is_dir() => return Ok(Err(BaseFound::Gone)),
-            Err(e) if gone(e) => return Ok(Err(BaseFound::Gone)),
-            _ => {}
-        }
-        let base = match Base::open(&c.base) {
+        let base = match base {
             Ok(base) => base,
             Err(Error::BadBase { why, .. }) => return Ok(Err(BaseFound::Closed(why))),
             Err(e) => return Err(e),
@@ -402,12 +402,36 @@ impl Engine {
 
     /// Opens a workspace (recovering it where its daemon died), or gives the one that is open.
     pub fn open_workspace(&self, name: &str) -> Result<Arc<Workspace>> {
+        self.open_mounted(name, None)
+    }
+
+    /// Opens a workspace whose daemon died while it was mounted, by a connection that goes on: what programs hold open
+    /// is there, and what became of the connection's requests is known. `base` is the project's directory, to which no path
+    /// may lead that does not wait for the mount.
+    ///
+    /// # Errors
+    /// As [`Engine::open_workspace`].
+    pub fn open_kept(
+        &self,
+        name: &str,
+        connection: u64,
+        base: Option<OwnedFd>,
+    ) -> Result<Arc<Workspace>> {
+        self.open_mounted(name, Some((connection, base)))
+    }
+
+    fn open_mounted(
+        &self,
+        name: &str,
+        kept: Option<(u64, Option<OwnedFd>)>,
+    ) -> Result<Arc<Workspace>> {
         let mut open = self.open.lock();
         if let Some(w) = open.get(name) {
             return Ok(w.clone());
         }
         let c = self.get(name)?;
-        let base = match self.opened_base(&c)? {
+        let (connection, base) = kept.unzip();
+        let base = match self.opened_base(&c, base.flatten())? {
             Ok(base) => {
                 crate::verbs::apply::finish_interrupted(name, &base, &self.store, &*self.storage)?;
                 base
@@ -426,7 +450,7 @@ impl Engine {
         };
         let shared = self.shared_parts(base);
         let (root, author) = (self.cfg.root.clone(), self.cfg.author.clone());
-        let w = Workspace::start(&c, root, author, shared)?;
+        let w = Workspace::start(&c, root, author, shared, connection)?;
         let w = Arc::new(w);
         open.insert(c.name, w.clone());
         Ok(w)
@@ -526,5 +550,16 @@ impl Engine {
         let _none = (self.collecting.lock(), self.figuring.lock());
         self.table.release()?;
         Ok(self.store.close()?)
+    }
+}
+
+/// True where there is no directory.
+fn is_gone(base: &Path) -> bool {
+    match std::fs::metadata(base) {
+        Ok(found) => !found.is_dir(),
+        Err(e) => matches!(
+            e.kind(),
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+        ),
     }
 }

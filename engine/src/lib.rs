@@ -41,6 +41,7 @@ pub use book::timeline::log::check_log_bytes;
 pub use branch::acting::{acting_as, acting_for};
 pub use branch::calls::{CallRecord, CallStart};
 pub use branch::descent;
+pub use branch::outcomes::{RequestId, within_request};
 pub use branch::state_file::check_state_bytes;
 pub use branch::states::Target;
 pub use branch::tree_file::check_tree_bytes;
@@ -71,5 +72,6 @@ pub use verbs::{
     RolledBack, Standing, StateReader, Status, Stretch, WriteFile, patch,
 };
 pub use workspace::branches::SeenBy;
+pub use workspace::kept::Look;
 pub use workspace::views::names_last;
 pub use workspace::{CloseMode, Closed, Workspace, WorkspaceConfig};

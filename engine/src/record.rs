@@ -11,12 +11,14 @@ pub(crate) mod call;
 pub(crate) mod conflict;
 mod event;
 mod inode;
+mod outcome;
 
 use crate::kv::KvEntry;
 use crate::limits::FIRST_NEW_INO;
 use crate::types::Time;
 pub use call::{CallOutcome, EndedBy, Owner, Process, StateRef, SwitchWord, What};
 pub use event::{Event, Loaded, OpKind, StateInfo, SwitchKind};
+pub use outcome::Outcome;
 pub use inode::{BodyRecord, ContentRecord, InodeRecord, LinksRecord, SrcRecord, TreePatch};
 
 /// Encodes a record, patch or state.
@@ -36,6 +38,25 @@ pub enum Record {
     Mutation(Mutation),
     /// Something else.
     Event(Event),
+    /// A change of the live tree that the kernel asked for, on a connection that outlives the daemon.
+    Requested {
+        /// The connection, where it is another one than that of the branch's `Requested` record before.
+        connection: Option<u64>,
+        /// Number of the request on that connection.
+        unique: u64,
+        /// The change.
+        mutation: Mutation,
+    },
+}
+
+impl Record {
+    /// The change, where it is one.
+    pub fn mutation(&self) -> Option<&Mutation> {
+        match self {
+            Record::Mutation(mutation) | Record::Requested { mutation, .. } => Some(mutation),
+            Record::Event(_) => None,
+        }
+    }
 }
 
 /// Numbers that are given once and never again.

@@ -3,6 +3,7 @@
 pub(crate) mod branch_refs;
 pub(crate) mod branches;
 mod closing;
+pub(crate) mod kept;
 pub(crate) mod keeper;
 pub(crate) mod untrusted;
 pub(crate) mod views;
@@ -21,6 +22,7 @@ use crate::workspace::branches::Views;
 use crate::workspace::keeper::Keeper;
 use crate::workspace::untrusted::Untrusted;
 use crate::workspace::views::is_virtual;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,15 +58,17 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Opens all branches of a workspace and puts them to work.
+    /// Opens all branches of a workspace and puts them to work. `kept` is the connection by which it is still mounted,
+    /// if it is.
     pub(crate) fn start(
         c: &WorkspaceConfig,
         root: PathBuf,
         author: String,
         shared: SharedParts,
+        kept: Option<u64>,
     ) -> Result<Workspace> {
         let refs = shared.refs.clone();
-        let views = Arc::new(Views::open(c.name.clone(), author.clone(), shared)?);
+        let views = Arc::new(Views::open(c.name.clone(), author.clone(), shared, kept)?);
         let names: Vec<String> = views.branches().iter().map(|b| b.name()).collect();
         let untrusted = Untrusted::load(refs, &c.name, &names)?;
         let all = views.clone();
@@ -90,6 +94,13 @@ impl Workspace {
     /// Directory that it was started from.
     pub fn base(&self) -> &Path {
         &self.base
+    }
+
+    /// Another descriptor of the base's directory; `None` where the base is not there.
+    pub fn base_directory(&self) -> Option<OwnedFd> {
+        let base = &self.main.places.base;
+        base.check_there().ok()?;
+        base.root_fd().try_clone_to_owned().ok()
     }
 
     /// The agentvfs home.

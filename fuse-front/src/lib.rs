@@ -15,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+mod again;
 mod announce;
 mod apart;
 mod beneath;
@@ -33,6 +34,7 @@ mod ops;
 mod own;
 mod pool;
 mod probe;
+mod resume;
 mod serve;
 mod stale;
 mod stats;
@@ -48,6 +50,7 @@ pub use cover::{behind_covers, cover, is_covered, uncover};
 pub use holders::{Holder, holders};
 pub use latency::Latency;
 pub use mount::{MountError, MountOptions, Mounted, mount};
+pub use resume::{Agreed, Kept, resume};
 pub use stale::{detach_dead, is_dead_mount};
 pub use stats::Stats;
 pub use sys::leave_files;

@@ -12,9 +12,10 @@ use crate::invalidate::MountCache;
 use crate::latency::{Latency, WakeUp};
 use crate::pool::Pool;
 use crate::probe::Probe;
+use crate::resume::{Agreed, Kept};
 use crate::serve::{Front, Shared, WorkspaceRef};
 use crate::stats::Stats;
-use crate::transport::{Connection, Transport};
+use crate::transport::{Connection, Device, Transport};
 use crate::{device, stale, table};
 use engine::Workspace;
 use engine::types::NoKernelCache;
@@ -24,7 +25,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How long an unmounted connection may take to end.
@@ -54,6 +55,8 @@ pub struct MountOptions {
     pub threads: usize,
     /// Which way requests come.
     pub transport: Transport,
+    /// Another process may go on with the mount when this one dies ([`Mounted::kept`]).
+    pub keep: bool,
 }
 
 impl MountOptions {
@@ -69,6 +72,7 @@ impl MountOptions {
             latency: Latency::Low,
             threads: 1,
             transport: Transport::Own,
+            keep: false,
         }
     }
 }
@@ -130,6 +134,8 @@ pub struct Mounted {
     /// The connection's abort file, opened early: later it may not be reachable.
     abort: Option<File>,
     watch: Mutex<table::Watch>,
+    /// What another process needs to go on with it.
+    keepable: Option<(Weak<Device>, Agreed)>,
 }
 
 impl std::fmt::Debug for Mounted {
@@ -149,7 +155,25 @@ impl std::fmt::Debug for Mounted {
 pub fn mount(ws: Arc<Workspace>, opts: MountOptions) -> Result<Mounted, MountError> {
     let mountpoint = usable(&opts.mountpoint)?;
     let device = device::mount(&mountpoint, &opts)?;
-    let shared = Arc::new(Shared {
+    let connection = (opts.keep && opts.transport == Transport::Own).then(new_number);
+    let shared = shared(ws, &opts, connection);
+    let started = start(&shared, &mountpoint, device, &opts);
+    started.map_err(|source| {
+        give_up(&shared);
+        if let Err(error) = stale::unmount(&mountpoint, UnmountFlags::DETACH) {
+            tracing::warn!(%error, "cannot remove a mount that does not respond");
+        }
+        MountError::NoAnswer { mountpoint, source }
+    })
+}
+
+/// What the handlers of a new mount share.
+pub(crate) fn shared(
+    ws: Arc<Workspace>,
+    opts: &MountOptions,
+    connection: Option<u64>,
+) -> Arc<Shared> {
+    Arc::new(Shared {
         ws: WorkspaceRef(ws),
         stats: Arc::default(),
         drain: Arc::new(Drain::default()),
@@ -158,16 +182,20 @@ pub fn mount(ws: Arc<Workspace>, opts: MountOptions) -> Result<Mounted, MountErr
         pool: Pool::new(),
         announcer: Arc::default(),
         permissions: opts.default_permissions,
-    });
-    let started = start(&shared, &mountpoint, device, &opts);
-    started.map_err(|source| {
-        shared.wake_up.end();
-        shared.ws.0.set_kernel_cache(Arc::new(NoKernelCache));
-        if let Err(error) = stale::unmount(&mountpoint, UnmountFlags::DETACH) {
-            tracing::warn!(%error, "cannot remove a mount that does not respond");
-        }
-        MountError::NoAnswer { mountpoint, source }
+        connection,
     })
+}
+
+/// Ends what [`shared`] began.
+pub(crate) fn give_up(shared: &Shared) {
+    shared.wake_up.end();
+    shared.ws.0.set_kernel_cache(Arc::new(NoKernelCache));
+}
+
+/// A number that no connection had before: a daemon begins no two in one nanosecond, and a home has one daemon.
+fn new_number() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |since| since.as_nanos() as u64).max(1)
 }
 
 /// The directory as an absolute path without symbolic links. A dead mount cannot be looked at.
@@ -196,7 +224,18 @@ fn start(
     let connection = Connection::open(opts.transport, device, Front(shared.clone()), how)?;
     let entry = table::top_at(mountpoint)?;
     let entry = entry.ok_or_else(|| Error::other("the mount disappeared"))?;
-    let (mountpoint, dev) = (mountpoint.to_owned(), entry.dev);
+    let mounted = begin(shared, (mountpoint, entry.dev), connection)?;
+    shared.probe.prime(&Apart::default(), &mounted.mountpoint)?;
+    Ok(mounted)
+}
+
+/// Begins to answer the requests of a mount and its device.
+pub(crate) fn begin(
+    shared: &Arc<Shared>,
+    (mountpoint, dev): (&Path, (u32, u32)),
+    connection: Connection<Front>,
+) -> std::io::Result<Mounted> {
+    let mountpoint = mountpoint.to_owned();
     let cache = MountCache {
         mountpoint: mountpoint.clone(),
         dev,
@@ -205,20 +244,24 @@ fn start(
         announcer: shared.announcer.clone(),
         apart: Apart::default(),
     };
+    let agreed = |(device, layout)| {
+        let number = shared.connection?;
+        Some((device, Agreed { number, layout }))
+    };
+    let keepable = connection.keepable().and_then(agreed);
     let end = Arc::new(End::default());
     run(connection, shared.clone(), end.clone())?;
-    let stats = shared.stats.clone();
     let mounted = Mounted {
         watch: Mutex::new(table::Watch::new(mountpoint.clone(), dev)),
         mountpoint,
         dev,
-        stats,
+        stats: shared.stats.clone(),
         end,
         announcer: shared.announcer.clone(),
         abort: abort_file(dev.1),
+        keepable,
     };
     shared.ws.0.set_kernel_cache(Arc::new(cache));
-    shared.probe.prime(&Apart::default(), &mounted.mountpoint)?;
     Ok(mounted)
 }
 
@@ -264,6 +307,17 @@ impl Mounted {
     /// Its device's major and minor number, by which anybody can tell whether a directory shows this mount.
     pub fn device(&self) -> (u32, u32) {
         self.dev
+    }
+
+    /// What another process needs to go on with the mount ([`crate::resume`]); `None` where none can: the kernel is
+    /// older than Linux 6.16, it was not asked for ([`MountOptions::keep`]), or the mount has ended.
+    pub fn kept(&self) -> Option<Kept> {
+        let (device, agreed) = self.keepable.as_ref()?;
+        Some(Kept {
+            device: device.upgrade()?.duplicate().ok()?,
+            dev: self.dev,
+            agreed: *agreed,
+        })
     }
 
     /// Requests that it has answered.

@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) announcer: Arc<Announcer>,
     /// Whether the kernel checks permissions.
     pub(crate) permissions: bool,
+    /// Number of the connection, if its requests may come again.
+    pub(crate) connection: Option<u64>,
 }
 
 /// The workspace, in a form that needs no `Debug` of the engine.
@@ -183,7 +185,7 @@ impl Front {
                 Request::Write { flags, .. } if flags.from_cache => 0,
                 _ => header.pid,
             };
-            acting_for(thread, || self.answer(header, &request, room, wait))
+            acting_for(thread, || self.answer_once(header, &request, room, wait))
         })
     }
 
@@ -289,6 +291,7 @@ mod tests {
                 pool: Pool::new(),
                 announcer: Arc::default(),
                 permissions: true,
+                connection: None,
             };
             let (device, kernel) = pair();
             Fixture {

@@ -21,7 +21,7 @@ use device::Buffer;
 use engine::types::{DirEntry, NodeId};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Which way requests come and answers go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -178,6 +178,32 @@ impl<S: Serve> Connection<S> {
             Connection::Own(connection, ..) => connection.device(),
             #[cfg(feature = "fuser")]
             Connection::Fuser(connection) => fuser::kernel(connection),
+        }
+    }
+
+    /// Goes on with a connection that was agreed on by a process that is gone.
+    pub(crate) fn resume(
+        device: OwnedFd,
+        layout: Layout,
+        server: S,
+        threads: usize,
+    ) -> Connection<S> {
+        Connection::Own(
+            connection::Connection::resume(device, layout),
+            server,
+            threads,
+        )
+    }
+
+    /// The device and what was agreed on, where another process can go on with it.
+    pub(crate) fn keepable(&self) -> Option<(Weak<Device>, Layout)> {
+        match self {
+            Connection::Own(connection, ..) => {
+                let layout = connection.keepable()?;
+                Some((Arc::downgrade(&connection.device()), layout))
+            }
+            #[cfg(feature = "fuser")]
+            Connection::Fuser(_) => None,
         }
     }
 

@@ -182,6 +182,8 @@ impl Env {
             .env("TZ", "UTC")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("AGENTVFS_HOME", &self.home)
+            // What a crash without it leaves is tested by most; tests of the keeper switch it on.
+            .env("AGENTVFS_KEEPER", "off")
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.root)
             .stdin(Stdio::null());

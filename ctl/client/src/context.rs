@@ -280,7 +280,7 @@ impl Context {
     pub fn client(&mut self) -> Result<&mut Client, Failure> {
         let client = match self.client.take() {
             Some(client) => client,
-            None => connect_or_start(&self.home, self.options.launch)?,
+            None => connect_or_start(&self.home, &self.options.launch)?,
         };
         Ok(self.client.insert(client))
     }

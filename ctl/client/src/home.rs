@@ -119,12 +119,24 @@ impl Home {
     /// The daemon's socket: in the home where its path is short enough, else in
     /// `$XDG_RUNTIME_DIR`, else in a directory of the user's own in `/tmp`.
     pub fn socket(&self) -> PathBuf {
-        let plain = self.root.join("daemon.sock");
+        self.socket_named("daemon")
+    }
+
+    /// The keeper's socket, likewise.
+    pub fn keeper_socket(&self) -> PathBuf {
+        self.socket_named("keeper")
+    }
+
+    fn socket_named(&self, whose: &str) -> PathBuf {
+        let plain = self.root.join(format!("{whose}.sock"));
         if fits(&plain) {
             return plain;
         }
         let hash = blake3::hash(self.root.as_os_str().as_bytes()).to_hex();
-        let short = &hash.as_str()[..16];
+        let short = match whose {
+            "daemon" => hash.as_str()[..16].to_owned(),
+            _ => format!("{}-{whose}", &hash.as_str()[..16]),
+        };
         let runtime = self
             .runtime_dir
             .as_ref()

@@ -40,26 +40,29 @@ pub enum Startup {
 }
 
 /// Which program a daemon is started from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Program {
     /// `agentvfs`, where `$PATH` has it.
     #[default]
     OnPath,
     /// The one that runs, which is `agentvfs` itself; also where its file was replaced since.
     Own,
+    /// This one.
+    At(PathBuf),
 }
 
 impl Program {
-    fn path(self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         match self {
             Program::OnPath => PathBuf::from("agentvfs"),
             Program::Own => own_program(),
+            Program::At(path) => path.clone(),
         }
     }
 }
 
 /// How a daemon is started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Launch {
     /// From which program.
     pub program: Program,
@@ -68,7 +71,7 @@ pub struct Launch {
 }
 
 /// A connection to the daemon of `home`; starts it where none runs.
-pub fn connect_or_start(home: &Home, launch: Launch) -> Result<Client, Failure> {
+pub fn connect_or_start(home: &Home, launch: &Launch) -> Result<Client, Failure> {
     let deadline = Instant::now() + DEADLINE;
     loop {
         match Client::connect(&home.socket()) {
@@ -116,7 +119,7 @@ fn see_log(home: &Home) -> String {
 }
 
 /// Starts a daemon unless somebody else just did.
-fn start_one(home: &Home, launch: Launch, deadline: Instant) -> Result<(), Failure> {
+fn start_one(home: &Home, launch: &Launch, deadline: Instant) -> Result<(), Failure> {
     home.prepare().map_err(|e| cannot_start(&e.to_string()))?;
     let _lock = launch_lock(&home.launch_lock(), deadline)?;
     match Client::connect(&home.socket()) {
@@ -155,7 +158,7 @@ fn private_file(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-fn spawn(home: &Home, launch: Launch, deadline: Instant) -> Result<(), Failure> {
+fn spawn(home: &Home, launch: &Launch, deadline: Instant) -> Result<(), Failure> {
     let (here, there) = UnixStream::pair().map_err(|e| cannot_start(&e.to_string()))?;
     let log = open_log(&home.log())
         .map_err(|e| cannot_start(&format!("{}: {e}", home.log().display())))?;
@@ -205,14 +208,14 @@ fn heard(from: impl Read, home: &Home) -> Result<(), Failure> {
 }
 
 /// This program's file, also where it was replaced while it runs.
-fn own_program() -> PathBuf {
+pub fn own_program() -> PathBuf {
     match std::env::current_exe() {
         Ok(path) if path.exists() => path,
         _ => PathBuf::from("/proc/self/exe"),
     }
 }
 
-fn open_log(path: &Path) -> std::io::Result<File> {
+pub(crate) fn open_log(path: &Path) -> std::io::Result<File> {
     if path.metadata().is_ok_and(|meta| meta.len() > LOG_BYTES_MAX) {
         std::fs::rename(path, path.with_extension("log.1"))?;
     }

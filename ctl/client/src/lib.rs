@@ -18,6 +18,7 @@ pub mod files;
 pub mod home;
 pub mod identity;
 pub mod infer;
+pub mod keeper;
 pub mod launch;
 pub mod patharg;
 pub mod protocol;

@@ -21,6 +21,7 @@ mod files;
 mod gate;
 mod holders;
 mod jobs;
+mod keeping;
 mod kv;
 mod lifecycle;
 mod log;
@@ -48,6 +49,7 @@ use connection::Daemon;
 use engine::{Engine, EngineConfig};
 use fuse_front::Transport;
 use gate::Gate;
+use keeping::Keeping;
 use mounts::Mounts;
 use rustix::fs::Mode;
 use server::Server;
@@ -227,8 +229,16 @@ fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport) 
     let Socket { listener, mark } = socket;
     tracing::info!(version = agentvfs_client::identity::build(), home = %home.root().display(), "ready");
     let gate = Arc::new(Gate::new());
-    let mounts = Mounts::new(engine.clone(), home.clone(), gate.clone(), transport);
+    let (keeping, kept) = Keeping::begin(&home);
+    let mounts = Mounts::new(
+        engine.clone(),
+        home.clone(),
+        gate.clone(),
+        transport,
+        keeping.clone(),
+    );
     let mounts = Arc::new(mounts);
+    mounts.resume(kept);
     spawn_signal_thread(gate.clone());
     store::keep_house(engine.clone());
     let daemon = Daemon {
@@ -240,6 +250,7 @@ fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport) 
     // New clients start a new daemon, which waits for the store's lock.
     mark.remove();
     lifecycle::finish(&gate, &mounts);
+    keeping.end();
     if let Err(error) = engine.shut_down() {
         tracing::error!(%error, "the store was not closed cleanly; the next start checks it");
     }

@@ -7,6 +7,7 @@
 
 mod based;
 mod handover;
+mod kept;
 mod reading;
 mod running;
 mod stopping;
@@ -19,6 +20,7 @@ pub use stopping::Progress;
 use super::callers::Callers;
 use super::gate::Gate;
 use super::jobs::Jobs;
+use super::keeping::Keeping;
 use super::record::{Record, Records};
 use super::sessions::Sessions;
 use super::{faults, mountpoint, project, sharing};
@@ -42,6 +44,7 @@ pub struct Mounts {
     home: Home,
     transport: Transport,
     gate: Arc<Gate>,
+    keeping: Arc<Keeping>,
     records: Records,
     points: MountPoints,
     sessions: Arc<Sessions>,
@@ -72,13 +75,20 @@ impl Slot {
 
 impl Mounts {
     /// None yet. All will speak to the kernel by `transport`.
-    pub fn new(engine: Arc<Engine>, home: Home, gate: Arc<Gate>, transport: Transport) -> Mounts {
+    pub fn new(
+        engine: Arc<Engine>,
+        home: Home,
+        gate: Arc<Gate>,
+        transport: Transport,
+        keeping: Arc<Keeping>,
+    ) -> Mounts {
         let records = Records::new(home.running());
         let sessions = Arc::new(Sessions::open(home.sessions()));
         Mounts {
             callers: Callers::new(engine.clone()),
             engine,
             transport,
+            keeping,
             points: MountPoints::new(home.clone()),
             home,
             gate,
@@ -528,13 +538,10 @@ impl Mounts {
             let gate = self.gate.clone();
             let below = self.points.below(&config.base, record);
             let woken = move || gate.wake();
-            let running = Running::mount(
-                workspace.clone(),
-                record,
-                allow_other,
-                self.transport,
-                woken,
-            )?;
+            let way = (self.transport, self.keeping.is_wanted());
+            let mut running =
+                Running::mount(workspace.clone(), record, allow_other, way, woken)?;
+            running.held = self.hold(&workspace, running.mounted.as_ref(), running.permissions);
             if let Some(below) = below {
                 self.points.clear_below(name, &below);
             }

@@ -9,6 +9,7 @@
 use super::open::{
     OpenBranch, Parts, assemble, count_files, journal_config, journal_dir, new_inner, state_file,
 };
+use super::outcomes::OutcomesRecord;
 use super::state_file::{StateHead, StateMore};
 use super::{Branch, Inner};
 use crate::base::BaseDir;
@@ -178,6 +179,7 @@ pub(crate) fn make(o: OpenBranch, origin: Origin) -> Result<Branch> {
         kv,
         timeline: inner.book.timeline.clone(),
         later: inner.book.history.later.clone(),
+        outcomes: OutcomesRecord::default(),
     };
     inner.book.anchors = Anchors::new(first.clone(), root.flatten());
     inner.book.anchors.timeline = inner.book.timeline.stored;

@@ -125,7 +125,7 @@ impl Remains {
 
     fn record(&mut self, seq: u64, record: Record) {
         match record {
-            Record::Mutation(m) => {
+            Record::Mutation(m) | Record::Requested { mutation: m, .. } => {
                 self.changes += 1;
                 self.inner.book.counters.pass_given(&m);
             }

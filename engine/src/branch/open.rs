@@ -1,10 +1,11 @@
 //! Opening a branch: made anew from the base, or recovered.
 
 use super::auto::{Automatic, Expiring};
+use super::outcomes::Outcomes;
 use super::replay::Replay;
 use super::state_file::{LoadedState, StateFile, StateHead, StateMore};
 use super::tree_file::Trees;
-use super::{Branch, CacheRef, Inner, Rest, drop_orphans};
+use super::{Branch, CacheRef, Inner, Rest};
 use crate::base::{Base, BaseDir};
 use crate::book::history::{History, HistoryRecord};
 use crate::book::{Beside, Book};
@@ -61,6 +62,8 @@ pub(crate) struct OpenBranch {
     pub settings: SharedSettings,
     /// Held by who needs that nothing expires.
     pub expiry: Expiring,
+    /// The connection by which the branch is still mounted; `None` where it is not.
+    pub kept: Option<u64>,
 }
 
 impl Branch {
@@ -170,6 +173,7 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
             kv,
             timeline,
             later,
+            outcomes,
         },
         tree,
     } = state.with_kv(&o.store)?;
@@ -187,6 +191,7 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
         .read(state.tree_file, o.number, &mut BaseDirs::default())?;
     inner.tree_file = (state.tree_file, shared);
     inner.base_inodes = base_inodes(&inner.live, o.base.dev());
+    inner.outcomes = Outcomes::of_record(outcomes);
     let mut replay = Replay::new(&mut inner, dirs);
     let cfg = journal_config(&o)?;
     let dir = journal_dir(&o);
@@ -202,7 +207,10 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
     };
     let read = |p, buf: &mut [u8]| Ok(places.journal.read(p, 0, buf)?);
     replay.finish(&read)?;
-    drop_orphans(&mut inner.live);
+    match o.kept {
+        Some(connection) => inner.take_up(connection),
+        None => inner.begin_unmounted(),
+    }
     inner.scan_done = inner.trees_mut().iter().all(|t| t.lazy_dirs().is_empty());
     let told = (!report.clean).then(|| describe(&report));
     let branch = assemble(o, places.journal, inner, told, state.next_seq);
@@ -241,6 +249,8 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         pins: Default::default(),
         storing: None,
         whose: Default::default(),
+        outcomes: Default::default(),
+        switch_replayed: false,
     }
 }
 

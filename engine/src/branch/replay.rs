@@ -80,8 +80,10 @@ impl<'a> Replay<'a> {
         read: Option<&ReadPayload<'_>>,
     ) -> Result<(), ReplayError> {
         self.drop_unfinished(&record);
+        let bytes = payload.map_or(0, |p| u64::from(p.len));
+        self.inner.outcomes.recall(&record, bytes);
         match record {
-            Record::Mutation(m) => {
+            Record::Mutation(m) | Record::Requested { mutation: m, .. } => {
                 m.check(payload)?;
                 self.inner.book.counters.pass_given(&m);
                 self.inner.live.apply(&m, payload)?;
@@ -159,6 +161,7 @@ impl<'a> Replay<'a> {
         read: Option<&ReadPayload<'_>>,
     ) -> Result<Tree, ReplayError> {
         self.parts.extend(payload);
+        self.inner.switch_replayed = true;
         let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
         // Not a copy: where the patch does not fit, nothing of the branch is used.
         let mut live = std::mem::take(&mut self.inner.live);

@@ -380,6 +380,7 @@ fn freeze_for_seal(branch: &Branch) -> Option<(StateHead, StateMore, Tree, Optio
         kv: None,
         timeline: inner.book.timeline.clone(),
         later: inner.book.history.later.clone(),
+        outcomes: inner.outcomes.to_record(),
     };
     Some((head, more, inner.live.clone(), inner.reference.clone()))
 }

@@ -9,6 +9,7 @@ mod damaged;
 pub use damaged::Left;
 
 use super::frames::{Bytes, Header, Reader, Writer, frames_from};
+use super::outcomes::OutcomesRecord;
 use super::tree_file::Trees;
 use crate::book::history::HistoryRecord;
 use crate::book::later::Later;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    version: 6,
+    version: 7,
     oldest: 2,
     what: "state file",
 };
@@ -39,6 +40,8 @@ const VERSION_TIMELINE: u32 = 4;
 const VERSION_LATER: u32 = 5;
 /// First version whose timeline tells whose the calls are that run.
 const VERSION_OWNERS: u32 = 6;
+/// First version that has a frame with the outcomes of requests after what was asked for.
+const VERSION_OUTCOMES: u32 = 7;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
 /// Differences up to which a state is written as such, whatever the size of the tree.
@@ -80,6 +83,8 @@ pub struct StateMore {
     pub timeline: Timeline,
     /// What was asked for after steps of undo.
     pub later: Vec<Later>,
+    /// What became of requests that may not be answered yet.
+    pub outcomes: OutcomesRecord,
 }
 
 /// A state as it was read.
@@ -337,6 +342,7 @@ fn write_state(
     writer.value(&more.kv)?;
     writer.value(&more.timeline)?;
     writer.value(&more.later)?;
+    writer.value(&more.outcomes)?;
     let mut batch = writer.entries::<Patched>();
     Tree::diff(shared, tree, &mut |nid, _, now| {
         batch.push((nid.0, now.map(|i| Box::new(record_of(i)))));
@@ -359,6 +365,9 @@ fn read_state<B: Bytes>(
     }
     if reader.version() >= VERSION_LATER {
         more.later = reader.value()?;
+    }
+    if reader.version() >= VERSION_OUTCOMES {
+        more.outcomes = reader.value()?;
     }
     reader.entries(head.patched, each)?;
     Ok((head, more))
@@ -383,6 +392,7 @@ pub fn check_state_bytes(bytes: &[u8]) {
 pub(crate) mod tests {
     use super::*;
     use crate::book::later::Asked;
+    use crate::record::Outcome;
     use crate::types::{Time, mode};
     use objstore::crash_storage::CrashStorage;
 
@@ -481,6 +491,10 @@ pub(crate) mod tests {
             kv: Some(FileContent::Empty),
             timeline,
             later: vec![Later { steps: 1, what }],
+            outcomes: OutcomesRecord {
+                connection: 7,
+                outcomes: vec![(2, Outcome::Bytes(3))],
+            },
         };
         let (tree, none) = (one_file_tree(), (0, Tree::default()));
         file.write(head(), &more, &tree, &none).unwrap();
@@ -492,16 +506,22 @@ pub(crate) mod tests {
         let third = second + 8 + length(second) as usize;
         let fourth = third + 8 + length(third) as usize;
         let fifth = fourth + 8 + length(fourth) as usize;
-        let mut old = [&bytes[..fourth], &bytes[fifth..]].concat();
+        let sixth = fifth + 8 + length(fifth) as usize;
+        let mut old = [&bytes[..fifth], &bytes[sixth..]].concat();
+        old[8] = 6;
+        let (_, without_outcomes) = read_state(&old[..], &mut |_| Ok(())).unwrap();
+        assert_eq!(without_outcomes.outcomes, OutcomesRecord::default());
+        assert_eq!(without_outcomes.later, more.later);
+        let mut old = [&bytes[..fourth], &bytes[sixth..]].concat();
         old[8] = 4;
         let (_, without_later) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert!(without_later.timeline == more.timeline && without_later.later.is_empty());
-        let mut old = [&bytes[..third], &bytes[fifth..]].concat();
+        let mut old = [&bytes[..third], &bytes[sixth..]].concat();
         old[8] = 3;
         let (_, without_timeline) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert_eq!(without_timeline.kv, more.kv);
         assert_eq!(without_timeline.timeline, Timeline::default());
-        let mut old = [&bytes[..second], &bytes[fifth..]].concat();
+        let mut old = [&bytes[..second], &bytes[sixth..]].concat();
         old[8] = 2;
         let (head, more) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert_eq!((head.next_seq, head.patched), (7, 1));

@@ -40,6 +40,12 @@ fn found(branch: &Branch, inner: &mut Inner, nid: Nid) -> Result<Attr> {
     Ok(attr)
 }
 
+/// As [`found`], of an inode that a request created whose answer did not reach the kernel.
+pub(crate) fn handed_again(branch: &Branch, nid: Nid) -> Result<Attr> {
+    let mut inner = branch.lock();
+    found(branch, &mut inner, nid).map_err(|_| Error::Stale)
+}
+
 /// The kernel forgets an inode `n` times.
 pub(crate) fn forget(branch: &Branch, nid: Nid, n: u64) {
     let mut inner = branch.lock();

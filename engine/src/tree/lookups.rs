@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 const PAGE: usize = 1024;
+/// Set in a count that began before this daemon: the kernel may hold the inode besides what was counted since.
+const BEFORE: u32 = 1 << 31;
 
 /// Where an append ended, in the kernel's eyes, and which of its threads made it. If that was one part of a
 /// longer write(2), the next part comes there, from the same thread, before anybody else's write(2).
@@ -28,11 +30,56 @@ struct Page {
     known: u32,
 }
 
+impl Page {
+    fn of(count: u32) -> Box<Page> {
+        Box::new(Page {
+            counts: [count; PAGE],
+            known: if count == 0 { 0 } else { PAGE as u32 },
+        })
+    }
+}
+
+/// The counts of a page.
+#[derive(Debug, Default)]
+struct Counts {
+    /// What all of them are where there is no page: 0 or [`BEFORE`].
+    all: u32,
+    page: Option<Box<Page>>,
+}
+
+impl Counts {
+    /// So many of them are [`BEFORE`], the others 0.
+    fn before(known: usize) -> Counts {
+        let mut counts = Counts {
+            all: BEFORE,
+            page: None,
+        };
+        for slot in known..PAGE {
+            counts.set(slot, 0);
+        }
+        counts
+    }
+
+    fn get(&self, slot: usize) -> u32 {
+        self.page.as_ref().map_or(self.all, |p| p.counts[slot])
+    }
+
+    /// Sets a count; gives the one before.
+    fn set(&mut self, slot: usize, count: u32) -> u32 {
+        let page = self.page.get_or_insert_with(|| Page::of(self.all));
+        let before = std::mem::replace(&mut page.counts[slot], count);
+        page.known = page.known + u32::from(count != 0) - u32::from(before != 0);
+        if page.known == 0 {
+            *self = Counts::default();
+        }
+        before
+    }
+}
+
 /// Lookup counts by inode number, and what goes with them.
 #[derive(Debug, Default)]
 pub struct Lookups {
-    /// There is none where all counts are 0.
-    pages: Vec<Option<Box<Page>>>,
+    pages: Vec<Counts>,
     /// Inodes whose count is not 0.
     known: u64,
     /// Directories that the kernel itself removed: it has marked them dead for good.
@@ -52,57 +99,93 @@ impl Lookups {
         (nid.0 as usize / PAGE, nid.0 as usize % PAGE)
     }
 
-    /// Present count.
+    /// Those of a daemon that took a mount over: the kernel may hold every inode with a number below `end`.
+    pub fn taken_over(end: u64) -> Lookups {
+        let (whole, rest) = Self::place(Nid(end));
+        let pages = (0..whole).map(|_| Counts::before(PAGE));
+        let last = (rest > 0).then(|| Counts::before(rest));
+        Lookups {
+            pages: pages.chain(last).collect(),
+            known: end,
+            ..Lookups::default()
+        }
+    }
+
+    /// Present count; one more where the kernel may have held the inode before.
     pub fn get(&self, nid: Nid) -> u32 {
+        let count = self.count(nid);
+        (count & !BEFORE) + u32::from(count & BEFORE != 0)
+    }
+
+    fn count(&self, nid: Nid) -> u32 {
         let (page, slot) = Self::place(nid);
-        self.pages
-            .get(page)
-            .and_then(|p| p.as_ref())
-            .map_or(0, |p| p.counts[slot])
+        self.pages.get(page).map_or(0, |counts| counts.get(slot))
+    }
+
+    /// Sets a count.
+    fn set(&mut self, nid: Nid, count: u32) {
+        let (at, slot) = Self::place(nid);
+        if self.pages.len() <= at {
+            self.pages.resize_with(at + 1, Counts::default);
+        }
+        let before = self.pages[at].set(slot, count);
+        self.known = self.known + u64::from(count != 0) - u64::from(before != 0);
     }
 
     /// One more.
     pub fn add(&mut self, nid: Nid) {
-        let (page, slot) = Self::place(nid);
-        if self.pages.len() <= page {
-            self.pages.resize_with(page + 1, || None);
+        let count = self.count(nid);
+        if count & !BEFORE < BEFORE - 1 {
+            self.set(nid, count + 1);
         }
-        let none = || {
-            Box::new(Page {
-                counts: [0; PAGE],
-                known: 0,
-            })
-        };
-        let page = self.pages[page].get_or_insert_with(none);
-        let is_new = page.counts[slot] == 0;
-        page.known += u32::from(is_new);
-        self.known += u64::from(is_new);
-        page.counts[slot] = page.counts[slot].saturating_add(1);
     }
 
-    /// `n` fewer; true where none is left.
+    /// `n` fewer; true where none is left. The kernel forgets an inode as a whole, but for lookups of which it could
+    /// not use the answer: what it held before goes with more than what was counted since.
     pub fn sub(&mut self, nid: Nid, n: u64) -> bool {
-        let (at, slot) = Self::place(nid);
-        let Some(Some(page)) = self.pages.get_mut(at) else {
-            return true;
+        let count = self.count(nid);
+        let (since, before) = (u64::from(count & !BEFORE), count & BEFORE);
+        let left = match before != 0 && n <= since {
+            true => (since - n) as u32 | before,
+            false => since.saturating_sub(n) as u32,
         };
-        let before = page.counts[slot];
-        page.counts[slot] = before.saturating_sub(n.min(u64::from(u32::MAX)) as u32);
-        let gone = page.counts[slot] == 0;
-        let newly = gone && before > 0;
-        page.known -= u32::from(newly);
-        self.known -= u64::from(newly);
-        if page.known == 0 {
-            self.pages[at] = None;
+        self.leave(nid, left)
+    }
+
+    /// The kernel did not hold the inode before; true where it does not hold it now.
+    pub fn was_not_held(&mut self, nid: Nid) -> bool {
+        self.leave(nid, self.count(nid) & !BEFORE)
+    }
+
+    /// Sets a count that does not grow; true where none is left.
+    fn leave(&mut self, nid: Nid, count: u32) -> bool {
+        if self.count(nid) != count {
+            self.set(nid, count);
         }
-        if gone {
+        if count == 0 {
             self.dead.remove(&nid);
             self.stand_ins.retain(|_, is| *is != nid);
             self.doubted.remove(&nid);
             self.misplaced.remove(&nid);
             self.appended.remove(&nid);
         }
-        gone
+        count == 0
+    }
+
+    /// Inodes that the kernel may have held before, of the numbers from `from` on: those of the next page that has any,
+    /// and where to go on; `None` where there are no more.
+    pub fn maybe_held(&self, from: u64) -> Option<(Vec<Nid>, u64)> {
+        let first = from as usize / PAGE;
+        for (at, counts) in self.pages.iter().enumerate().skip(first) {
+            let numbers = (at * PAGE) as u64..((at + 1) * PAGE) as u64;
+            let end = numbers.end;
+            let held = |n: &u64| counts.get(*n as usize % PAGE) & BEFORE != 0;
+            let found: Vec<Nid> = numbers.filter(held).map(Nid).collect();
+            if !found.is_empty() {
+                return Some((found, end));
+            }
+        }
+        None
     }
 
     /// The kernel itself removes this directory (RMDIR, or RENAME over it). As long as it knows the inode
@@ -214,8 +297,39 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_held_since_before_is_held_until_it_is_forgotten_or_found_not_to_be() {
+        let end = 2 * PAGE as u64 + 10;
+        let mut l = Lookups::taken_over(end);
+        assert_eq!([0, 5, end - 1, end].map(|n| l.get(Nid(n))), [1, 1, 1, 0]);
+        assert_eq!(l.known, end);
+        l.add(Nid(5));
+        assert_eq!(l.get(Nid(5)), 2);
+        assert!(!l.sub(Nid(5), 1), "an answer that the kernel could not use");
+        assert!(l.sub(Nid(5), 1), "it had one from before");
+        l.add(Nid(6));
+        assert!(l.sub(Nid(6), 2));
+        assert!(l.was_not_held(Nid(7)) && l.get(Nid(7)) == 0);
+        l.add(Nid(8));
+        assert!(!l.was_not_held(Nid(8)) && l.get(Nid(8)) == 1);
+        assert!(l.sub(Nid(8), 1));
+        l.removed_by_kernel(Nid(9));
+        assert!(l.was_not_held(Nid(9)) && l.dead().is_empty());
+        let (mut from, mut left) = (0, Vec::new());
+        while let Some((found, next)) = l.maybe_held(from) {
+            left.extend(found);
+            from = next;
+        }
+        let gone = [5, 6, 7, 8, 9];
+        let expected: Vec<Nid> = (0..end).filter(|n| !gone.contains(n)).map(Nid).collect();
+        assert_eq!(left, expected);
+        assert!(left.into_iter().all(|nid| l.was_not_held(nid)));
+        assert!(l.is_empty() && l.pages.iter().all(|c| c.page.is_none()));
+    }
+
+    #[test]
     fn a_page_in_which_nothing_is_known_is_freed() {
-        let pages = |l: &Lookups| l.pages.iter().flatten().count();
+        let is_page = |counts: &&Counts| counts.page.is_some();
+        let pages = |l: &Lookups| l.pages.iter().filter(is_page).count();
         let mut l = Lookups::default();
         for nid in 0..5 * PAGE as u64 {
             l.add(Nid(nid));

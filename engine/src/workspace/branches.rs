@@ -24,7 +24,7 @@ use crate::types::*;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::{BranchRecord, branch_dir, recorded, ref_name, trees_dir};
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,8 @@ pub(crate) struct Views {
     workspace: String,
     author: String,
     shared: SharedParts,
+    /// While they are opened: the connection by which they are still mounted.
+    kept: Option<u64>,
     journals: Arc<Journals>,
     trees: Arc<Trees>,
     wake: Arc<Wake>,
@@ -65,12 +67,16 @@ struct Table {
     retired: BTreeMap<u16, Arc<Branch>>,
     /// Snapshots: slot by (branch, state).
     snapshots: BTreeMap<(u16, u64), u16>,
+    /// Slots of snapshots and deleted branches that a daemon before had, and the kernel may still know.
+    lost: BTreeSet<u16>,
     cache: Option<Arc<dyn KernelCache>>,
 }
 
 impl Table {
     fn is_free(&self, slot: u16) -> bool {
-        !self.by_slot.contains_key(&slot) && !self.retired.contains_key(&slot)
+        !self.by_slot.contains_key(&slot)
+            && !self.retired.contains_key(&slot)
+            && !self.lost.contains(&slot)
     }
 
     fn retire(&mut self, slot: u16) {
@@ -105,14 +111,23 @@ impl Views {
     }
 
     /// Opens all branches of a workspace, making `main` where it does not exist.
-    pub fn open(workspace: String, author: String, shared: SharedParts) -> Result<Views> {
-        let views = Views::new(workspace, author, shared)?;
+    ///
+    /// `kept` is the connection by which they are still mounted, if they are.
+    pub fn open(
+        workspace: String,
+        author: String,
+        shared: SharedParts,
+        kept: Option<u64>,
+    ) -> Result<Views> {
+        let mut views = Views::new(workspace, author, shared)?;
+        views.kept = kept;
         views.open_branch(MAIN, 0, Time::default())?;
         for (name, record) in views.recorded()? {
             views.open_branch(&name, record.number, record.created)?;
         }
         views.trees.sweep()?;
         views.sweep_dirs()?;
+        views.kept = None;
         Ok(views)
     }
 
@@ -124,6 +139,7 @@ impl Views {
             workspace,
             author,
             shared,
+            kept: None,
             journals: Arc::default(),
             wake: Arc::default(),
             changing: Mutex::new(()),
@@ -210,6 +226,7 @@ impl Views {
             boot: s.boot,
             settings: s.settings.clone(),
             expiry: s.expiry.clone(),
+            kept: self.kept,
         }
     }
 
@@ -299,6 +316,7 @@ impl Views {
         let mut table = self.table.write();
         table.cache = None;
         table.retired.clear();
+        table.lost.clear();
         table.snapshots.clear();
         table.by_slot.retain(|slot, _| *slot < FIRST_SNAPSHOT_SLOT);
         table.by_slot.values().for_each(|b| b.forget_kernel());
@@ -346,6 +364,17 @@ impl Views {
         table
             .retired
             .retain(|slot, branch| !is_unused(branch) || known(*slot));
+    }
+
+    /// Slots that no view has.
+    pub fn free_slots(&self) -> Vec<u16> {
+        let table = self.table.read();
+        (1..SLOTS_MAX).filter(|slot| table.is_free(*slot)).collect()
+    }
+
+    /// Slots that the kernel knows from a daemon before: nothing else is shown under them while it is mounted.
+    pub fn lose_slots(&self, slots: impl IntoIterator<Item = u16>) {
+        self.table.write().lost.extend(slots);
     }
 
     /// Sets what says which branch a process sees.

@@ -36,7 +36,12 @@ const WANTED: [(&str, u64); 9] = [
 pub(crate) struct Connection {
     device: Arc<Device>,
     layout: Layout,
+    /// Somebody else can go on with it.
+    can_be_kept: bool,
 }
+
+/// First minor version whose kernel drops all names at once, which a successor may need.
+const KEPT_MINOR_MIN: u32 = 44;
 
 /// The answer to what the kernel offers. What it does not know is left out. `permissions`: the kernel
 /// checks mode bits and ACLs (the flag for ACLs alone would make it check both).
@@ -98,10 +103,30 @@ impl Connection {
             let layout = Layout {
                 long_setxattr: settled.flags & init::SETXATTR_EXT != 0,
             };
-            return Ok(Connection { device, layout });
+            let can_be_kept =
+                offer.flags & init::HAS_RESEND != 0 && offer.minor >= KEPT_MINOR_MIN;
+            return Ok(Connection {
+                device,
+                layout,
+                can_be_kept,
+            });
         }
         let what = "the mount ended before it began";
         Err(Error::new(ErrorKind::NotConnected, what))
+    }
+
+    /// Goes on with a connection that was agreed on by a process that is gone.
+    pub(crate) fn resume(device: OwnedFd, layout: Layout) -> Connection {
+        Connection {
+            device: Arc::new(Device::new(device)),
+            layout,
+            can_be_kept: true,
+        }
+    }
+
+    /// What was agreed on, where somebody else can go on with it.
+    pub(crate) fn keepable(&self) -> Option<Layout> {
+        self.can_be_kept.then_some(self.layout)
     }
 
     /// The device, for notifications.

@@ -3,6 +3,7 @@
 use super::{Notify, Space};
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::wire::{Listing, Notification, Plus};
+use engine::Look;
 use engine::types::NodeId;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, read, writev};
@@ -59,6 +60,35 @@ impl Device {
         }
     }
 
+    /// Has the kernel send again what it has sent to who did not answer it.
+    pub(crate) fn resend(&self) -> Result<(), Errno> {
+        self.notify(Notification::resend())
+    }
+
+    /// Has the kernel drop all names.
+    pub(crate) fn drop_names(&self) -> Result<(), Errno> {
+        self.notify(Notification::all_entries())
+    }
+
+    /// Whether the kernel holds an inode; its attributes are dropped, and with [`Look::Drop`] its pages.
+    pub(crate) fn holds(&self, node: NodeId, look: Look) -> bool {
+        let from = match look {
+            // Before the file's beginning: no page.
+            Look::Held => -1,
+            Look::Drop => 0,
+        };
+        let mut note = Notification::inode(node, from, 0);
+        self.send(&note.runs().map(IoSlice::new)) != Err(Errno::NOENT)
+    }
+
+    /// Another descriptor of the same device.
+    ///
+    /// # Errors
+    /// There are too many descriptors.
+    pub(crate) fn duplicate(&self) -> std::io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+
     /// Tells the kernel something. What it does not know is no error: it has dropped that by itself.
     fn notify(&self, mut note: Notification<'_>) -> Result<(), Errno> {
         let runs = note.runs();
@@ -79,7 +109,7 @@ impl Notify for Device {
     }
 
     fn inval_all_entries(&self) -> Result<(), Errno> {
-        self.notify(Notification::all_entries())
+        self.drop_names()
     }
 }
 

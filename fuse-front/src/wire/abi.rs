@@ -98,6 +98,8 @@ pub mod init {
     pub const SETXATTR_EXT: u64 = 1 << 29;
     /// There is a second word of flags.
     pub const INIT_EXT: u64 = 1 << 30;
+    /// The kernel can send requests again that were not answered (7.40).
+    pub const HAS_RESEND: u64 = 1 << 39;
 }
 
 /// Which fields of a SETATTR count.
@@ -115,6 +117,9 @@ pub mod fattr {
     pub const CTIME: u32 = 1 << 10;
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
+
+/// Set in the number of a request that is sent again.
+pub const UNIQUE_RESENT: u64 = 1 << 63;
 
 /// Flags of a WRITE.
 pub mod write {
@@ -136,6 +141,8 @@ pub mod notify_code {
     pub const INVAL_INODE: i32 = 2;
     /// Drop a name.
     pub const INVAL_ENTRY: i32 = 3;
+    /// Send again what was not answered (7.40).
+    pub const RESEND: i32 = 7;
     /// Drop all names (7.44).
     pub const INC_EPOCH: i32 = 8;
 }

@@ -45,6 +45,15 @@ impl<'a> Notification<'a> {
         }
     }
 
+    /// What was not answered is to be sent again (Linux 6.9).
+    pub fn resend() -> Notification<'static> {
+        Notification {
+            code: notify_code::RESEND,
+            head: Head::default(),
+            name: None,
+        }
+    }
+
     /// Its bytes, in up to three runs. A name is ended by NUL.
     pub fn runs(&mut self) -> [&[u8]; 3] {
         let (name, end): (&[u8], &[u8]) = match self.name {
@@ -83,5 +92,6 @@ mod tests {
         let fields = [number(7), length, b"abc\0".to_vec()].concat();
         assert_eq!(entry, [header(36, 3), fields].concat());
         assert_eq!(bytes(Notification::all_entries()), header(16, 8));
+        assert_eq!(bytes(Notification::resend()), header(16, 7));
     }
 }

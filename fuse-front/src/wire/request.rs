@@ -1,6 +1,6 @@
 //! Requests, as the rest of the front sees them.
 
-use super::abi::opcode;
+use super::abi::{UNIQUE_RESENT, opcode};
 use engine::types::{Caller, Fallocate, NodeId, RenameFlags, Seek, SetAttr, WriteFlags};
 use rustix::io::Errno;
 
@@ -22,6 +22,16 @@ pub struct Header {
 }
 
 impl Header {
+    /// True if it was sent before, to who has not answered it.
+    pub fn is_resent(&self) -> bool {
+        self.unique & UNIQUE_RESENT != 0
+    }
+
+    /// Its number, the same each time that it is sent.
+    pub fn number(&self) -> u64 {
+        self.unique & !UNIQUE_RESENT
+    }
+
     /// Who asks, in the engine's words. Every request's caller is made here. `umask` is 0 where a request
     /// has none.
     pub fn caller(&self, umask: u32) -> Caller {

@@ -1,10 +1,11 @@
 //! One workspace that is open and mounted.
 
+use crate::keeping::Held;
 use crate::record::Record;
 use agentvfs_client::protocol::{Device, Import, Latency, MountChoice, Requests};
 use engine::verbs;
 use engine::{ImportState, Workspace};
-use fuse_front::{MountError, MountOptions, Mounted, Transport};
+use fuse_front::{Kept, MountError, MountOptions, Mounted, Transport};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,31 +20,65 @@ pub struct Running {
     pub place: PathBuf,
     /// Somebody else has taken the mount away; the workspace is being closed.
     pub gone: bool,
+    /// The kernel checks permissions.
+    pub permissions: bool,
+    /// While the keeper holds the mount.
+    pub held: Option<Held>,
 }
 
 impl Running {
-    /// Mounts `workspace` as `record` says, with or without other users; `ended` is called when the mount
-    /// has ended.
+    /// Mounts `workspace` as `record` says, with or without other users, by a transport, so that it can be kept or
+    /// not; `ended` is called when the mount has ended.
     pub fn mount(
         workspace: Arc<Workspace>,
         record: &Record,
         allow_other: bool,
-        transport: Transport,
+        (transport, keep): (Transport, bool),
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Running, MountError> {
         let name = workspace.name();
         let options = MountOptions {
             transport,
+            keep,
             ..options(record.place(), name, allow_other, &record.options)
         };
+        let permissions = options.default_permissions;
         let mounted = fuse_front::mount(workspace.clone(), options)?;
+        Ok(Running::of(workspace, record, permissions, mounted, ended))
+    }
+
+    /// Goes on with a mount that outlived the daemon before.
+    pub fn resume(
+        workspace: Arc<Workspace>,
+        record: &Record,
+        permissions: bool,
+        kept: Kept,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Running, MountError> {
+        let options = MountOptions {
+            default_permissions: permissions,
+            ..options(record.place(), workspace.name(), false, &record.options)
+        };
+        let mounted = fuse_front::resume(workspace.clone(), &options, kept)?;
+        Ok(Running::of(workspace, record, permissions, mounted, ended))
+    }
+
+    fn of(
+        workspace: Arc<Workspace>,
+        record: &Record,
+        permissions: bool,
+        mounted: Mounted,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Running {
         mounted.on_unmounted(ended);
-        Ok(Running {
+        Running {
             workspace,
             mounted: Some(mounted),
             place: record.place().to_owned(),
             gone: false,
-        })
+            permissions,
+            held: None,
+        }
     }
 
     /// False once somebody else has taken the mount away.

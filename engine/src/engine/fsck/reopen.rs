@@ -9,6 +9,7 @@ use crate::book::timeline::rebuild::heads;
 use crate::book::timeline::rebuild::rebuilt;
 use crate::branch::inspect::{left_of, state_file};
 use crate::branch::left::Remains;
+use crate::branch::outcomes::OutcomesRecord;
 use crate::branch::state_file::{StateFile, StateHead, StateMore};
 use crate::branch::tree_file::Trees;
 use crate::engine::Engine;
@@ -474,6 +475,7 @@ fn best_of(step: Reopen, left: Remains, shown: Reference) -> Best {
         kv: shown.kv,
         timeline: inner.book.timeline,
         later: inner.book.history.later,
+        outcomes: OutcomesRecord::default(),
     };
     Best {
         step,

@@ -46,6 +46,8 @@ impl Roots {
             scan_done: _,
             base_inodes: _,
             whose: _,
+            outcomes: _,
+            switch_replayed: _,
         } = inner;
         let mut roots = Roots::default();
         roots.trees.push(live.clone());

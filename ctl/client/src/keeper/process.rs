@@ -1,0 +1,206 @@
+//! The keeper's process: holds what the daemon gives it, and starts a daemon where one ended unasked.
+//!
+//! One thread waits for everything. Invariant: it ends when there is nothing to hold and no daemon to hold it for, or
+//! when daemons cannot be kept running; the mounts then end with it, as they did before there was a keeper.
+
+use super::wire::{self, Said, Told};
+use crate::home::Home;
+use crate::launch::{Launch, Program, connect_or_start};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{SocketFlags, accept_with};
+use rustix::process::WaitOptions;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Result;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Daemons that may end unasked within [`CRASHES_WITHIN`]; after that no other one is started.
+const CRASHES_MAX: usize = 5;
+
+/// See [`CRASHES_MAX`].
+const CRASHES_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long a new daemon may take to say who it is.
+const HELLO_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a daemon that was started may take to join.
+const JOIN_WAIT: Duration = Duration::from_secs(20);
+
+/// Runs the keeper of a home. Its listening socket is standard input.
+pub fn run(home: &Home) {
+    // Fails where this process leads a session already, which is what is wanted.
+    let _ = rustix::process::setsid();
+    let Ok(listener) = std::io::stdin().as_fd().try_clone_to_owned() else {
+        return;
+    };
+    let mut keeper = Keeper {
+        home: home.clone(),
+        held: BTreeMap::new(),
+        daemon: None,
+        program: PathBuf::new(),
+        crashes: VecDeque::new(),
+        wait_until: Some(Instant::now() + JOIN_WAIT),
+    };
+    match keeper.serve(&listener) {
+        Ok(why) => tracing::info!("the keeper ends: {why}"),
+        Err(error) => tracing::error!(%error, "the keeper ends"),
+    }
+}
+
+/// A mount that is held.
+struct Held {
+    note: String,
+    descriptors: Vec<OwnedFd>,
+}
+
+struct Keeper {
+    home: Home,
+    held: BTreeMap<String, Held>,
+    daemon: Option<OwnedFd>,
+    /// What a daemon is started from.
+    program: PathBuf,
+    /// When daemons ended unasked.
+    crashes: VecDeque<Instant>,
+    /// Until when a daemon is to join, where there is none.
+    wait_until: Option<Instant>,
+}
+
+/// What there is to be read.
+enum Ready {
+    Daemon,
+    New,
+    Nothing,
+}
+
+impl Keeper {
+    /// Serves until there is nothing left to do; says why.
+    fn serve(&mut self, listener: &OwnedFd) -> Result<&'static str> {
+        loop {
+            match self.wait(listener.as_fd())? {
+                Ready::Daemon => {
+                    if let Some(why) = self.hear() {
+                        return Ok(why);
+                    }
+                }
+                Ready::New => self.admit(listener),
+                Ready::Nothing if self.held.is_empty() => return Ok("no daemon came"),
+                // It did not join in time: it counts as one that ended.
+                Ready::Nothing => {
+                    if let Some(why) = self.daemon_is_gone() {
+                        return Ok(why);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the daemon, or for a new one.
+    fn wait(&self, listener: BorrowedFd<'_>) -> Result<Ready> {
+        let mut all = vec![PollFd::from_borrowed_fd(listener, PollFlags::IN)];
+        all.extend(self.daemon.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let left = self
+            .wait_until
+            .map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        rustix::io::retry_on_intr(|| poll(&mut all, left.as_ref()))?;
+        let is_ready = |n: usize| all.get(n).is_some_and(|fd| !fd.revents().is_empty());
+        Ok(match (is_ready(1), is_ready(0)) {
+            (true, _) => Ready::Daemon,
+            (_, true) => Ready::New,
+            _ => Ready::Nothing,
+        })
+    }
+
+    /// A daemon that joins takes the place of the one before, which cannot serve any more: a home's store is open in
+    /// one process at a time.
+    fn admit(&mut self, listener: &OwnedFd) {
+        match self.greet(listener) {
+            Ok(daemon) => {
+                self.daemon = Some(daemon);
+                self.wait_until = None;
+            }
+            Err(error) => tracing::warn!(%error, "somebody did not join the keeper"),
+        }
+    }
+
+    fn greet(&mut self, listener: &OwnedFd) -> Result<OwnedFd> {
+        let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
+        let peer = socket_peercred(&socket)?;
+        if peer.uid != rustix::process::geteuid() {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
+        set_socket_timeout(&socket, Timeout::Recv, Some(HELLO_WAIT))?;
+        let Some((Said::Hello { program }, _)) = wire::receive(socket.as_fd())? else {
+            return Err(std::io::ErrorKind::InvalidData.into());
+        };
+        self.program = program;
+        for (workspace, held) in &self.held {
+            let (workspace, note) = (workspace.clone(), held.note.clone());
+            let with: Vec<_> = held.descriptors.iter().map(OwnedFd::as_fd).collect();
+            wire::send(socket.as_fd(), &Told::Kept { workspace, note }, &with)?;
+        }
+        wire::send(socket.as_fd(), &Told::All, &[])?;
+        Ok(socket)
+    }
+
+    /// Hears what the daemon says. Gives the reason to end, if there is one.
+    fn hear(&mut self) -> Option<&'static str> {
+        let said = self
+            .daemon
+            .as_ref()
+            .and_then(|daemon| wire::receive(daemon.as_fd()).ok().flatten());
+        match said {
+            Some((Said::Keep { workspace, note }, descriptors)) => {
+                let held = Held { note, descriptors };
+                self.held.insert(workspace, held);
+                None
+            }
+            Some((Said::Release { workspace }, _)) => {
+                self.held.remove(&workspace);
+                None
+            }
+            Some((Said::End, _)) => Some("the daemon was asked to end"),
+            Some((Said::Hello { program }, _)) => {
+                self.program = program;
+                None
+            }
+            None => self.daemon_is_gone(),
+        }
+    }
+
+    /// The daemon ended unasked: another one is started. Gives the reason to end, if there is one.
+    fn daemon_is_gone(&mut self) -> Option<&'static str> {
+        self.daemon = None;
+        if self.held.is_empty() {
+            return Some("the daemon is gone and had nothing mounted");
+        }
+        let now = Instant::now();
+        self.crashes.retain(|at| now.duration_since(*at) < CRASHES_WITHIN);
+        self.crashes.push_back(now);
+        if self.crashes.len() > CRASHES_MAX {
+            tracing::error!(
+                "daemons end again and again: {} within a minute; their mounts are given up",
+                self.crashes.len()
+            );
+            return Some("daemons cannot be kept running");
+        }
+        tracing::warn!("the daemon has died; starting another one");
+        self.wait_until = Some(now + JOIN_WAIT);
+        let (home, program) = (self.home.clone(), Program::At(self.program.clone()));
+        let start = move || {
+            let verbose = false;
+            if let Err(failure) = connect_or_start(&home, &Launch { program, verbose }) {
+                tracing::error!("the daemon cannot be started: {}", failure.why);
+            }
+            // Until it ends, so that nothing of it is left then. There is no error but that somebody else did.
+            let _ = rustix::process::wait(WaitOptions::empty());
+        };
+        let spawned = std::thread::Builder::new().name("start".into()).spawn(start);
+        if let Err(error) = spawned {
+            tracing::error!(%error, "no thread can be started");
+        }
+        None
+    }
+}

@@ -1,0 +1,183 @@
+//! The daemon's side of the keeper: which mounts it holds, and that there is one.
+//!
+//! A keeper is started with the first mount that can be kept, and again where it has died. Where there can be none, or
+//! the environment says so, everything is as without: a mount ends with its daemon. Invariant: what the keeper is
+//! told is told under one lock, and a mount is held for as long as its [`Held`] lives.
+
+use agentvfs_client::home::{Home, process_env};
+use agentvfs_client::keeper::{Keeper, KeptMount};
+use agentvfs_client::launch::own_program;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// `off`: mounts end with the daemon.
+const VARIABLE: &str = "AGENTVFS_KEEPER";
+
+/// Pause before a keeper that has died is started again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The keeper of this daemon's home.
+#[derive(Debug)]
+pub struct Keeping {
+    home: Home,
+    is_wanted: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    keeper: Option<Keeper>,
+    /// What it is to hold.
+    mounts: BTreeMap<String, Mount>,
+}
+
+#[derive(Debug)]
+struct Mount {
+    note: String,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// A mount that the keeper holds until this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    keeping: Arc<Keeping>,
+    workspace: String,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.keeping.release(&self.workspace);
+    }
+}
+
+impl Keeping {
+    /// Joins the keeper of the home, if one runs, and gives the mounts that it holds.
+    pub fn begin(home: &Home) -> (Arc<Keeping>, Vec<KeptMount>) {
+        let is_wanted = process_env(VARIABLE).is_none_or(|value| value != "off");
+        let joined = match is_wanted {
+            true => Keeper::join(home, &own_program()),
+            false => Ok(None),
+        };
+        let joined = joined.unwrap_or_else(|error| {
+            tracing::error!(%error, "the keeper does not respond: its mounts are lost");
+            None
+        });
+        let (keeper, kept) = joined.unzip();
+        let keeping = Arc::new(Keeping {
+            home: home.clone(),
+            is_wanted,
+            state: Mutex::default(),
+        });
+        if let Some(keeper) = keeper {
+            keeping.watch(&keeper, || {});
+            keeping.state.lock().keeper = Some(keeper);
+        }
+        (keeping, kept.unwrap_or_default())
+    }
+
+    /// Whether mounts are to outlive the daemon.
+    pub fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    /// Has a mount held.
+    pub fn hold(
+        self: &Arc<Keeping>,
+        workspace: &str,
+        note: String,
+        descriptors: Vec<OwnedFd>,
+    ) -> Held {
+        let mount = Mount { note, descriptors };
+        let mut state = self.state.lock();
+        if let Err(error) = self.give(&mut state, workspace, &mount) {
+            tracing::warn!(workspace, %error, "no keeper: the mount ends with this daemon");
+        }
+        state.mounts.insert(workspace.to_owned(), mount);
+        Held {
+            keeping: self.clone(),
+            workspace: workspace.to_owned(),
+        }
+    }
+
+    /// Gives a mount to the keeper, which is started where there is none.
+    fn give(self: &Arc<Keeping>, state: &mut State, name: &str, mount: &Mount) -> io::Result<()> {
+        if state.keeper.is_none() {
+            state.keeper = Some(self.start()?);
+        }
+        let with: Vec<_> = mount.descriptors.iter().map(OwnedFd::as_fd).collect();
+        let keeper = state.keeper.as_ref();
+        keeper.map_or(Ok(()), |keeper| keeper.keep(name, &mount.note, &with))
+    }
+
+    fn start(self: &Arc<Keeping>) -> io::Result<Keeper> {
+        let (keeper, mut process) = Keeper::start(&self.home)?;
+        self.watch(&keeper, move || {
+            // Its end is all that is wanted of it.
+            let _ = process.wait();
+        });
+        Ok(keeper)
+    }
+
+    /// Waits in a thread of its own for the keeper's end.
+    fn watch(self: &Arc<Keeping>, keeper: &Keeper, reap: impl FnOnce() + Send + 'static) {
+        let keeping = Arc::downgrade(self);
+        let watched = keeper.duplicate().and_then(|keeper| {
+            thread::Builder::new().name("keeper".into()).spawn(move || {
+                keeper.wait_for_end();
+                reap();
+                if let Some(keeping) = keeping.upgrade() {
+                    keeping.is_lost();
+                }
+            })
+        });
+        if let Err(error) = watched {
+            tracing::error!(%error, "nobody will notice if the keeper dies");
+        }
+    }
+
+    /// The keeper has died: another one holds what it held.
+    fn is_lost(self: &Arc<Keeping>) {
+        let mut state = self.state.lock();
+        state.keeper = None;
+        if state.mounts.is_empty() {
+            return;
+        }
+        tracing::warn!("the keeper has died; starting another one");
+        thread::sleep(PAUSE);
+        let mounts = std::mem::take(&mut state.mounts);
+        for (name, mount) in &mounts {
+            if let Err(error) = self.give(&mut state, name, mount) {
+                tracing::error!(workspace = name, %error, "no keeper: the mount ends with this daemon");
+            }
+        }
+        state.mounts = mounts;
+    }
+
+    /// Has a mount held no longer that nobody goes on with.
+    pub fn forget(&self, workspace: &str) {
+        self.release(workspace);
+    }
+
+    fn release(&self, workspace: &str) {
+        let mut state = self.state.lock();
+        state.mounts.remove(workspace);
+        let released = state.keeper.as_ref().map(|k| k.release(workspace));
+        if let Some(Err(error)) = released {
+            tracing::warn!(workspace, %error, "the keeper cannot be told that the mount has ended");
+        }
+    }
+
+    /// The daemon ends as it was asked to.
+    pub fn end(&self) {
+        let mut state = self.state.lock();
+        state.mounts.clear();
+        if let Some(Err(error)) = state.keeper.take().map(|keeper| keeper.end()) {
+            tracing::debug!(%error, "the keeper is gone already");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Workspaces whose mounts outlived the daemon before.
+//!
+//! Invariant: until requests are answered again, nothing here touches a path that may lead into a mount: the one who
+//! would have to answer is this process.
+
+use super::Mounts;
+use super::running::Running;
+use crate::keeping::Held;
+use agentvfs_client::keeper::KeptMount;
+use engine::{CloseMode, Workspace};
+use fuse_front::wire::Layout;
+use fuse_front::{Agreed, Kept, Mounted};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What a successor must know of a mount beside the record.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// Major and minor number of its device.
+    dev: (u32, u32),
+    /// Number of the connection.
+    connection: u64,
+    long_setxattr: bool,
+    /// The kernel checks permissions.
+    pub permissions: bool,
+}
+
+/// Why a mount cannot be gone on with.
+type Why = String;
+
+impl Mounts {
+    /// Goes on with the mounts that the keeper held. One with which that fails ends; the next command that needs it
+    /// mounts it again.
+    pub fn resume(&self, kept: Vec<KeptMount>) {
+        for mount in kept {
+            let name = mount.workspace.clone();
+            match self.resume_one(mount) {
+                Ok(()) => tracing::info!(workspace = name, "serving the mount again"),
+                Err(why) => {
+                    tracing::error!(workspace = name, "the mount is lost: {why}");
+                    self.keeping.forget(&name);
+                }
+            }
+        }
+    }
+
+    fn resume_one(&self, mount: KeptMount) -> Result<(), Why> {
+        let name = mount.workspace;
+        let note: Note = serde_json::from_str(&mount.note).map_err(|e| e.to_string())?;
+        let mut descriptors = mount.descriptors.into_iter();
+        let device = descriptors.next().ok_or("its device is missing")?;
+        let record = self.records.running(&name).ok_or("it has no record")?;
+        let slot = self.slot(&name);
+        let _lifecycle = slot.lifecycle.lock();
+        let opened = self
+            .engine
+            .open_kept(&name, note.connection, descriptors.next());
+        let workspace = opened.map_err(|e| e.to_string())?;
+        self.show_views(&workspace);
+        self.callers.take_up(&workspace);
+        let layout = Layout {
+            long_setxattr: note.long_setxattr,
+        };
+        let kept = Kept {
+            device,
+            dev: note.dev,
+            agreed: Agreed {
+                number: note.connection,
+                layout,
+            },
+        };
+        let gate = self.gate.clone();
+        let woken = move || gate.wake();
+        let resumed = Running::resume(workspace, &record, note.permissions, kept, woken);
+        let mut running = resumed.map_err(|e| {
+            if let Err(fault) = self.close_engine(&name, CloseMode::NoCheckpoint, &|_, _| {}) {
+                tracing::error!(workspace = name, "cannot close it again: {}", fault.message);
+            }
+            e.to_string()
+        })?;
+        running.held = self.hold(&running.workspace, running.mounted.as_ref(), note.permissions);
+        *slot.running.lock() = Some(running);
+        Ok(())
+    }
+
+    /// Has the keeper hold a mount, if it can be kept.
+    pub(super) fn hold(
+        &self,
+        workspace: &Arc<Workspace>,
+        mounted: Option<&Mounted>,
+        permissions: bool,
+    ) -> Option<Held> {
+        let kept = mounted?.kept()?;
+        let note = Note {
+            dev: kept.dev,
+            connection: kept.agreed.number,
+            long_setxattr: kept.agreed.layout.long_setxattr,
+            permissions,
+        };
+        let text = serde_json::to_string(&note).ok()?;
+        let base = workspace.base_directory();
+        let descriptors = std::iter::once(kept.device).chain(base).collect();
+        Some(self.keeping.hold(workspace.name(), text, descriptors))
+    }
+}

@@ -1,0 +1,128 @@
+//! Going on with a mount whose process is gone, while a keeper has held its device open.
+//!
+//! The mount needs no handshake: what was agreed on comes with the device. First requests are read, then the kernel
+//! sends again what was not answered, then, beside the requests, it is found out what the kernel holds. Invariant:
+//! nothing here touches a path in the mount before requests are read, nor on a thread that holds the device.
+
+use crate::apart::Apart;
+use crate::mount::{self, MountError, MountOptions, Mounted};
+use crate::serve::{Front, Shared};
+use crate::table;
+use crate::transport::{Connection, Device};
+use crate::wire::Layout;
+use engine::Workspace;
+use std::io::{Error, Result};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+/// What was agreed on with the kernel when a mount began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// The connection's number, which the engine's records have.
+    pub number: u64,
+    /// How requests are laid out.
+    pub layout: Layout,
+}
+
+/// A mount that outlives its process.
+#[derive(Debug)]
+pub struct Kept {
+    /// Its device, which holds it.
+    pub device: OwnedFd,
+    /// Major and minor number of the mount's device, by which it is known again.
+    pub dev: (u32, u32),
+    /// What was agreed on.
+    pub agreed: Agreed,
+}
+
+/// Goes on with a mount. `ws` was opened by [`engine::Engine::open_kept`] with the connection's number.
+///
+/// # Errors
+/// [`MountError::NoAnswer`]: it is not mounted at the directory any more, or no thread can be started. Then the mount
+/// ends when the last descriptor of its device is closed.
+pub fn resume(
+    ws: Arc<Workspace>,
+    opts: &MountOptions,
+    kept: Kept,
+) -> std::result::Result<Mounted, MountError> {
+    let mountpoint = table::resolve(&opts.mountpoint);
+    let shared = mount::shared(ws, opts, Some(kept.agreed.number));
+    go_on(&shared, &mountpoint, opts, kept).map_err(|source| {
+        mount::give_up(&shared);
+        MountError::NoAnswer { mountpoint, source }
+    })
+}
+
+fn go_on(
+    shared: &Arc<Shared>,
+    mountpoint: &Path,
+    opts: &MountOptions,
+    kept: Kept,
+) -> Result<Mounted> {
+    if !table::is_mounted(mountpoint, kept.dev) {
+        return Err(Error::other("it is not mounted there any more"));
+    }
+    let front = Front(shared.clone());
+    let layout = kept.agreed.layout;
+    let connection = Connection::resume(kept.device, layout, front, opts.threads);
+    let device = connection.keepable().map(|(device, _)| device);
+    let device = device.ok_or_else(|| Error::other("the connection cannot be resumed"))?;
+    let may_show_before = shared.ws.0.may_show_before();
+    let mounted = mount::begin(shared, (mountpoint, kept.dev), connection)?;
+    if let Some(device) = device.upgrade() {
+        device.resend()?;
+    }
+    let settle = Settle {
+        shared: Arc::downgrade(shared),
+        device,
+        mountpoint: mountpoint.to_owned(),
+        may_show_before,
+    };
+    std::thread::Builder::new()
+        .name("fuse-settle".to_owned())
+        .spawn(move || settle.run())?;
+    Ok(mounted)
+}
+
+/// What is left to be found out while requests are answered. Ends with the mount.
+struct Settle {
+    shared: Weak<Shared>,
+    device: Weak<Device>,
+    mountpoint: PathBuf,
+    /// A switch may not have ended.
+    may_show_before: bool,
+}
+
+impl Settle {
+    fn run(self) {
+        if self.may_show_before
+            && let Some(device) = self.device.upgrade()
+            && let Err(error) = device.drop_names()
+        {
+            tracing::warn!(%error, "the kernel may show names of before a switch");
+        }
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let ws = shared.ws.0.clone();
+        if self.all_sent_again(&shared) {
+            ws.requests_settled();
+        }
+        drop(shared);
+        ws.settle_held(&mut |node, look| {
+            // Once the mount has ended nothing is held.
+            let device = self.device.upgrade();
+            device.is_some_and(|device| device.holds(node, look))
+        });
+        tracing::info!("what the kernel holds is known");
+    }
+
+    /// Waits until every request that was sent again is answered; false where that cannot be told. The kernel sends
+    /// these before any new one, so they were all read when a new one is answered.
+    fn all_sent_again(&self, shared: &Shared) -> bool {
+        let mountpoint = self.mountpoint.clone();
+        let asked = Apart::default().run(move || rustix::fs::statvfs(&mountpoint));
+        matches!(asked, Ok(Ok(_))) && shared.drain.wait()
+    }
+}
