@@ -271,19 +271,41 @@ impl Env {
 
     /// The daemons of this environment's homes.
     pub fn daemons(&self) -> Vec<Pid> {
+        self.processes("daemon")
+    }
+
+    /// The keepers of this environment's homes.
+    pub fn keepers(&self) -> Vec<Pid> {
+        self.processes("keeper")
+    }
+
+    fn processes(&self, what: &str) -> Vec<Pid> {
         let processes = std::fs::read_dir("/proc").unwrap();
         let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        ids.filter(|id| self.is_daemon(*id))
+        ids.filter(|id| self.is_ours(*id, what))
             .filter_map(Pid::from_raw)
             .collect()
     }
 
-    fn is_daemon(&self, id: i32) -> bool {
+    fn is_ours(&self, id: i32, what: &str) -> bool {
         use std::os::unix::ffi::OsStrExt;
         let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
         let ours = |home: &&[u8]| home.starts_with(self.root.as_os_str().as_bytes());
-        words.get(1) == Some(&&b"daemon"[..]) && words.get(3).is_some_and(ours)
+        words.get(1) == Some(&what.as_bytes()) && words.get(3).is_some_and(ours)
+    }
+
+    /// Has mounts outlive their daemons from now on, however often these die.
+    pub fn keep_mounts(&mut self) {
+        self.set_variable("AGENTVFS_KEEPER", "1000000");
+    }
+
+    /// Kills the daemon, and does not wait for anything.
+    pub fn strike_daemon(&self) {
+        for pid in self.daemons() {
+            // It may have ended by itself just now.
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
     }
 
     /// Kills the daemon as an out-of-memory killer would, and waits for its end.
@@ -311,6 +333,10 @@ impl Drop for Env {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the daemon's log ends:\n{}", self.log());
+        }
+        // The keepers first: they would start daemons again.
+        for pid in self.keepers().into_iter().chain(self.daemons()) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
         for pid in self.daemons() {
             let _ = rustix::process::kill_process(pid, Signal::KILL);

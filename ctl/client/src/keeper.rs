@@ -22,6 +22,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use wire::{Said, Told};
 
+/// In the environment of the command that starts a daemon: `off` for no keeper, or a number: how many daemons may end
+/// unasked within a minute before their mounts are given up (5).
+pub const VARIABLE: &str = "AGENTVFS_KEEPER";
+
 /// Daemons that wait to be accepted, at most.
 const BACKLOG: i32 = 8;
 

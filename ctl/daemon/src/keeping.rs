@@ -5,7 +5,7 @@
 //! told is told under one lock, and a mount is held for as long as its [`Held`] lives.
 
 use agentvfs_client::home::{Home, process_env};
-use agentvfs_client::keeper::{Keeper, KeptMount};
+use agentvfs_client::keeper::{Keeper, KeptMount, VARIABLE};
 use agentvfs_client::launch::own_program;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -14,9 +14,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-
-/// `off`: mounts end with the daemon.
-const VARIABLE: &str = "AGENTVFS_KEEPER";
 
 /// Pause before a keeper that has died is started again.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -3,8 +3,9 @@
 //! One thread waits for everything. Invariant: it ends when there is nothing to hold and no daemon to hold it for, or
 //! when daemons cannot be kept running; the mounts then end with it, as they did before there was a keeper.
 
+use super::VARIABLE;
 use super::wire::{self, Said, Told};
-use crate::home::Home;
+use crate::home::{Home, process_env};
 use crate::launch::{Launch, Program, connect_or_start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -16,7 +17,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Daemons that may end unasked within [`CRASHES_WITHIN`]; after that no other one is started.
+/// Daemons that may end unasked within [`CRASHES_WITHIN`]; after that no other one is started. The environment may
+/// say another number ([`VARIABLE`]).
 const CRASHES_MAX: usize = 5;
 
 /// See [`CRASHES_MAX`].
@@ -41,12 +43,19 @@ pub fn run(home: &Home) {
         daemon: None,
         program: PathBuf::new(),
         crashes: VecDeque::new(),
+        crashes_max: crashes_max(),
         wait_until: Some(Instant::now() + JOIN_WAIT),
     };
     match keeper.serve(&listener) {
         Ok(why) => tracing::info!("the keeper ends: {why}"),
         Err(error) => tracing::error!(%error, "the keeper ends"),
     }
+}
+
+fn crashes_max() -> usize {
+    let said = process_env(VARIABLE);
+    let said = said.and_then(|said| said.to_str()?.parse().ok());
+    said.unwrap_or(CRASHES_MAX)
 }
 
 /// A mount that is held.
@@ -63,6 +72,7 @@ struct Keeper {
     program: PathBuf,
     /// When daemons ended unasked.
     crashes: VecDeque<Instant>,
+    crashes_max: usize,
     /// Until when a daemon is to join, where there is none.
     wait_until: Option<Instant>,
 }
@@ -179,7 +189,7 @@ impl Keeper {
         let now = Instant::now();
         self.crashes.retain(|at| now.duration_since(*at) < CRASHES_WITHIN);
         self.crashes.push_back(now);
-        if self.crashes.len() > CRASHES_MAX {
+        if self.crashes.len() > self.crashes_max {
             tracing::error!(
                 "daemons end again and again: {} within a minute; their mounts are given up",
                 self.crashes.len()

@@ -1,0 +1,211 @@
+//! The daemon is killed, and programs in its mounts notice nothing: every call returns what it would have returned.
+//!
+//! `AGENTVFS_KEPT_SECONDS` says for how long each random test goes on (8).
+
+#![allow(clippy::unwrap_used)]
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tests::differential::{self as differ, Pair};
+use tests::env::Env;
+use tests::rng::{self, Rng};
+use tests::{mount, wait};
+
+fn seconds() -> Duration {
+    let given = std::env::var("AGENTVFS_KEPT_SECONDS").ok();
+    Duration::from_secs(given.map_or(8, |text| text.parse().unwrap()))
+}
+
+/// An environment whose mounts outlive their daemons; none, with the reason printed, where that cannot be.
+fn kept() -> Option<Env> {
+    let mut env = Env::new()?;
+    env.keep_mounts();
+    Some(env)
+}
+
+/// Does `work` while the daemon is killed again and again; says how often it was.
+fn while_killed<R>(env: &Env, seed: u64, work: impl FnOnce() -> R) -> (R, u64) {
+    let (over, kills) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut rng = Rng::new(seed);
+            while !over.load(Ordering::Relaxed) {
+                wait::let_run(Duration::from_micros(rng.below(150_000)));
+                env.strike_daemon();
+                kills.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        over.store(true, Ordering::Relaxed);
+        match done {
+            Ok(done) => (done, kills.load(Ordering::Relaxed)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+#[test]
+fn random_calls_give_the_same_as_natively_while_the_daemon_is_killed() {
+    let Some(env) = kept() else { return };
+    let native = env.path("native");
+    fs::create_dir(&native).unwrap();
+    let root = env.start();
+    let pair = Pair {
+        fine_clock: differ::has_fine_clock(&native),
+        native,
+        mount: root,
+    };
+    let first = rng::seed();
+    let end = Instant::now() + seconds();
+    let (seeds, kills) = while_killed(&env, first, || {
+        let mut seed = first;
+        while Instant::now() < end {
+            let steps = differ::steps(seed, 100, mount::is_root());
+            let compared = differ::compare(&pair, &format!("seed-{seed}"), &steps, false);
+            assert!(compared.is_ok(), "seed {seed}: {compared:?}");
+            seed += 1;
+        }
+        seed - first
+    });
+    println!("{seeds} seeds of 100 calls, {kills} kills");
+    env.workspace(&["stop"]).ok();
+    assert!(env.keepers().is_empty() || wait_for_no_keeper(&env));
+}
+
+fn wait_for_no_keeper(env: &Env) -> bool {
+    wait::until("the keeper ends with the last workspace", || {
+        env.keepers().is_empty()
+    });
+    true
+}
+
+/// A directory in which one thread does what fails when a call is carried out twice or not at all.
+struct Cycle {
+    dir: PathBuf,
+    rounds: u64,
+}
+
+impl Cycle {
+    fn new(root: &Path, number: usize) -> Cycle {
+        let dir = root.join(format!("cycle-{number}"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("log"), b"").unwrap();
+        Cycle { dir, rounds: 0 }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// One round; each call must do exactly what it says.
+    fn round(&mut self) -> io::Result<()> {
+        let [file, other, dir, link] = ["file", "other", "dir", "link"].map(|n| self.path(n));
+        let line = format!("{:08}\n", self.rounds);
+        let mut log = OpenOptions::new().append(true).open(self.path("log"))?;
+        assert_eq!(log.write(line.as_bytes())?, line.len());
+        let mut made = OpenOptions::new();
+        let mut made = made.write(true).create_new(true).mode(0o640).open(&file)?;
+        made.write_all(b"0123456789")?;
+        made.set_len(5)?;
+        fs::hard_link(&file, &link)?;
+        assert_eq!(made.metadata()?.nlink(), 2);
+        fs::rename(&file, &other)?;
+        rustix::fs::setxattr(&other, "user.a", b"1", rustix::fs::XattrFlags::CREATE)?;
+        rustix::fs::removexattr(&other, "user.a")?;
+        fs::remove_file(&link)?;
+        assert_eq!(fs::read(&other)?, b"01234");
+        fs::create_dir(&dir)?;
+        symlink("target", dir.join("s"))?;
+        fs::remove_file(dir.join("s"))?;
+        fs::remove_dir(&dir)?;
+        fs::remove_file(&other)?;
+        made.write_at(b"gone", 5)?;
+        assert_eq!(made.metadata()?.size(), 9);
+        self.rounds += 1;
+        Ok(())
+    }
+
+    fn check(&self) {
+        let log = fs::read_to_string(self.path("log")).unwrap();
+        let lines: String = (0..self.rounds).map(|n| format!("{n:08}\n")).collect();
+        assert!(log == lines, "the log of {}", self.dir.display());
+        let names = fs::read_dir(&self.dir).unwrap().count();
+        assert_eq!(names, 1, "{}", self.dir.display());
+    }
+}
+
+#[test]
+fn no_call_is_lost_or_carried_out_twice_while_the_daemon_is_killed() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    let end = Instant::now() + seconds();
+    let (cycles, kills) = while_killed(&env, rng::seed(), || {
+        std::thread::scope(|scope| {
+            let run = |number| {
+                let mut cycle = Cycle::new(&root, number);
+                while Instant::now() < end {
+                    let done = cycle.round();
+                    assert!(done.is_ok(), "round {}: {done:?}", cycle.rounds);
+                }
+                cycle
+            };
+            let all: Vec<_> = (0..3).map(|n| scope.spawn(move || run(n))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+        })
+    });
+    let rounds: u64 = cycles.iter().map(|cycle| cycle.rounds).sum();
+    println!("{rounds} rounds of 17 calls, {kills} kills");
+    cycles.iter().for_each(Cycle::check);
+    env.workspace(&["stop"]).ok();
+    env.workspace(&["start", "project"]).ok();
+    cycles.iter().for_each(Cycle::check);
+}
+
+#[test]
+fn what_programs_hold_goes_on() {
+    let Some(env) = kept() else { return };
+    fs::write(env.path("project/base"), b"of the project").unwrap();
+    let root = env.start();
+    let (gone, dir) = (root.join("gone"), root.join("dir"));
+    let open = |path: &Path| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options.open(path).unwrap()
+    };
+    let mut held = open(&gone);
+    held.write_all(b"held").unwrap();
+    fs::remove_file(&gone).unwrap();
+    fs::create_dir(&dir).unwrap();
+    let inside = File::open(&dir).unwrap();
+    let locked = open(&root.join("locked"));
+    flock(&locked, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let numbers = [&held, &inside, &locked].map(|f| f.metadata().unwrap().ino());
+    for round in 0..5u64 {
+        env.kill_daemon();
+        held.seek(SeekFrom::Start(0)).unwrap();
+        let mut read = String::new();
+        held.read_to_string(&mut read).unwrap();
+        assert_eq!(read, format!("held{}", "x".repeat(round as usize)));
+        held.write_all(b"x").unwrap();
+        let name = format!("{round}");
+        let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::EXCL;
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::openat(&inside, name.as_str(), flags, mode).unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count() as u64, round + 1);
+        assert_eq!(fs::read(root.join("base")).unwrap(), b"of the project");
+        let again = File::open(root.join("locked")).unwrap();
+        assert!(flock(&again, FlockOperation::NonBlockingLockExclusive).is_err());
+        assert_eq!(
+            [&held, &inside, &locked].map(|f| f.metadata().unwrap().ino()),
+            numbers
+        );
+        assert_eq!(env.workspace(&["status", "project"]).status, 0);
+    }
+    drop((held, inside, locked));
+    env.workspace(&["stop"]).ok();
+}
