@@ -298,7 +298,11 @@ pub fn asks_for_json(mut args: impl Iterator<Item = OsString>) -> bool {
 impl Cli {
     /// Whether an error is told as an object, too: not by what has standard output for a protocol of its own.
     pub fn tells_errors_as_json(&self) -> bool {
-        self.global.json && !matches!(self.command, Command::Serve(_) | Command::Daemon | Command::Keeper)
+        self.global.json
+            && !matches!(
+                self.command,
+                Command::Serve(_) | Command::Daemon | Command::Keeper
+            )
     }
 }
 

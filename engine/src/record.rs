@@ -18,8 +18,8 @@ use crate::limits::FIRST_NEW_INO;
 use crate::types::Time;
 pub use call::{CallOutcome, EndedBy, Owner, Process, StateRef, SwitchWord, What};
 pub use event::{Event, Loaded, OpKind, StateInfo, SwitchKind};
-pub use outcome::Outcome;
 pub use inode::{BodyRecord, ContentRecord, InodeRecord, LinksRecord, SrcRecord, TreePatch};
+pub use outcome::Outcome;
 
 /// Encodes a record, patch or state.
 pub fn encode<T: bincode::Encode>(value: &T) -> Vec<u8> {

@@ -3,8 +3,8 @@
 pub(crate) mod branch_refs;
 pub(crate) mod branches;
 mod closing;
-pub(crate) mod kept;
 pub(crate) mod keeper;
+pub(crate) mod kept;
 pub(crate) mod untrusted;
 pub(crate) mod views;
 

@@ -50,7 +50,7 @@ pub use cover::{behind_covers, cover, is_covered, uncover};
 pub use holders::{Holder, holders};
 pub use latency::Latency;
 pub use mount::{MountError, MountOptions, Mounted, mount};
-pub use resume::{Agreed, Kept, resume};
+pub use resume::{Agreed, Kept, answers, resume};
 pub use stale::{detach_dead, is_dead_mount};
 pub use stats::Stats;
 pub use sys::leave_files;

@@ -15,6 +15,7 @@ use std::io::{Error, Result};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// What was agreed on with the kernel when a mount began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +84,14 @@ fn go_on(
         .name("fuse-settle".to_owned())
         .spawn(move || settle.run())?;
     Ok(mounted)
+}
+
+/// Whether the mount at `mountpoint` answers within `limit`. For the process that serves it.
+pub fn answers(mountpoint: &Path, limit: Duration) -> bool {
+    let mountpoint = mountpoint.to_owned();
+    let asked = Apart::default().run_for(limit, move || rustix::fs::statvfs(&mountpoint).is_ok());
+    // An error is an answer, too.
+    asked.is_ok()
 }
 
 /// What is left to be found out while requests are answered. Ends with the mount.

@@ -1,8 +1,10 @@
 //! Where the programs under test are.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 
 /// The `agentvfs` that was built beside the test that runs; built now where that did not happen.
 pub fn agentvfs() -> &'static Path {
@@ -47,4 +49,13 @@ fn build(path: &Path) {
         "agentvfs cannot be built at {}",
         path.display()
     );
+}
+
+/// `agentvfs` as another build, at `place`: a copy with another time.
+pub fn other_build(place: &Path) -> PathBuf {
+    std::fs::copy(agentvfs(), place).unwrap();
+    let file = File::options().append(true).open(place).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(1000))
+        .unwrap();
+    place.to_owned()
 }

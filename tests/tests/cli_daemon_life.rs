@@ -5,19 +5,8 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 use tests::env::{Env, Told};
 use tests::{binary, tree};
-
-/// The same program as another build: a copy with another time.
-fn other_build(env: &Env) -> PathBuf {
-    let place = env.path("agentvfs-new");
-    fs::copy(binary::agentvfs(), &place).unwrap();
-    let file = fs::File::options().append(true).open(&place).unwrap();
-    file.set_modified(SystemTime::now() - Duration::from_secs(1000))
-        .unwrap();
-    place
-}
 
 fn run(env: &Env, program: &PathBuf, args: &[&str]) -> Told {
     let mut command = env.program(program);
@@ -38,7 +27,7 @@ fn start_by_another_build_hands_over_and_everything_is_there() {
     fs::write(env.path("elsewhere/new"), "x").unwrap();
     let before = tree::of(&root);
     let old = env.daemons();
-    let new = other_build(&env);
+    let new = binary::other_build(&env.path("agentvfs-new"));
     // Other commands go on with the daemon that there is.
     run(&env, &new, &["workspace", "status", "project"]).ok();
     assert_eq!(env.daemons(), old);
@@ -63,7 +52,7 @@ fn daemon_whose_mount_is_in_use_goes_on_and_says_so() {
     let root = env.start();
     let held = fs::File::open(root.join("file")).unwrap();
     let old = env.daemons();
-    let new = other_build(&env);
+    let new = binary::other_build(&env.path("agentvfs-new"));
     let told = run(&env, &new, &["workspace", "start", "project"]);
     assert!(told.err.contains("was not replaced"), "{told:?}");
     assert!(

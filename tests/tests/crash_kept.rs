@@ -155,7 +155,9 @@ fn no_call_is_lost_or_carried_out_twice_while_the_daemon_is_killed() {
                 cycle
             };
             let all: Vec<_> = (0..3).map(|n| scope.spawn(move || run(n))).collect();
-            all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+            all.into_iter()
+                .map(|one| one.join().unwrap())
+                .collect::<Vec<_>>()
         })
     });
     let rounds: u64 = cycles.iter().map(|cycle| cycle.rounds).sum();

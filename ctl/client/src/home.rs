@@ -101,6 +101,11 @@ impl Home {
         self.root.join("running")
     }
 
+    /// Why the keeper gave its mounts up, until the next keeper.
+    pub fn given_up(&self) -> PathBuf {
+        self.root.join("keeper.given-up")
+    }
+
     /// Directory of the records of commands in a sandbox.
     pub fn runs(&self) -> PathBuf {
         self.root.join("runs")

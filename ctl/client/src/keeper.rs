@@ -71,6 +71,7 @@ impl Keeper {
                     descriptors,
                 }),
                 Some((Told::All, _)) => return Ok(Some((keeper, mounts))),
+                Some((Told::Ask, _)) => {}
                 None => return Err(ErrorKind::UnexpectedEof.into()),
             }
         }
@@ -134,10 +135,22 @@ impl Keeper {
         self.say(&Said::End, &[])
     }
 
-    /// Waits until the keeper is gone.
-    pub fn wait_for_end(&self) {
-        // It says nothing more.
-        while let Ok(Some(_)) = wire::receive::<Told>(self.socket.as_fd()) {}
+    /// The daemon ends now so that another one goes on, which somebody else starts.
+    ///
+    /// # Errors
+    /// The keeper is gone.
+    pub fn hand_over(&self) -> Result<()> {
+        self.say(&Said::HandOver, &[])
+    }
+
+    /// Listens until the keeper is gone. `is_alive` is called when it asks whether every mount answers.
+    pub fn listen(&self, is_alive: impl Fn() -> bool) {
+        while let Ok(Some((told, _))) = wire::receive::<Told>(self.socket.as_fd()) {
+            // If it cannot be told, it is gone, which is noticed here.
+            if told == Told::Ask && is_alive() {
+                let _ = self.say(&Said::Alive, &[]);
+            }
+        }
     }
 
     /// Another descriptor of the same connection, to wait on.

@@ -24,6 +24,8 @@ struct Usage {
     active: usize,
     quiet_since: Instant,
     end_asked: bool,
+    /// The mounts stay, for another daemon.
+    handed_over: bool,
     shut: bool,
 }
 
@@ -47,6 +49,7 @@ impl Gate {
             active: 0,
             quiet_since: Instant::now(),
             end_asked: false,
+            handed_over: false,
             shut: false,
         };
         Gate {
@@ -69,6 +72,17 @@ impl Gate {
     pub fn ask_end(&self) {
         self.state.lock().end_asked = true;
         self.changed.notify_all();
+    }
+
+    /// Asks the daemon to end and to leave its mounts to another one.
+    pub fn ask_hand_over(&self) {
+        self.state.lock().handed_over = true;
+        self.ask_end();
+    }
+
+    /// Whether the mounts are left to another daemon.
+    pub fn is_handed_over(&self) -> bool {
+        self.state.lock().handed_over
     }
 
     /// Has the mounts looked after now.

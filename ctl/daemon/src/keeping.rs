@@ -11,9 +11,13 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+
+/// How long a mount may take to answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// Pause before a keeper that has died is started again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -35,6 +39,8 @@ struct State {
 
 #[derive(Debug)]
 struct Mount {
+    /// Where it is.
+    place: PathBuf,
     note: String,
     descriptors: Vec<OwnedFd>,
 }
@@ -86,10 +92,15 @@ impl Keeping {
     pub fn hold(
         self: &Arc<Keeping>,
         workspace: &str,
+        place: &Path,
         note: String,
         descriptors: Vec<OwnedFd>,
     ) -> Held {
-        let mount = Mount { note, descriptors };
+        let mount = Mount {
+            place: place.to_owned(),
+            note,
+            descriptors,
+        };
         let mut state = self.state.lock();
         if let Err(error) = self.give(&mut state, workspace, &mount) {
             tracing::warn!(workspace, %error, "no keeper: the mount ends with this daemon");
@@ -125,7 +136,8 @@ impl Keeping {
         let keeping = Arc::downgrade(self);
         let watched = keeper.duplicate().and_then(|keeper| {
             thread::Builder::new().name("keeper".into()).spawn(move || {
-                keeper.wait_for_end();
+                let all_answer = || keeping.upgrade().is_some_and(|k| k.all_answer());
+                keeper.listen(all_answer);
                 reap();
                 if let Some(keeping) = keeping.upgrade() {
                     keeping.is_lost();
@@ -135,6 +147,30 @@ impl Keeping {
         if let Err(error) = watched {
             tracing::error!(%error, "nobody will notice if the keeper dies");
         }
+    }
+
+    /// Whether every mount answers in time.
+    fn all_answer(&self) -> bool {
+        let places: Vec<PathBuf> = {
+            let state = self.state.lock();
+            state.mounts.values().map(|m| m.place.clone()).collect()
+        };
+        let answers = |place: &PathBuf| fuse_front::answers(place, ANSWER_WAIT);
+        places.iter().all(answers)
+    }
+
+    /// Whether the keeper holds all of these mounts, so that another daemon can go on with them.
+    pub fn holds_all(&self, workspaces: &[String]) -> bool {
+        let state = self.state.lock();
+        let is_held = |name| state.mounts.contains_key(name);
+        state.keeper.is_some() && workspaces.iter().all(is_held)
+    }
+
+    /// Tells the keeper that this daemon ends now so that another one goes on, which somebody else starts; false where
+    /// it cannot be told.
+    pub fn hand_over(&self) -> bool {
+        let state = self.state.lock();
+        state.keeper.as_ref().is_some_and(|k| k.hand_over().is_ok())
     }
 
     /// The keeper has died: another one holds what it held.

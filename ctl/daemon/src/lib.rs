@@ -250,6 +250,11 @@ fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport) 
     // New clients start a new daemon, which waits for the store's lock.
     mark.remove();
     lifecycle::finish(&gate, &mounts);
+    if gate.is_handed_over() {
+        tracing::info!("ended; another daemon goes on with the mounts");
+        // As if killed: whoever goes on replays the journals, and gets what is not answered yet.
+        std::process::exit(0);
+    }
     keeping.end();
     if let Err(error) = engine.shut_down() {
         tracing::error!(%error, "the store was not closed cleanly; the next start checks it");

@@ -19,9 +19,11 @@ pub fn run(gate: &Gate, mounts: &Mounts) {
 }
 
 /// Ends in good order: requests in progress are finished, or cancelled where that can be, and all workspaces
-/// stopped.
+/// stopped, unless another daemon goes on with them.
 pub fn finish(gate: &Gate, mounts: &Mounts) {
     mounts.jobs().cancel_all();
     gate.wait_quiet(FINISH_WAIT);
-    mounts.stop_all();
+    if !gate.is_handed_over() {
+        mounts.stop_all();
+    }
 }

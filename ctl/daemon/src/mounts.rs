@@ -539,8 +539,7 @@ impl Mounts {
             let below = self.points.below(&config.base, record);
             let woken = move || gate.wake();
             let way = (self.transport, self.keeping.is_wanted());
-            let mut running =
-                Running::mount(workspace.clone(), record, allow_other, way, woken)?;
+            let mut running = Running::mount(workspace.clone(), record, allow_other, way, woken)?;
             running.held = self.hold(&workspace, running.mounted.as_ref(), running.permissions);
             if let Some(below) = below {
                 self.points.clear_below(name, &below);

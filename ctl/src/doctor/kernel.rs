@@ -14,7 +14,7 @@ const FILES_WANTED: u64 = 4096;
 const POLL_WANTED: u64 = 200_000;
 
 /// Features by the version that brought them, with what is lost without.
-const FEATURES: [((u32, u32), &str, &str); 2] = [
+const FEATURES: [((u32, u32), &str, &str); 3] = [
     (
         (5, 12),
         "FUSE_HANDLE_KILLPRIV_V2",
@@ -24,6 +24,11 @@ const FEATURES: [((u32, u32), &str, &str); 2] = [
         (6, 16),
         "FUSE_NOTIFY_INC_EPOCH",
         "rollbacks of more than 10,000 names take longer",
+    ),
+    (
+        (6, 16),
+        "FUSE_NOTIFY_RESEND and FUSE_NOTIFY_INC_EPOCH",
+        "mounts end when the daemon crashes, until the next command",
     ),
 ];
 

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 pub fn examine(home: &Home) -> Vec<Finding> {
     let mut all = vec![daemon(home)];
+    all.extend(keeper(home));
     all.extend(left_behind());
     all.extend(mounts(home));
     all
@@ -64,11 +65,43 @@ fn daemon(home: &Home) -> Finding {
     }
 }
 
+/// The keeper of this home, while a daemon runs; and why mounts were given up.
+fn keeper(home: &Home) -> Vec<Finding> {
+    const CHECK: &str = "keeper";
+    let mut all = Vec::new();
+    if let Ok(why) = std::fs::read_to_string(home.given_up()) {
+        all.push(Finding::warning(
+            CHECK,
+            format!("mounts were given up: {}", why.trim_end()),
+            format!(
+                "read {}; then agentvfs start NAME mounts the workspace again",
+                home.log().display()
+            ),
+        ));
+    }
+    let of_home = |words| {
+        let mut found = processes(words).into_iter();
+        found.find(|(_, of)| of == home.root()).map(|(pid, _)| pid)
+    };
+    match (of_home("daemon"), of_home("keeper")) {
+        (None, _) => {}
+        (Some(_), Some(pid)) => {
+            let text = format!("runs as process {pid}: mounts outlive a crash of the daemon");
+            all.push(Finding::ok(CHECK, text));
+        }
+        (Some(_), None) => {
+            let text = "does not run: mounts end when the daemon crashes, until the next command";
+            all.push(Finding::ok(CHECK, text));
+        }
+    }
+    all
+}
+
 /// Daemons of this user whose home is gone, or whose program was replaced.
 fn left_behind() -> Vec<Finding> {
     const CHECK: &str = "other-daemons";
     let mut all = Vec::new();
-    for (pid, home) in daemons() {
+    for (pid, home) in processes("daemon") {
         if !home.is_dir() {
             all.push(Finding::broken(
                 CHECK,
@@ -92,8 +125,8 @@ fn left_behind() -> Vec<Finding> {
     all
 }
 
-/// Process and home of each daemon of this user.
-fn daemons() -> Vec<(u32, PathBuf)> {
+/// Process and home of each daemon or keeper of this user.
+fn processes(what: &str) -> Vec<(u32, PathBuf)> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -109,18 +142,18 @@ fn daemons() -> Vec<(u32, PathBuf)> {
             continue;
         };
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        if let Some(home) = home_of(&line) {
+        if let Some(home) = home_of(&line, what) {
             found.push((pid, home));
         }
     }
     found
 }
 
-/// The home in a daemon's command line: `agentvfs daemon --root HOME`.
-fn home_of(line: &[u8]) -> Option<PathBuf> {
+/// The home in a daemon's or keeper's command line: `agentvfs daemon --root HOME`.
+fn home_of(line: &[u8], what: &str) -> Option<PathBuf> {
     let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
     match words.as_slice() {
-        [b"agentvfs", b"daemon", b"--root", home, ..] => {
+        [b"agentvfs", word, b"--root", home, ..] if *word == what.as_bytes() => {
             Some(PathBuf::from(OsStr::from_bytes(home)))
         }
         _ => None,
@@ -189,7 +222,7 @@ fn unserved(check: &'static str, home: &Home, mounts: &[(String, PathBuf)]) -> V
 
 /// What to do about a mount that hangs, the gentlest first.
 fn no_answer(home: &Home, name: &str) -> String {
-    let served = daemons().into_iter().find(|(_, root)| root == home.root());
+    let served = processes("daemon").into_iter().find(|(_, root)| root == home.root());
     let end = match served {
         Some((pid, _)) => format!("kill {pid}"),
         None => "kill its process".to_owned(),
@@ -245,7 +278,8 @@ mod tests {
     #[test]
     fn daemons_are_known_by_their_command_line() {
         let line = b"agentvfs\0daemon\0--root\0/h\0";
-        assert_eq!(home_of(line), Some(PathBuf::from("/h")));
-        assert_eq!(home_of(b"agentvfs\0workspace\0list\0"), None);
+        assert_eq!(home_of(line, "daemon"), Some(PathBuf::from("/h")));
+        assert_eq!(home_of(line, "keeper"), None);
+        assert_eq!(home_of(b"agentvfs\0workspace\0list\0", "daemon"), None);
     }
 }

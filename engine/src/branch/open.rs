@@ -169,12 +169,13 @@ pub(crate) fn first_head() -> StateHead {
 fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> {
     let LoadedState {
         head: state,
-        more: StateMore {
-            kv,
-            timeline,
-            later,
-            outcomes,
-        },
+        more:
+            StateMore {
+                kv,
+                timeline,
+                later,
+                outcomes,
+            },
         tree,
     } = state.with_kv(&o.store)?;
     let mut history = History::from_record(state.history);

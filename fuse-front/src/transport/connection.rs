@@ -103,8 +103,7 @@ impl Connection {
             let layout = Layout {
                 long_setxattr: settled.flags & init::SETXATTR_EXT != 0,
             };
-            let can_be_kept =
-                offer.flags & init::HAS_RESEND != 0 && offer.minor >= KEPT_MINOR_MIN;
+            let can_be_kept = offer.flags & init::HAS_RESEND != 0 && offer.minor >= KEPT_MINOR_MIN;
             return Ok(Connection {
                 device,
                 layout,

@@ -10,7 +10,7 @@ use crate::launch::{Launch, Program, connect_or_start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::WaitOptions;
+use rustix::process::{PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,6 +27,12 @@ const CRASHES_WITHIN: Duration = Duration::from_secs(60);
 /// How long a new daemon may take to say who it is.
 const HELLO_WAIT: Duration = Duration::from_secs(2);
 
+/// How often the daemon is asked whether its mounts answer.
+const ASK_EVERY: Duration = Duration::from_secs(15);
+
+/// How long it may take to answer; then it hangs.
+const ALIVE_WAIT: Duration = Duration::from_secs(60);
+
 /// How long a daemon that was started may take to join.
 const JOIN_WAIT: Duration = Duration::from_secs(20);
 
@@ -37,10 +43,13 @@ pub fn run(home: &Home) {
     let Ok(listener) = std::io::stdin().as_fd().try_clone_to_owned() else {
         return;
     };
+    // There is none, but for where daemons were given up before.
+    let _ = std::fs::remove_file(home.given_up());
     let mut keeper = Keeper {
         home: home.clone(),
         held: BTreeMap::new(),
         daemon: None,
+        handed_over: false,
         program: PathBuf::new(),
         crashes: VecDeque::new(),
         crashes_max: crashes_max(),
@@ -64,10 +73,22 @@ struct Held {
     descriptors: Vec<OwnedFd>,
 }
 
+/// The daemon that has joined.
+struct Daemon {
+    socket: OwnedFd,
+    /// Its process, which keeps its number as long as this is open.
+    process: OwnedFd,
+    asked: Instant,
+    /// When it said last that its mounts answer.
+    alive: Instant,
+}
+
 struct Keeper {
     home: Home,
     held: BTreeMap<String, Held>,
-    daemon: Option<OwnedFd>,
+    daemon: Option<Daemon>,
+    /// The daemon ends so that another one goes on.
+    handed_over: bool,
     /// What a daemon is started from.
     program: PathBuf,
     /// When daemons ended unasked.
@@ -95,6 +116,7 @@ impl Keeper {
                     }
                 }
                 Ready::New => self.admit(listener),
+                Ready::Nothing if self.daemon.is_some() => self.ask(),
                 Ready::Nothing if self.held.is_empty() => return Ok("no daemon came"),
                 // It did not join in time: it counts as one that ended.
                 Ready::Nothing => {
@@ -109,9 +131,13 @@ impl Keeper {
     /// Waits for the daemon, or for a new one.
     fn wait(&self, listener: BorrowedFd<'_>) -> Result<Ready> {
         let mut all = vec![PollFd::from_borrowed_fd(listener, PollFlags::IN)];
-        all.extend(self.daemon.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let daemon = self.daemon.as_ref();
+        all.extend(daemon.map(|daemon| PollFd::new(&daemon.socket, PollFlags::IN)));
+        let ask_at = daemon.filter(|_| !self.held.is_empty());
+        let ask_at = ask_at.map(|daemon| daemon.asked + ASK_EVERY);
         let left = self
             .wait_until
+            .or(ask_at)
             .map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         rustix::io::retry_on_intr(|| poll(&mut all, left.as_ref()))?;
@@ -129,18 +155,20 @@ impl Keeper {
         match self.greet(listener) {
             Ok(daemon) => {
                 self.daemon = Some(daemon);
+                self.handed_over = false;
                 self.wait_until = None;
             }
             Err(error) => tracing::warn!(%error, "somebody did not join the keeper"),
         }
     }
 
-    fn greet(&mut self, listener: &OwnedFd) -> Result<OwnedFd> {
+    fn greet(&mut self, listener: &OwnedFd) -> Result<Daemon> {
         let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
         let peer = socket_peercred(&socket)?;
         if peer.uid != rustix::process::geteuid() {
             return Err(std::io::ErrorKind::PermissionDenied.into());
         }
+        let process = pidfd_open(peer.pid, PidfdFlags::empty())?;
         set_socket_timeout(&socket, Timeout::Recv, Some(HELLO_WAIT))?;
         let Some((Said::Hello { program }, _)) = wire::receive(socket.as_fd())? else {
             return Err(std::io::ErrorKind::InvalidData.into());
@@ -152,7 +180,34 @@ impl Keeper {
             wire::send(socket.as_fd(), &Told::Kept { workspace, note }, &with)?;
         }
         wire::send(socket.as_fd(), &Told::All, &[])?;
-        Ok(socket)
+        let now = Instant::now();
+        Ok(Daemon {
+            socket,
+            process,
+            asked: now,
+            alive: now,
+        })
+    }
+
+    /// Asks the daemon whether its mounts answer. One that has not said so for long is ended, and then replaced like one
+    /// that died.
+    fn ask(&mut self) {
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let now = Instant::now();
+        if now.duration_since(daemon.alive) > ALIVE_WAIT {
+            tracing::error!("the daemon hangs; ending it");
+            // It may have ended by itself just now.
+            let _ = pidfd_send_signal(&daemon.process, Signal::KILL);
+        } else if now.duration_since(daemon.asked) < 2 * ASK_EVERY {
+            // If it cannot be asked, it is gone, which is noticed when it is heard.
+            let _ = wire::send(daemon.socket.as_fd(), &Told::Ask, &[]);
+        } else {
+            // This process, or the machine, stood still: the time does not count.
+            daemon.alive = now;
+        }
+        daemon.asked = now;
     }
 
     /// Hears what the daemon says. Gives the reason to end, if there is one.
@@ -160,7 +215,7 @@ impl Keeper {
         let said = self
             .daemon
             .as_ref()
-            .and_then(|daemon| wire::receive(daemon.as_fd()).ok().flatten());
+            .and_then(|daemon| wire::receive(daemon.socket.as_fd()).ok().flatten());
         match said {
             Some((Said::Keep { workspace, note }, descriptors)) => {
                 let held = Held { note, descriptors };
@@ -172,6 +227,16 @@ impl Keeper {
                 None
             }
             Some((Said::End, _)) => Some("the daemon was asked to end"),
+            Some((Said::HandOver, _)) => {
+                self.handed_over = true;
+                None
+            }
+            Some((Said::Alive, _)) => {
+                if let Some(daemon) = &mut self.daemon {
+                    daemon.alive = Instant::now();
+                }
+                None
+            }
             Some((Said::Hello { program }, _)) => {
                 self.program = program;
                 None
@@ -187,13 +252,21 @@ impl Keeper {
             return Some("the daemon is gone and had nothing mounted");
         }
         let now = Instant::now();
-        self.crashes.retain(|at| now.duration_since(*at) < CRASHES_WITHIN);
+        if std::mem::take(&mut self.handed_over) {
+            tracing::info!("the daemon has ended for another one");
+            self.wait_until = Some(now + JOIN_WAIT);
+            return None;
+        }
+        self.crashes
+            .retain(|at| now.duration_since(*at) < CRASHES_WITHIN);
         self.crashes.push_back(now);
         if self.crashes.len() > self.crashes_max {
-            tracing::error!(
-                "daemons end again and again: {} within a minute; their mounts are given up",
-                self.crashes.len()
-            );
+            let number = self.crashes.len();
+            let why = format!("daemons end again and again: {number} within a minute");
+            tracing::error!("{why}; their mounts are given up");
+            if let Err(error) = std::fs::write(self.home.given_up(), why) {
+                tracing::warn!(%error, "the reason is in this log alone");
+            }
             return Some("daemons cannot be kept running");
         }
         tracing::warn!("the daemon has died; starting another one");
@@ -207,7 +280,9 @@ impl Keeper {
             // Until it ends, so that nothing of it is left then. There is no error but that somebody else did.
             let _ = rustix::process::wait(WaitOptions::empty());
         };
-        let spawned = std::thread::Builder::new().name("start".into()).spawn(start);
+        let spawned = std::thread::Builder::new()
+            .name("start".into())
+            .spawn(start);
         if let Err(error) = spawned {
             tracing::error!(%error, "no thread can be started");
         }

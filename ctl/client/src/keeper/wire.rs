@@ -29,6 +29,10 @@ pub(super) enum Said {
     Release { workspace: String },
     /// The daemon ends as it was asked to.
     End,
+    /// The daemon ends so that another one goes on, which somebody else starts.
+    HandOver,
+    /// Every mount answers; said when asked.
+    Alive,
 }
 
 /// What the keeper says after `Hello`.
@@ -39,6 +43,8 @@ pub(super) enum Told {
     Kept { workspace: String, note: String },
     /// These were all.
     All,
+    /// Later: whether every mount answers.
+    Ask,
 }
 
 /// Sends one message.
@@ -70,7 +76,12 @@ pub(super) fn receive<T: DeserializeOwned>(
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
     let received = rustix::io::retry_on_intr(|| {
-        recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut control, flags)
+        recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut text)],
+            &mut control,
+            flags,
+        )
     })?;
     if received.bytes == 0 {
         return Ok(None);

@@ -1,6 +1,7 @@
-//! Giving all mounts up to a daemon of another build, which makes them again.
+//! Giving all mounts up to a daemon of another build.
 //!
-//! Either every mount is free and all are given up, or none is: those that were given up already when
+//! Where the keeper holds them all, they stay, and the other daemon goes on with them: programs in them notice nothing.
+//! Else it makes them again. Either every mount is free and all are given up, or none is: those that were given up already when
 //! one turns out to be in use are made again at once.
 
 use super::Mounts;
@@ -9,10 +10,15 @@ use agentvfs_client::protocol::{Fault, HandOverAnswer};
 use engine::CloseMode;
 
 impl Mounts {
-    /// Unmounts and closes everything without a commit, leaving it marked as running, so that whoever
-    /// comes next brings it back as it was; then asks this daemon to end.
+    /// Has whoever comes next go on with all mounts, if the keeper holds them. Otherwise unmounts and closes everything
+    /// without a commit, leaving it marked as running, so that whoever comes next brings it back as it was. Then asks
+    /// this daemon to end.
     pub fn hand_over(&self) -> Result<HandOverAnswer, Fault> {
         let names = self.running_names();
+        if self.keeping.holds_all(&names) && self.keeping.hand_over() {
+            self.gate.ask_hand_over();
+            return Ok(HandOverAnswer { workspaces: names });
+        }
         for name in &names {
             self.check_free(name)?;
         }

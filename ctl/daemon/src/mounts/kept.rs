@@ -78,7 +78,11 @@ impl Mounts {
             }
             e.to_string()
         })?;
-        running.held = self.hold(&running.workspace, running.mounted.as_ref(), note.permissions);
+        running.held = self.hold(
+            &running.workspace,
+            running.mounted.as_ref(),
+            note.permissions,
+        );
         *slot.running.lock() = Some(running);
         Ok(())
     }
@@ -100,6 +104,10 @@ impl Mounts {
         let text = serde_json::to_string(&note).ok()?;
         let base = workspace.base_directory();
         let descriptors = std::iter::once(kept.device).chain(base).collect();
-        Some(self.keeping.hold(workspace.name(), text, descriptors))
+        let place = mounted?.mountpoint();
+        Some(
+            self.keeping
+                .hold(workspace.name(), place, text, descriptors),
+        )
     }
 }

@@ -1,0 +1,309 @@
+//! The keeper: what it does beside bringing a daemon back, and what happens without it.
+
+#![allow(clippy::unwrap_used)]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use tests::env::Env;
+use tests::rng::{self, Rng};
+use tests::{binary, wait};
+
+fn kept() -> Option<Env> {
+    let mut env = Env::new()?;
+    env.keep_mounts();
+    Some(env)
+}
+
+fn kill(all: &[Pid]) {
+    for pid in all {
+        let _ = kill_process(*pid, Signal::KILL);
+    }
+}
+
+/// Waits until there is exactly one process that is none of these.
+fn another(all: impl Fn() -> Vec<Pid>, before: &[Pid]) -> Pid {
+    wait::until(
+        "another process has taken over",
+        || matches!(all()[..], [one] if !before.contains(&one)),
+    );
+    all()[0]
+}
+
+#[test]
+fn the_keeper_ends_with_the_last_mount() {
+    let Some(env) = kept() else { return };
+    env.start();
+    assert_eq!(env.keepers().len(), 1);
+    env.workspace(&["stop"]).ok();
+    wait::until("daemon and keeper have ended", || {
+        env.keepers().is_empty() && env.daemons().is_empty()
+    });
+    let root = env.start();
+    fs::write(root.join("a"), b"a").unwrap();
+    env.kill_daemon();
+    assert_eq!(fs::read(root.join("a")).unwrap(), b"a");
+    env.workspace(&["stop"]).ok();
+    wait::until("the second ones, too", || {
+        env.keepers().is_empty() && env.daemons().is_empty()
+    });
+}
+
+#[test]
+fn a_keeper_that_dies_is_replaced_and_the_daemon_goes_on() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    fs::write(root.join("a"), b"before").unwrap();
+    let (keepers, daemons) = (env.keepers(), env.daemons());
+    kill(&keepers);
+    another(|| env.keepers(), &keepers);
+    assert_eq!(env.daemons(), daemons);
+    wait::until("the new keeper holds the mount", || {
+        let keeper = env.keepers()[0].as_raw_nonzero();
+        let open = fs::read_dir(format!("/proc/{keeper}/fd")).unwrap();
+        let is_device = |fd: fs::DirEntry| {
+            fs::read_link(fd.path()).is_ok_and(|to| to == Path::new("/dev/fuse"))
+        };
+        open.flatten().any(is_device)
+    });
+    let mut held = File::open(root.join("a")).unwrap();
+    env.kill_daemon();
+    let mut read = String::new();
+    held.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "before");
+    fs::write(root.join("a"), b"after").unwrap();
+    another(|| env.daemons(), &daemons);
+}
+
+#[test]
+fn with_the_keeper_killed_too_the_next_command_brings_the_workspace_back() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    fs::write(root.join("a"), b"a").unwrap();
+    kill(&env.keepers());
+    kill(&env.daemons());
+    wait::until("both are dead", || {
+        kill(&env.keepers());
+        kill(&env.daemons());
+        env.keepers().is_empty() && env.daemons().is_empty()
+    });
+    assert!(fs::write(root.join("b"), b"b").is_err());
+    env.workspace(&["log", "project"]).ok();
+    assert_eq!(fs::read(root.join("a")).unwrap(), b"a");
+    assert_eq!(env.keepers().len(), 1, "it is kept again");
+    fs::write(root.join("b"), b"b").unwrap();
+    env.kill_daemon();
+    assert_eq!(fs::read(root.join("b")).unwrap(), b"b");
+}
+
+#[test]
+fn daemons_that_die_again_and_again_are_given_up() {
+    let Some(mut env) = Env::new() else { return };
+    env.set_variable("AGENTVFS_KEEPER", "2");
+    let root = env.start();
+    fs::write(root.join("a"), b"a").unwrap();
+    for _ in 0..2 {
+        let before = env.daemons();
+        kill(&before);
+        another(|| env.daemons(), &before);
+        assert_eq!(fs::read(root.join("a")).unwrap(), b"a");
+    }
+    kill(&env.daemons());
+    wait::until("the keeper gives up", || env.keepers().is_empty());
+    assert!(fs::write(root.join("b"), b"b").is_err());
+    let doctor = || env.told(env.command(&env.path(""), &["doctor"])).out;
+    let why = "mounts were given up: daemons end again and again: 3 within a minute";
+    assert!(env.log().contains("daemons end again and again") && doctor().contains(why));
+    env.workspace(&["log", "project"]).ok();
+    assert_eq!(fs::read(root.join("a")).unwrap(), b"a");
+    assert!(!doctor().contains("given up"));
+    assert!(doctor().contains("mounts outlive a crash of the daemon"));
+}
+
+#[test]
+fn a_daemon_that_stands_still_for_a_while_is_not_ended() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    let daemon = env.daemons();
+    kill_process(daemon[0], Signal::STOP).unwrap();
+    let writer = std::thread::spawn({
+        let place = root.join("a");
+        move || fs::write(place, b"a")
+    });
+    wait::let_run(std::time::Duration::from_secs(2));
+    assert!(!writer.is_finished());
+    kill_process(daemon[0], Signal::CONT).unwrap();
+    writer.join().unwrap().unwrap();
+    assert_eq!(env.daemons(), daemon);
+}
+
+#[test]
+fn another_build_goes_on_with_mounts_that_are_in_use() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    let new = binary::other_build(&env.path("new"));
+    let mut held = fs::OpenOptions::new();
+    let mut held = held
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(root.join("log"))
+        .unwrap();
+    std::thread::scope(|scope| {
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let writer = scope.spawn({
+            let over = &over;
+            move || {
+                let mut lines = 0;
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    held.write_all(format!("{lines:08}\n").as_bytes()).unwrap();
+                    lines += 1;
+                }
+                lines
+            }
+        });
+        for program in [new.as_path(), binary::agentvfs(), new.as_path()] {
+            wait::let_run(std::time::Duration::from_millis(100));
+            let before = env.daemons();
+            let mut command = env.program(program);
+            command.args(["workspace", "start", "project"]);
+            env.told(command).ok();
+            let after = env.daemons();
+            assert!(after.len() == 1 && after != before, "{before:?} {after:?}");
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let lines: u64 = writer.join().unwrap();
+        let expected: String = (0..lines).map(|n| format!("{n:08}\n")).collect();
+        assert!(fs::read_to_string(root.join("log")).unwrap() == expected);
+    });
+    env.workspace(&["stop"]).ok();
+}
+
+#[test]
+fn a_project_that_its_mount_covers_is_found_again() {
+    let Some(env) = kept() else { return };
+    let project = env.path("project");
+    fs::create_dir(project.join("d")).unwrap();
+    fs::write(project.join("d/a"), b"of the project").unwrap();
+    let place = project.to_str().unwrap();
+    env.workspace(&["start", "--from", place, "--mount", place])
+        .ok();
+    for _ in 0..3 {
+        env.kill_daemon();
+        assert_eq!(fs::read(project.join("d/a")).unwrap(), b"of the project");
+        assert_eq!(env.workspace(&["status", "project"]).status, 0);
+    }
+    fs::write(project.join("d/b"), b"new").unwrap();
+    env.kill_daemon();
+    assert_eq!(
+        env.workspace(&["diff", "project", "--name-status"]).ok(),
+        "A\td/b\n"
+    );
+    env.workspace(&["stop"]).ok();
+    assert!(!project.join("d/b").exists());
+}
+
+#[test]
+fn branches_and_snapshots_go_on_and_numbers_are_not_given_twice() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    let branches = root.join(".agentvfs/branches");
+    fs::write(root.join("f"), b"main").unwrap();
+    env.workspace(&["checkpoint", "one"]).ok();
+    let branch = |args: &[&str]| {
+        env.told(env.command(&env.path(""), &[&["branch"], args].concat()))
+            .ok()
+    };
+    branch(&["create", "a"]);
+    branch(&["create", "b"]);
+    fs::write(branches.join("a/f"), b"a").unwrap();
+    fs::write(branches.join("b/f"), b"b").unwrap();
+    let held: Vec<File> = ["a/f", "b/f"]
+        .map(|f| File::open(branches.join(f)).unwrap())
+        .into();
+    let snapshot = File::open(root.join(".agentvfs/snapshots/one/f")).unwrap();
+    env.kill_daemon();
+    let text = |mut file: &File| {
+        let mut text = String::new();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file.read_to_string(&mut text).map(|_| text)
+    };
+    assert_eq!(
+        held.iter().map(|f| text(f).unwrap()).collect::<Vec<_>>(),
+        ["a", "b"]
+    );
+    // What a program holds in a snapshot may be out of date, but is never something else.
+    assert!(text(&snapshot).is_err() || text(&snapshot).unwrap() == "main");
+    assert_eq!(
+        fs::read(root.join(".agentvfs/snapshots/one/f")).unwrap(),
+        b"main"
+    );
+    fs::write(root.join("f"), b"later").unwrap();
+    env.workspace(&["checkpoint", "two"]).ok();
+    assert_eq!(
+        fs::read(root.join(".agentvfs/snapshots/two/f")).unwrap(),
+        b"later"
+    );
+    assert!(text(&snapshot).is_err() || text(&snapshot).unwrap() == "main");
+    drop(held);
+    branch(&["delete", "b", "--yes"]);
+    env.kill_daemon();
+    branch(&["create", "c", "--from", "one"]);
+    assert_eq!(fs::read(branches.join("c/f")).unwrap(), b"main");
+    assert_eq!(fs::read(branches.join("a/f")).unwrap(), b"a");
+}
+
+#[test]
+fn a_rollback_that_the_daemon_does_not_live_through_shows_one_state_or_the_other() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    let names: Vec<String> = (0..40).map(|n| format!("f{n}")).collect();
+    let write = |text: &str| {
+        for name in &names {
+            fs::write(root.join(name), text.repeat(100)).unwrap();
+        }
+    };
+    write("first");
+    env.workspace(&["checkpoint", "first"]).ok();
+    write("the second");
+    env.workspace(&["checkpoint", "second"]).ok();
+    let mut held: Vec<File> = names
+        .iter()
+        .map(|n| File::open(root.join(n)).unwrap())
+        .collect();
+    let mut rng = Rng::new(rng::seed());
+    for round in 0..30 {
+        let to = ["first", "second"][round % 2];
+        let done = std::thread::scope(|scope| {
+            let command = scope.spawn(|| env.workspace(&["rollback", "--to", to]).status);
+            wait::let_run(std::time::Duration::from_micros(rng.below(60_000)));
+            env.strike_daemon();
+            command.join().unwrap()
+        });
+        let mut seen: Vec<String> = names
+            .iter()
+            .map(|name| fs::read_to_string(root.join(name)).unwrap())
+            .collect();
+        env.workspace(&["status", "project"]).ok();
+        wait::until("the kernel has dropped what it had", || {
+            seen = names
+                .iter()
+                .map(|name| fs::read_to_string(root.join(name)).unwrap())
+                .collect();
+            seen.windows(2).all(|two| two[0] == two[1])
+        });
+        if done == 0 {
+            let expected = ["first", "the second"][round % 2].repeat(100);
+            assert!(seen[0] == expected, "round {round}: it was done");
+        }
+        wait::until("open files show the same", || {
+            held.iter_mut().all(|file| {
+                let mut text = String::new();
+                std::io::Seek::rewind(file).unwrap();
+                file.read_to_string(&mut text).unwrap();
+                text == seen[0]
+            })
+        });
+    }
+}
