@@ -11,14 +11,14 @@ use engine::tree::patch::BaseDirs;
 pub fn check(bytes: &[u8]) {
     if let Ok(record) = decode::<Record>(bytes) {
         assert!(encode(&record) == bytes, "a record has two encodings");
-        if let Record::Mutation(m) = record {
+        if let Some(m) = record.mutation() {
             let payload = PayloadRef {
                 segment: 1,
                 offset: 96,
                 len: 5,
             };
             if m.check(Some(payload)).is_ok() {
-                let _ = seeds::tree().apply(&m, Some(payload));
+                let _ = seeds::tree().apply(m, Some(payload));
             }
         }
     }

@@ -9,8 +9,8 @@ use agentvfs_client::protocol::{
 };
 use engine::journal::{Journal, JournalConfig};
 use engine::record::{
-    Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Record,
-    SrcRecord, StateInfo, SwitchKind, TreePatch, encode,
+    Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Outcome,
+    Record, SrcRecord, StateInfo, SwitchKind, TreePatch, encode,
 };
 use engine::tree::Tree;
 use engine::tree::patch::BaseDirs;
@@ -410,12 +410,18 @@ fn later_events() -> Vec<Event> {
 }
 
 fn records() -> Vec<Vec<u8>> {
+    let requested = [Some(7), None].map(|connection| Record::Requested {
+        connection,
+        unique: 1 << 40,
+        mutation: write(),
+    });
     let mutations = mutations().into_iter().map(Record::Mutation);
     let events = events().into_iter().chain(later_events());
     let events = events.chain(crate::timeline::events());
     let events = events.map(Record::Event);
     let records = mutations.chain(events).map(|r| encode(&r));
-    records.chain([patch().to_bytes()]).collect()
+    let records = records.chain([patch().to_bytes()]);
+    records.chain(requested.map(|r| encode(&r))).collect()
 }
 
 fn inode(mode: u32, parent: u64, content: ContentRecord) -> InodeRecord {
@@ -516,7 +522,20 @@ fn states() -> Vec<Vec<u8>> {
         rest.clone(),
     ]);
     let later = encode(&Vec::<u64>::new());
-    let state = frames(&[head, kv, crate::timeline::frame(), later, some, rest]);
+    let outcomes = encode(&(
+        7u64,
+        vec![(2u64, Outcome::Inode(9)), (4, Outcome::Bytes(5))],
+    ));
+    let timeline = crate::timeline::frame();
+    let before = frames(&[
+        head.clone(),
+        kv.clone(),
+        timeline.clone(),
+        later.clone(),
+        some.clone(),
+        rest.clone(),
+    ]);
+    let state = frames(&[head, kv, timeline, later, outcomes, some, rest]);
     let tree = frames(&[
         encode(&(inodes.len() as u64)),
         encode(&inodes[..1].to_vec()),
@@ -528,6 +547,7 @@ fn states() -> Vec<Vec<u8>> {
         seal::tree(&tree),
         seal::pointer(7),
         seal::first_timeline_state(&first),
+        seal::state_without_outcomes(&before),
     ]
 }
 

@@ -150,8 +150,8 @@ fn another_build_goes_on_with_mounts_that_are_in_use() {
         .create(true)
         .open(root.join("log"))
         .unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let over = std::sync::atomic::AtomicBool::new(false);
         let writer = scope.spawn({
             let over = &over;
             move || {
@@ -247,7 +247,7 @@ fn branches_and_snapshots_go_on_and_numbers_are_not_given_twice() {
     );
     assert!(text(&snapshot).is_err() || text(&snapshot).unwrap() == "main");
     drop(held);
-    branch(&["delete", "b", "--yes"]);
+    branch(&["delete", "b"]);
     env.kill_daemon();
     branch(&["create", "c", "--from", "one"]);
     assert_eq!(fs::read(branches.join("c/f")).unwrap(), b"main");

@@ -222,7 +222,9 @@ fn unserved(check: &'static str, home: &Home, mounts: &[(String, PathBuf)]) -> V
 
 /// What to do about a mount that hangs, the gentlest first.
 fn no_answer(home: &Home, name: &str) -> String {
-    let served = processes("daemon").into_iter().find(|(_, root)| root == home.root());
+    let served = processes("daemon")
+        .into_iter()
+        .find(|(_, root)| root == home.root());
     let end = match served {
         Some((pid, _)) => format!("kill {pid}"),
         None => "kill its process".to_owned(),
