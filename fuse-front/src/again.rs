@@ -10,6 +10,59 @@ use crate::wire::{Answer, Header, Request};
 use engine::record;
 use engine::types::Wait;
 use engine::{RequestId, within_request};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The process that served the mount before, as long as it has threads. Some of them make calls on their own mount
+/// that change nothing if that process answers them (`announce.rs`); here they would.
+#[derive(Debug, Default)]
+pub(crate) struct Before(AtomicU32);
+
+impl Before {
+    /// A process by its id.
+    pub(crate) fn new(process: u32) -> Before {
+        Before(AtomicU32::new(process))
+    }
+
+    /// Its id, until it is gone.
+    pub(crate) fn process(&self) -> Option<u32> {
+        Some(self.0.load(Relaxed)).filter(|process| *process != 0)
+    }
+
+    /// It is gone.
+    pub(crate) fn is_gone(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// Whether a thread is one of that process.
+    fn is_of(&self, thread: u32) -> bool {
+        let Some(process) = self.process() else {
+            return false;
+        };
+        let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
+        let of = |status: String| {
+            let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+            line.and_then(|id| id.trim().parse().ok())
+        };
+        status.ok().and_then(of) == Some(process)
+    }
+}
+
+/// Whether a request changes something when it is carried out.
+fn changes(request: &Request<'_>) -> bool {
+    matches!(
+        request,
+        Request::Setattr { .. }
+            | Request::Symlink { .. }
+            | Request::Mknod { .. }
+            | Request::Mkdir { .. }
+            | Request::Unlink { .. }
+            | Request::Rmdir { .. }
+            | Request::Rename { .. }
+            | Request::Link { .. }
+            | Request::Create { .. }
+    )
+}
 
 impl Front {
     /// Carries out a request, unless a process before did already.
@@ -23,6 +76,9 @@ impl Front {
         let Some(connection) = self.0.connection else {
             return self.answer(from, request, room, wait);
         };
+        if self.0.before.is_of(from.pid) && changes(request) {
+            return Err(Errno::IO.into());
+        }
         let unique = from.number();
         let id = RequestId { connection, unique };
         if from.is_resent()
@@ -56,6 +112,12 @@ impl Front {
                 record::Outcome::Inode(nid),
             ) => Answer::Entry(ws.handed_again(node, nid)?, FOREVER),
             (Request::Setattr { .. }, _) => Answer::Attributes(ws.getattr(node)?, FOREVER),
+            // Pages of which only a part was written yet are written again.
+            (Request::Write { data, flags, .. }, record::Outcome::Bytes(len))
+                if flags.from_cache && len != data.len() as u64 =>
+            {
+                return Ok(None);
+            }
             (Request::Write { .. }, record::Outcome::Bytes(len)) => Answer::Written(len as u32),
             (Request::CopyFileRange { wide: true, .. }, record::Outcome::Bytes(len)) => {
                 Answer::Copied(len)

@@ -4,6 +4,7 @@
 //! so that no dead one stays behind. Invariant: no descriptor of a file inside the mount is kept
 //! open (it would be busy for ever).
 
+use crate::again::Before;
 use crate::announce::Announcer;
 use crate::apart::Apart;
 use crate::drain::Drain;
@@ -156,7 +157,7 @@ pub fn mount(ws: Arc<Workspace>, opts: MountOptions) -> Result<Mounted, MountErr
     let mountpoint = usable(&opts.mountpoint)?;
     let device = device::mount(&mountpoint, &opts)?;
     let connection = (opts.keep && opts.transport == Transport::Own).then(new_number);
-    let shared = shared(ws, &opts, connection);
+    let shared = shared(ws, &opts, connection, Before::default());
     let started = start(&shared, &mountpoint, device, &opts);
     started.map_err(|source| {
         give_up(&shared);
@@ -172,6 +173,7 @@ pub(crate) fn shared(
     ws: Arc<Workspace>,
     opts: &MountOptions,
     connection: Option<u64>,
+    before: Before,
 ) -> Arc<Shared> {
     Arc::new(Shared {
         ws: WorkspaceRef(ws),
@@ -183,6 +185,7 @@ pub(crate) fn shared(
         announcer: Arc::default(),
         permissions: opts.default_permissions,
         connection,
+        before,
     })
 }
 
@@ -317,6 +320,7 @@ impl Mounted {
             device: device.upgrade()?.duplicate().ok()?,
             dev: self.dev,
             agreed: *agreed,
+            process: std::process::id(),
         })
     }
 

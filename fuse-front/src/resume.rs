@@ -4,6 +4,7 @@
 //! sends again what was not answered, then, beside the requests, it is found out what the kernel holds. Invariant:
 //! nothing here touches a path in the mount before requests are read, nor on a thread that holds the device.
 
+use crate::again::Before;
 use crate::apart::Apart;
 use crate::mount::{self, MountError, MountOptions, Mounted};
 use crate::serve::{Front, Shared};
@@ -16,6 +17,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+/// How often it is looked whether the process before is gone: nothing tells.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What was agreed on with the kernel when a mount began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +39,8 @@ pub struct Kept {
     pub dev: (u32, u32),
     /// What was agreed on.
     pub agreed: Agreed,
+    /// The process that serves it.
+    pub process: u32,
 }
 
 /// Goes on with a mount. `ws` was opened by [`engine::Engine::open_kept`] with the connection's number.
@@ -48,7 +54,9 @@ pub fn resume(
     kept: Kept,
 ) -> std::result::Result<Mounted, MountError> {
     let mountpoint = table::resolve(&opts.mountpoint);
-    let shared = mount::shared(ws, opts, Some(kept.agreed.number));
+    let other = Some(kept.process).filter(|process| *process != std::process::id());
+    let before = other.map(Before::new).unwrap_or_default();
+    let shared = mount::shared(ws, opts, Some(kept.agreed.number), before);
     go_on(&shared, &mountpoint, opts, kept).map_err(|source| {
         mount::give_up(&shared);
         MountError::NoAnswer { mountpoint, source }
@@ -119,12 +127,28 @@ impl Settle {
             ws.requests_settled();
         }
         drop(shared);
+        self.wait_for_before();
         ws.settle_held(&mut |node, look| {
             // Once the mount has ended nothing is held.
             let device = self.device.upgrade();
             device.is_some_and(|device| device.holds(node, look))
         });
         tracing::info!("what the kernel holds is known");
+    }
+
+    /// Waits until the process before is gone, or has no thread left that could ask something.
+    fn wait_for_before(&self) {
+        while let Some(shared) = self.shared.upgrade() {
+            let Some(process) = shared.before.process() else {
+                return;
+            };
+            let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+            if threads.map_or(0, Iterator::count) <= 1 {
+                return shared.before.is_gone();
+            }
+            drop(shared);
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Waits until every request that was sent again is answered; false where that cannot be told. The kernel sends

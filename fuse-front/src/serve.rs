@@ -5,6 +5,7 @@
 //! allocated for those that need not. Invariant: every request that [`Front`] begins ends exactly once,
 //! and its reply is used exactly once. Nothing here waits, but jobs on the pool.
 
+use crate::again::Before;
 use crate::announce::Announcer;
 use crate::drain::{Drain, Parity};
 use crate::errno::Failure;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) permissions: bool,
     /// Number of the connection, if its requests may come again.
     pub(crate) connection: Option<u64>,
+    /// Who served the mount before.
+    pub(crate) before: Before,
 }
 
 /// The workspace, in a form that needs no `Debug` of the engine.
@@ -292,6 +295,7 @@ mod tests {
                 announcer: Arc::default(),
                 permissions: true,
                 connection: None,
+                before: Before::default(),
             };
             let (device, kernel) = pair();
             Fixture {

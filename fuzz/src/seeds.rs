@@ -4,9 +4,6 @@
 //! values the same, and writes the files where `FUZZ_WRITE_SEEDS` is set.
 
 use crate::{index, seal};
-use agentvfs_client::protocol::{
-    Call, Diff, KvSet, METHODS, Moment, Nothing, Rollback, Side, Target, WriteFile, encode_request,
-};
 use engine::journal::{Journal, JournalConfig};
 use engine::record::{
     Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Outcome,
@@ -39,7 +36,7 @@ pub fn all() -> Vec<Seed> {
         ("pack", packs()),
         ("record", records()),
         ("reference", vec![b"a value".to_vec(), vec![]]),
-        ("request", requests()),
+        ("request", request::seeds()),
         ("state", states()),
         (
             "timeline",
@@ -559,51 +556,4 @@ fn frames(bodies: &[Vec<u8>]) -> Vec<u8> {
         b.extend_from_slice(body);
     }
     b
-}
-
-fn requests() -> Vec<Vec<u8>> {
-    let (workspace, branch) = ("w".to_owned(), "main".to_owned());
-    let rollback = Call::Rollback(Rollback {
-        workspace: workspace.clone(),
-        branch: branch.clone(),
-        target: Target::Before(Moment { sec: -5, nsec: 7 }),
-        paths: vec![agentvfs_client::protocol::Bytes(b"src".to_vec())],
-        keep_kv: true,
-    });
-    let set = Call::KvSet(KvSet {
-        workspace: workspace.clone(),
-        branch: branch.clone(),
-        key: "key".into(),
-        value: "{\"a\":1}".into(),
-    });
-    let write = Call::FsWrite(WriteFile {
-        workspace: workspace.clone(),
-        branch: branch.clone(),
-        path: agentvfs_client::protocol::Bytes(b"a/b".to_vec()),
-        offset: Some(3),
-        b64: "eA==".into(),
-        last: true,
-        perm: 0o600,
-        parents: true,
-    });
-    let diff = Call::Diff(Diff {
-        workspace,
-        branch,
-        from: Side::Base,
-        to: Side::Ref("@~1".into()),
-        paths: vec![agentvfs_client::protocol::Bytes(b"\xff".to_vec())],
-        stat: true,
-    });
-    let calls = [Call::List(Nothing {}), rollback, set, write, diff];
-    let lines = calls.iter().map(|call| encode_request(7, call));
-    let bare = METHODS.iter().map(|method| bare(method));
-    lines.chain(bare).collect()
-}
-
-/// A request with nothing but what most methods need.
-fn bare(method: &str) -> Vec<u8> {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"workspace":"w","branch":"main"}}}}"#
-    )
-    .into_bytes()
 }

@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// How long a daemon may take to answer the first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a daemon that is ending may take.
+const END_TIMEOUT: Duration = Duration::from_secs(25);
+
 /// Why a connection cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -137,6 +140,14 @@ impl Client {
         let mut fds = [PollFd::new(self.stream.get_ref(), PollFlags::IN)];
         let now = rustix::event::Timespec::default();
         self.stream.buffer().is_empty() && matches!(poll(&mut fds, Some(&now)), Ok(0))
+    }
+
+    /// Waits until the daemon has given the connection up, or for a while.
+    pub fn wait_for_end(self) {
+        // Without a limit one that hangs would hang us; the limit itself cannot be refused, as it is not zero.
+        let _ = self.stream.get_ref().set_read_timeout(Some(END_TIMEOUT));
+        // It says nothing more.
+        let _ = io::copy(&mut self.stream.into_inner(), &mut io::sink());
     }
 
     /// What cancels the request that is made next.

@@ -257,7 +257,10 @@ impl Context {
             Err(error) => return Err(failed("the daemon cannot hand over", error)),
         };
         let HandOverAnswer { workspaces } = answer;
-        (self.client, self.list) = (None, OnceCell::new());
+        self.list = OnceCell::new();
+        if let Some(client) = self.client.take() {
+            client.wait_for_end();
+        }
         for workspace in workspaces {
             let call = Call::Start(Start {
                 workspace: workspace.clone(),

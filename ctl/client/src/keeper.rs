@@ -101,7 +101,6 @@ impl Keeper {
             .stdin(Stdio::from(listener))
             .stdout(Stdio::null())
             .stderr(open_log(&home.log())?)
-            .process_group(0)
             .spawn()?;
         let joined = Keeper::join(home, &program)?;
         joined

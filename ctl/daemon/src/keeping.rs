@@ -61,16 +61,14 @@ impl Drop for Held {
 impl Keeping {
     /// Joins the keeper of the home, if one runs, and gives the mounts that it holds.
     pub fn begin(home: &Home) -> (Arc<Keeping>, Vec<KeptMount>) {
-        let is_wanted = process_env(VARIABLE).is_none_or(|value| value != "off");
-        let joined = match is_wanted {
-            true => Keeper::join(home, &own_program()),
-            false => Ok(None),
-        };
-        let joined = joined.unwrap_or_else(|error| {
+        // Whatever the environment says: nobody else goes on with what a keeper holds.
+        let joined = Keeper::join(home, &own_program()).unwrap_or_else(|error| {
             tracing::error!(%error, "the keeper does not respond: its mounts are lost");
             None
         });
         let (keeper, kept) = joined.unzip();
+        let is_off = process_env(VARIABLE).is_some_and(|value| value == "off");
+        let is_wanted = keeper.is_some() || !is_off;
         let keeping = Arc::new(Keeping {
             home: home.clone(),
             is_wanted,

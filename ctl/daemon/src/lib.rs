@@ -69,6 +69,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// Pause between two attempts to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
+/// How long a daemon that hands over goes on refusing requests.
+const FAREWELL: Duration = Duration::from_millis(10);
+
 /// Says by which of the ways that this build has ([`Transport`]) mounts speak to the kernel: for tests.
 const TRANSPORT_VARIABLE: &str = "AGENTVFS_TRANSPORT";
 
@@ -251,6 +254,8 @@ fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport) 
     mark.remove();
     lifecycle::finish(&gate, &mounts);
     if gate.is_handed_over() {
+        // Whoever has just come is told so.
+        std::thread::sleep(FAREWELL);
         tracing::info!("ended; another daemon goes on with the mounts");
         // As if killed: whoever goes on replays the journals, and gets what is not answered yet.
         std::process::exit(0);

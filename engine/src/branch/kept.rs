@@ -33,6 +33,18 @@ impl Inner {
         }
     }
 
+    /// The kernel held nothing of the branch before: what has no name goes, but for what it got since.
+    pub fn held_nothing(&mut self) {
+        self.lookups.held_nothing();
+        let mut removed = Vec::new();
+        self.live.for_each(&mut |nid, inode| {
+            if inode.nlink == 0 {
+                removed.push(nid);
+            }
+        });
+        removed.into_iter().for_each(|nid| self.reap(nid));
+    }
+
     /// The kernel may take each file's size for that of before a switch.
     fn doubt_sizes(&mut self) {
         let mut files = Vec::new();

@@ -120,6 +120,8 @@ impl Outcomes {
     pub fn note(&mut self, record: &Record, payload: u64) {
         if let Some((unique, outcome)) = self.taken(record, payload) {
             let thread = NUMBER.with(|number| number.0);
+            let before = self.last.get(&thread).filter(|(last, _)| *last == unique);
+            let outcome = together(before.map(|(_, outcome)| *outcome), outcome);
             self.last.insert(thread, (unique, outcome));
         }
     }
@@ -127,6 +129,7 @@ impl Outcomes {
     /// The same, for a record that a daemon before wrote.
     pub fn recall(&mut self, record: &Record, payload: u64) {
         if let Some((unique, outcome)) = self.taken(record, payload) {
+            let outcome = together(self.before.get(&unique).copied(), outcome);
             self.before.insert(unique, outcome);
         }
     }
@@ -166,6 +169,14 @@ impl Outcomes {
     /// No request comes any more that a daemon before got.
     pub fn forget_before(&mut self) {
         self.before = BTreeMap::new();
+    }
+}
+
+/// What two changes of one request gave: a write may be in parts.
+fn together(first: Option<Outcome>, then: Outcome) -> Outcome {
+    match (first, then) {
+        (Some(Outcome::Bytes(a)), Outcome::Bytes(b)) => Outcome::Bytes(a.saturating_add(b)),
+        _ => then,
     }
 }
 
@@ -242,6 +253,25 @@ mod tests {
         assert_eq!(numbers(&outcomes), [1, 4, 6]);
         outcomes.forget_before();
         assert_eq!(numbers(&outcomes), [4, 6]);
+    }
+
+    #[test]
+    fn parts_of_a_write_count_together() {
+        let write = || Mutation::Write {
+            nid: 3,
+            offset: 0,
+            perm: None,
+            now: Time::default(),
+        };
+        let (mut outcomes, mut next) = (Outcomes::default(), Outcomes::default());
+        for (unique, len) in [(2, 5), (4, 1), (4, 2)] {
+            let record = within_request(request(7, unique), || outcomes.record_of(write()));
+            within_request(request(7, unique), || outcomes.note(&record, len));
+            next.recall(&record, len);
+        }
+        assert_eq!(next.of(request(7, 2)), Some(Outcome::Bytes(5)));
+        assert_eq!(next.of(request(7, 4)), Some(Outcome::Bytes(3)));
+        assert_eq!(outcomes.to_record().outcomes, [(4, Outcome::Bytes(3))]);
     }
 
     #[test]

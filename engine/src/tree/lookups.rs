@@ -157,6 +157,22 @@ impl Lookups {
         self.leave(nid, self.count(nid) & !BEFORE)
     }
 
+    /// The kernel held nothing before.
+    pub fn held_nothing(&mut self) {
+        let untouched = |counts: &&mut Counts| counts.page.is_none() && counts.all == BEFORE;
+        for counts in self.pages.iter_mut().filter(untouched) {
+            *counts = Counts::default();
+            self.known -= PAGE as u64;
+        }
+        let mut from = 0;
+        while let Some((found, next)) = self.maybe_held(from) {
+            for nid in found {
+                self.was_not_held(nid);
+            }
+            from = next;
+        }
+    }
+
     /// Sets a count that does not grow; true where none is left.
     fn leave(&mut self, nid: Nid, count: u32) -> bool {
         if self.count(nid) != count {
@@ -324,6 +340,12 @@ mod tests {
         assert_eq!(left, expected);
         assert!(left.into_iter().all(|nid| l.was_not_held(nid)));
         assert!(l.is_empty() && l.pages.iter().all(|c| c.page.is_none()));
+        let mut l = Lookups::taken_over(end);
+        l.add(Nid(5));
+        l.add(Nid(end));
+        l.held_nothing();
+        assert_eq!([0, 5, 9, end].map(|n| l.get(Nid(n))), [0, 1, 0, 1]);
+        assert_eq!(l.known, 2);
     }
 
     #[test]

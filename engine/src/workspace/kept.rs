@@ -67,6 +67,10 @@ fn settle_branch(branch: &Branch, ask: &mut dyn FnMut(NodeId, Look) -> bool) {
         true => Look::Drop,
         false => Look::Held,
     };
+    // Who holds anything below a directory holds the directory.
+    if !ask(branch.node(Nid::ROOT), look) {
+        return branch.lock().held_nothing();
+    }
     let mut from = 0;
     loop {
         let next = branch.lock().lookups.maybe_held(from);

@@ -28,10 +28,10 @@ const CRASHES_WITHIN: Duration = Duration::from_secs(60);
 const HELLO_WAIT: Duration = Duration::from_secs(2);
 
 /// How often the daemon is asked whether its mounts answer.
-const ASK_EVERY: Duration = Duration::from_secs(15);
+const ASK_EVERY: Duration = Duration::from_secs(30);
 
 /// How long it may take to answer; then it hangs.
-const ALIVE_WAIT: Duration = Duration::from_secs(60);
+const ALIVE_WAIT: Duration = Duration::from_secs(100);
 
 /// How long a daemon that was started may take to join.
 const JOIN_WAIT: Duration = Duration::from_secs(20);

@@ -22,7 +22,9 @@ pub(super) struct Note {
     connection: u64,
     long_setxattr: bool,
     /// The kernel checks permissions.
-    pub permissions: bool,
+    permissions: bool,
+    /// The daemon that served it.
+    process: u32,
 }
 
 /// Why a mount cannot be gone on with.
@@ -68,6 +70,7 @@ impl Mounts {
                 number: note.connection,
                 layout,
             },
+            process: note.process,
         };
         let gate = self.gate.clone();
         let woken = move || gate.wake();
@@ -100,6 +103,7 @@ impl Mounts {
             connection: kept.agreed.number,
             long_setxattr: kept.agreed.layout.long_setxattr,
             permissions,
+            process: kept.process,
         };
         let text = serde_json::to_string(&note).ok()?;
         let base = workspace.base_directory();
