@@ -3,7 +3,7 @@
 //! They stand in `corpus/` under names that begin with `seed-`; a test keeps the files and these
 //! values the same, and writes the files where `FUZZ_WRITE_SEEDS` is set.
 
-use crate::{index, seal};
+use crate::{index, request, seal};
 use engine::journal::{Journal, JournalConfig};
 use engine::record::{
     Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Outcome,
