@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use tests::env::Env;
 use tests::rng::{self, Rng};
-use tests::{binary, wait};
+use tests::{binary, sandbox, wait};
 
 fn kept() -> Option<Env> {
     let mut env = Env::new()?;
@@ -183,6 +183,35 @@ fn another_build_goes_on_with_mounts_that_are_in_use() {
         assert!(fs::read_to_string(root.join("log")).unwrap() == expected);
     });
     env.workspace(&["stop"]).ok();
+}
+
+#[test]
+fn a_command_in_a_sandbox_goes_on() {
+    let Some(mut env) = sandbox::env(&[]) else {
+        return;
+    };
+    env.workspace(&["stop"]).ok();
+    wait::until("the daemon without a keeper has ended", || {
+        env.daemons().is_empty()
+    });
+    env.keep_mounts();
+    env.start();
+    let script = "touch begun; until [ -e go ]; do sleep 0.01; done; cat kept; echo x > done; pwd";
+    let mut command = sandbox::command(&env, &["--session", "s", "sh", "-c", script]);
+    let piped = std::process::Stdio::piped;
+    let run = command.stdout(piped()).stderr(piped()).spawn().unwrap();
+    let view = env.mountpoint().join(".agentvfs/branches/s");
+    wait::until("the command runs", || view.join("begun").exists());
+    fs::write(view.join("kept"), b"kept\n").unwrap();
+    for _ in 0..3 {
+        env.kill_daemon();
+        assert!(view.join("begun").exists());
+    }
+    fs::write(view.join("go"), b"").unwrap();
+    let told = env.finish(run, "the run");
+    let project = env.project().display().to_string();
+    assert_eq!(told.clone().ok(), format!("kept\n{project}\n"));
+    assert_eq!(fs::read(view.join("done")).unwrap(), b"x\n");
 }
 
 #[test]
