@@ -402,7 +402,9 @@ fn map(file: impl AsFd, page: usize, value: u64) -> Result<Value> {
         _ => 0,
     };
     let pages = size.div_ceil(PAGE as u64).min(64) as usize;
-    if pages == 0 {
+    // What becomes of bytes that are stored beyond the file's end is unspecified (mmap(2)).
+    let is_inside = |page: usize| (page * PAGE + size_of::<u64>()) as u64 <= size;
+    if pages == 0 || !is_inside(page % pages) {
         return Ok(Value::NotMade);
     }
     let file = File::from(rustix::io::dup(file)?);
