@@ -9,11 +9,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tests::differential::{self as differ, Pair};
 use tests::env::Env;
 use tests::rng::{self, Rng};
+use tests::skip::{Want, skip};
 use tests::{mount, wait};
 
 fn seconds() -> Duration {
@@ -28,15 +30,57 @@ fn kept() -> Option<Env> {
     Some(env)
 }
 
+/// Kills the daemon after a while that is anything up to 150 ms.
+fn strike(env: &Env, rng: &mut Rng) {
+    wait::let_run(Duration::from_micros(rng.below(150_000)));
+    env.strike_daemon();
+}
+
+/// Kills the daemon where it is about to answer a request that it has carried out: one of the next fifty.
+fn strike_before_an_answer(env: &Env, rng: &mut Rng) {
+    let Some(daemon) = env.daemons().first().copied() else {
+        return wait::let_run(Duration::from_millis(1));
+    };
+    let nth = 1 + rng.below(50);
+    let strace = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "-P", "/dev/fuse"])
+        .args(["-p", &daemon.as_raw_nonzero().to_string()])
+        .args(["-e", "trace=writev", "-e"])
+        .arg(format!("inject=writev:error=EIO:signal=KILL:when={nth}"))
+        .stderr(Stdio::null())
+        .spawn();
+    let mut strace = strace.unwrap();
+    let since = Instant::now();
+    while strace.try_wait().unwrap().is_none() && since.elapsed() < Duration::from_secs(1) {
+        wait::let_run(Duration::from_millis(1));
+    }
+    // Nobody asked for enough: what is traced goes on.
+    let _ = strace.kill();
+    strace.wait().unwrap();
+}
+
+/// Whether strace(1) is there and may trace.
+fn can_trace() -> bool {
+    let probe = Command::new("strace")
+        .args(["-f", "-o", "/dev/null", "true"])
+        .stderr(Stdio::null())
+        .status();
+    let can = probe.is_ok_and(|status| status.success());
+    if !can {
+        skip(Want::Machine, "strace is missing, or may not trace");
+    }
+    can
+}
+
 /// Does `work` while the daemon is killed again and again; says how often it was.
-fn while_killed<R>(env: &Env, seed: u64, work: impl FnOnce() -> R) -> (R, u64) {
+fn while_killed<R>(env: &Env, strike: fn(&Env, &mut Rng), work: impl FnOnce() -> R) -> (R, u64) {
     let (over, kills) = (AtomicBool::new(false), AtomicU64::new(0));
+    let seed = rng::seed();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut rng = Rng::new(seed);
             while !over.load(Ordering::Relaxed) {
-                wait::let_run(Duration::from_micros(rng.below(150_000)));
-                env.strike_daemon();
+                strike(env, &mut rng);
                 kills.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -62,7 +106,7 @@ fn random_calls_give_the_same_as_natively_while_the_daemon_is_killed() {
     };
     let first = rng::seed();
     let end = Instant::now() + seconds();
-    let (seeds, kills) = while_killed(&env, first, || {
+    let (seeds, kills) = while_killed(&env, strike, || {
         let mut seed = first;
         while Instant::now() < end {
             let steps = differ::steps(seed, 100, mount::is_root());
@@ -139,12 +183,12 @@ impl Cycle {
     }
 }
 
-#[test]
-fn no_call_is_lost_or_carried_out_twice_while_the_daemon_is_killed() {
+/// Three threads go through their rounds while the daemon is killed.
+fn rounds_while_killed(strike: fn(&Env, &mut Rng)) {
     let Some(env) = kept() else { return };
     let root = env.start();
     let end = Instant::now() + seconds();
-    let (cycles, kills) = while_killed(&env, rng::seed(), || {
+    let (cycles, kills) = while_killed(&env, strike, || {
         std::thread::scope(|scope| {
             let run = |number| {
                 let mut cycle = Cycle::new(&root, number);
@@ -155,9 +199,8 @@ fn no_call_is_lost_or_carried_out_twice_while_the_daemon_is_killed() {
                 cycle
             };
             let all: Vec<_> = (0..3).map(|n| scope.spawn(move || run(n))).collect();
-            all.into_iter()
-                .map(|one| one.join().unwrap())
-                .collect::<Vec<_>>()
+            let ended = all.into_iter().map(|one| one.join());
+            ended.collect::<Result<Vec<_>, _>>().unwrap()
         })
     });
     let rounds: u64 = cycles.iter().map(|cycle| cycle.rounds).sum();
@@ -166,6 +209,18 @@ fn no_call_is_lost_or_carried_out_twice_while_the_daemon_is_killed() {
     env.workspace(&["stop"]).ok();
     env.workspace(&["start", "project"]).ok();
     cycles.iter().for_each(Cycle::check);
+}
+
+#[test]
+fn no_call_is_lost_or_carried_out_twice_while_the_daemon_is_killed() {
+    rounds_while_killed(strike);
+}
+
+#[test]
+fn a_request_that_was_carried_out_and_not_answered_is_carried_out_once() {
+    if can_trace() {
+        rounds_while_killed(strike_before_an_answer);
+    }
 }
 
 #[test]
