@@ -1,8 +1,7 @@
 //! Going on with a mount whose process is gone, while a keeper has held its device open.
 //!
-//! The mount needs no handshake: what was agreed on comes with the device. First requests are read, then the kernel
-//! sends again what was not answered, then, beside the requests, it is found out what the kernel holds. Invariant:
-//! nothing here touches a path in the mount before requests are read, nor on a thread that holds the device.
+//! The mount needs no handshake: what was agreed on comes with the device. First the kernel is told to send again what was
+//! not answered, then requests are read, and beside them it is found out what the kernel holds. Invariant: nothing here touches a path in the mount before requests are read, nor on a thread that holds the device.
 
 use crate::again::Before;
 use crate::apart::Apart;
@@ -78,10 +77,11 @@ fn go_on(
     let device = connection.keepable().map(|(device, _)| device);
     let device = device.ok_or_else(|| Error::other("the connection cannot be resumed"))?;
     let may_show_before = shared.ws.0.may_show_before();
-    let mounted = mount::begin(shared, (mountpoint, kept.dev), connection)?;
     if let Some(device) = device.upgrade() {
+        // Before anything is read here: what this process has read would be sent again, too.
         device.resend()?;
     }
+    let mounted = mount::begin(shared, (mountpoint, kept.dev), connection)?;
     let settle = Settle {
         shared: Arc::downgrade(shared),
         device,

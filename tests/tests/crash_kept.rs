@@ -128,6 +128,11 @@ fn wait_for_no_keeper(env: &Env) -> bool {
     true
 }
 
+/// The call that failed.
+fn at(call: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{call}: {error}"))
+}
+
 /// A directory in which one thread does what fails when a call is carried out twice or not at all.
 struct Cycle {
     dir: PathBuf,
@@ -150,25 +155,55 @@ impl Cycle {
     fn round(&mut self) -> io::Result<()> {
         let [file, other, dir, link] = ["file", "other", "dir", "link"].map(|n| self.path(n));
         let line = format!("{:08}\n", self.rounds);
-        let mut log = OpenOptions::new().append(true).open(self.path("log"))?;
+        let mut log = OpenOptions::new()
+            .append(true)
+            .open(self.path("log"))
+            .map_err(|e| {
+                at(
+                    "let mut log = OpenOptions::new().append(true).open(self.path",
+                    e,
+                )
+            })?;
         assert_eq!(log.write(line.as_bytes())?, line.len());
         let mut made = OpenOptions::new();
-        let mut made = made.write(true).create_new(true).mode(0o640).open(&file)?;
-        made.write_all(b"0123456789")?;
-        made.set_len(5)?;
-        fs::hard_link(&file, &link)?;
+        let mut made = made
+            .write(true)
+            .create_new(true)
+            .mode(0o640)
+            .open(&file)
+            .map_err(|e| {
+                at(
+                    "let mut made = made.write(true).create_new(true).mode(0o640)",
+                    e,
+                )
+            })?;
+        made.write_all(b"0123456789")
+            .map_err(|e| at("made.write_all(b'0123456789')?;", e))?;
+        made.set_len(5).map_err(|e| at("made.set_len(5)?;", e))?;
+        fs::hard_link(&file, &link).map_err(|e| at("fs::hard_link(&file, &link)?;", e))?;
         assert_eq!(made.metadata()?.nlink(), 2);
-        fs::rename(&file, &other)?;
-        rustix::fs::setxattr(&other, "user.a", b"1", rustix::fs::XattrFlags::CREATE)?;
-        rustix::fs::removexattr(&other, "user.a")?;
-        fs::remove_file(&link)?;
+        fs::rename(&file, &other).map_err(|e| at("fs::rename(&file, &other)?;", e))?;
+        rustix::fs::setxattr(&other, "user.a", b"1", rustix::fs::XattrFlags::CREATE)
+            .map_err(io::Error::from)
+            .map_err(|e| {
+                at(
+                    "rustix::fs::setxattr(&other, 'user.a', b'1', rustix::fs::Xat",
+                    e,
+                )
+            })?;
+        rustix::fs::removexattr(&other, "user.a")
+            .map_err(io::Error::from)
+            .map_err(|e| at("rustix::fs::removexattr(&other, 'user.a')?;", e))?;
+        fs::remove_file(&link).map_err(|e| at("fs::remove_file(&link)?;", e))?;
         assert_eq!(fs::read(&other)?, b"01234");
-        fs::create_dir(&dir)?;
-        symlink("target", dir.join("s"))?;
-        fs::remove_file(dir.join("s"))?;
-        fs::remove_dir(&dir)?;
-        fs::remove_file(&other)?;
-        made.write_at(b"gone", 5)?;
+        fs::create_dir(&dir).map_err(|e| at("fs::create_dir(&dir)?;", e))?;
+        symlink("target", dir.join("s"))
+            .map_err(|e| at("symlink('target', dir.join('s'))?;", e))?;
+        fs::remove_file(dir.join("s")).map_err(|e| at("fs::remove_file(dir.join('s'))?;", e))?;
+        fs::remove_dir(&dir).map_err(|e| at("fs::remove_dir(&dir)?;", e))?;
+        fs::remove_file(&other).map_err(|e| at("fs::remove_file(&other)?;", e))?;
+        made.write_at(b"gone", 5)
+            .map_err(|e| at("made.write_at(b'gone', 5)?;", e))?;
         assert_eq!(made.metadata()?.size(), 9);
         self.rounds += 1;
         Ok(())

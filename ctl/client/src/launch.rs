@@ -177,6 +177,8 @@ fn spawn(home: &Home, launch: &Launch, deadline: Instant) -> Result<(), Failure>
         .stderr(Stdio::from(log))
         .spawn()
         .map_err(|e| cannot_start(&e.to_string()))?;
+    // It has the other end, which nobody else may keep open: where the daemon dies, reading ends.
+    drop(daemon);
     let remaining = deadline
         .saturating_duration_since(Instant::now())
         .max(PAUSE);
