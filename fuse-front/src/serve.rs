@@ -130,7 +130,7 @@ impl Serve for Front {
         let ticket = self.0.admit(op, &request);
         match self.attempt(&header, request, room, Wait::Never) {
             Err(failure) if failure.would_block() => {
-                self.later(ticket, reply, buffer.take(), layout);
+                self.later(ticket, reply, buffer.to_vec(), layout);
             }
             outcome => self.0.finish(ticket, reply, outcome, room),
         }

@@ -10,10 +10,6 @@ use rustix::io::{Errno, read, writev};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
-/// Longer messages are handed over as they are, shorter ones are copied: a copy of that length costs less
-/// than a new buffer.
-const COPIED_BYTES_MAX: usize = 16 << 10;
-
 /// The device of a mount.
 #[derive(Debug)]
 pub(crate) struct Device(OwnedFd);
@@ -118,9 +114,13 @@ impl Notify for Device {
 pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// An empty one; the memory is not touched before the kernel writes to it.
+    /// An empty one, whose memory is there. If the kernel had to provide it while it copies a request, and the process
+    /// was killed meanwhile, the request would fail with EIO instead of being sent again.
     pub(crate) fn new() -> Buffer {
-        Buffer(Vec::with_capacity(MESSAGE_BYTES_MAX))
+        // Not 0, which would provide it later.
+        let mut memory = vec![1; MESSAGE_BYTES_MAX];
+        memory.clear();
+        Buffer(memory)
     }
 
     /// The message that was read last.
@@ -129,11 +129,8 @@ impl Buffer {
     }
 
     /// The message, to be kept beyond the next one.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        match self.0.len() {
-            0..=COPIED_BYTES_MAX => self.0.clone(),
-            _ => std::mem::replace(self, Buffer::new()).0,
-        }
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        self.0.clone()
     }
 }
 
@@ -194,12 +191,12 @@ pub(crate) mod tests {
     fn messages_are_kept_beyond_the_next() {
         let (device, theirs) = pair();
         let mut buffer = Buffer::new();
-        let long = vec![7; COPIED_BYTES_MAX + 1];
+        let long = vec![7; 64 << 10];
         for message in [&b"one"[..], &long, b"three"] {
             rustix::io::write(&theirs, message).unwrap();
             assert_eq!(device.receive(&mut buffer), Ok(Received::Message));
             assert_eq!(buffer.message(), message);
-            let kept = buffer.take();
+            let kept = buffer.to_vec();
             rustix::io::write(&theirs, b"next").unwrap();
             device.receive(&mut buffer).unwrap();
             assert_eq!((kept.as_slice(), buffer.message()), (message, &b"next"[..]));

@@ -12,8 +12,9 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Result;
+use std::io::{Read, Result, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,9 @@ pub fn run(home: &Home) {
     };
     // There is none, but for where daemons were given up before.
     let _ = std::fs::remove_file(home.given_up());
+    let Ok(channel) = UnixStream::pair() else {
+        return;
+    };
     let mut keeper = Keeper {
         home: home.clone(),
         held: BTreeMap::new(),
@@ -54,6 +58,8 @@ pub fn run(home: &Home) {
         crashes: VecDeque::new(),
         crashes_max: crashes_max(),
         wait_until: Some(Instant::now() + JOIN_WAIT),
+        start: 0,
+        ended: channel,
     };
     match keeper.serve(&listener) {
         Ok(why) => tracing::info!("the keeper ends: {why}"),
@@ -96,12 +102,18 @@ struct Keeper {
     crashes_max: usize,
     /// Until when a daemon is to join, where there is none.
     wait_until: Option<Instant>,
+    /// Number of the last start of a daemon that has not joined.
+    start: u64,
+    /// By which threads say that the daemon of a start has ended, with that number.
+    ended: (UnixStream, UnixStream),
 }
 
 /// What there is to be read.
 enum Ready {
     Daemon,
     New,
+    /// A daemon that was started has ended.
+    Ended,
     Nothing,
 }
 
@@ -116,6 +128,11 @@ impl Keeper {
                     }
                 }
                 Ready::New => self.admit(listener),
+                Ready::Ended => {
+                    if let Some(why) = self.take_end()? {
+                        return Ok(why);
+                    }
+                }
                 Ready::Nothing if self.daemon.is_some() => self.ask(),
                 Ready::Nothing if self.held.is_empty() => return Ok("no daemon came"),
                 // It did not join in time: it counts as one that ended.
@@ -130,7 +147,10 @@ impl Keeper {
 
     /// Waits for the daemon, or for a new one.
     fn wait(&self, listener: BorrowedFd<'_>) -> Result<Ready> {
-        let mut all = vec![PollFd::from_borrowed_fd(listener, PollFlags::IN)];
+        let mut all = vec![
+            PollFd::from_borrowed_fd(listener, PollFlags::IN),
+            PollFd::new(&self.ended.0, PollFlags::IN),
+        ];
         let daemon = self.daemon.as_ref();
         all.extend(daemon.map(|daemon| PollFd::new(&daemon.socket, PollFlags::IN)));
         let ask_at = daemon.filter(|_| !self.held.is_empty());
@@ -142,9 +162,10 @@ impl Keeper {
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         rustix::io::retry_on_intr(|| poll(&mut all, left.as_ref()))?;
         let is_ready = |n: usize| all.get(n).is_some_and(|fd| !fd.revents().is_empty());
-        Ok(match (is_ready(1), is_ready(0)) {
-            (true, _) => Ready::Daemon,
-            (_, true) => Ready::New,
+        Ok(match [is_ready(2), is_ready(0), is_ready(1)] {
+            [true, ..] => Ready::Daemon,
+            [_, true, _] => Ready::New,
+            [.., true] => Ready::Ended,
             _ => Ready::Nothing,
         })
     }
@@ -157,6 +178,7 @@ impl Keeper {
                 self.daemon = Some(daemon);
                 self.handed_over = false;
                 self.wait_until = None;
+                self.start += 1;
             }
             Err(error) => tracing::warn!(%error, "somebody did not join the keeper"),
         }
@@ -245,6 +267,17 @@ impl Keeper {
         }
     }
 
+    /// A daemon that was started has ended: if it is the last one and did not join, another one is started. Gives the
+    /// reason to end, if there is one.
+    fn take_end(&mut self) -> Result<Option<&'static str>> {
+        let mut number = [0; 8];
+        self.ended.0.read_exact(&mut number)?;
+        match u64::from_ne_bytes(number) == self.start && self.daemon.is_none() {
+            true => Ok(self.daemon_is_gone()),
+            false => Ok(None),
+        }
+    }
+
     /// The daemon ended unasked: another one is started. Gives the reason to end, if there is one.
     fn daemon_is_gone(&mut self) -> Option<&'static str> {
         self.daemon = None;
@@ -271,7 +304,9 @@ impl Keeper {
         }
         tracing::warn!("the daemon has died; starting another one");
         self.wait_until = Some(now + JOIN_WAIT);
+        self.start += 1;
         let (home, program) = (self.home.clone(), Program::At(self.program.clone()));
+        let (number, ended) = (self.start, self.ended.1.try_clone());
         let start = move || {
             let verbose = false;
             if let Err(failure) = connect_or_start(&home, &Launch { program, verbose }) {
@@ -279,6 +314,10 @@ impl Keeper {
             }
             // Until it ends, so that nothing of it is left then. There is no error but that somebody else did.
             let _ = rustix::process::wait(WaitOptions::empty());
+            if let Ok(mut ended) = ended {
+                // If it cannot be told, the daemon is not waited for for ever.
+                let _ = ended.write_all(&number.to_ne_bytes());
+            }
         };
         let spawned = std::thread::Builder::new()
             .name("start".into())
