@@ -42,6 +42,7 @@ fn the_keeper_ends_with_the_last_mount() {
     wait::until("daemon and keeper have ended", || {
         env.keepers().is_empty() && env.daemons().is_empty()
     });
+    assert!(!env.home().join("keeper.sock").exists());
     let root = env.start();
     fs::write(root.join("a"), b"a").unwrap();
     env.kill_daemon();

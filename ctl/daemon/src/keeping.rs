@@ -189,12 +189,8 @@ impl Keeping {
         state.mounts = mounts;
     }
 
-    /// Has a mount held no longer that nobody goes on with.
-    pub fn forget(&self, workspace: &str) {
-        self.release(workspace);
-    }
-
-    fn release(&self, workspace: &str) {
+    /// Has a mount held no longer.
+    pub fn release(&self, workspace: &str) {
         let mut state = self.state.lock();
         state.mounts.remove(workspace);
         let released = state.keeper.as_ref().map(|k| k.release(workspace));

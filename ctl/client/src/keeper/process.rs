@@ -14,8 +14,9 @@ use rustix::process::{PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_si
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Result, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Daemons that may end unasked within [`CRASHES_WITHIN`]; after that no other one is started. The environment may
@@ -61,10 +62,21 @@ pub fn run(home: &Home) {
         start: 0,
         ended: channel,
     };
+    let socket = identity_of(&home.keeper_socket());
     match keeper.serve(&listener) {
         Ok(why) => tracing::info!("the keeper ends: {why}"),
         Err(error) => tracing::error!(%error, "the keeper ends"),
     }
+    // Another keeper's may be there by now.
+    if socket.is_some() && identity_of(&home.keeper_socket()) == socket {
+        let _ = std::fs::remove_file(home.keeper_socket());
+    }
+}
+
+/// By which a file is known again: device and inode.
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    let meta = path.symlink_metadata().ok()?;
+    Some((meta.dev(), meta.ino()))
 }
 
 fn crashes_max() -> usize {

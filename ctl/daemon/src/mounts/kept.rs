@@ -40,7 +40,7 @@ impl Mounts {
                 Ok(()) => tracing::info!(workspace = name, "serving the mount again"),
                 Err(why) => {
                     tracing::error!(workspace = name, "the mount is lost: {why}");
-                    self.keeping.forget(&name);
+                    self.keeping.release(&name);
                 }
             }
         }
