@@ -76,7 +76,7 @@ impl Front {
         let Some(connection) = self.0.connection else {
             return self.answer(from, request, room, wait);
         };
-        if self.0.before.is_of(from.pid) && changes(request) {
+        if changes(request) && self.0.before.is_of(from.pid) {
             return Err(Errno::IO.into());
         }
         let unique = from.number();

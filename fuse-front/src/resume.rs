@@ -1,7 +1,8 @@
 //! Going on with a mount whose process is gone, while a keeper has held its device open.
 //!
-//! The mount needs no handshake: what was agreed on comes with the device. First the kernel is told to send again what was
-//! not answered, then requests are read, and beside them it is found out what the kernel holds. Invariant: nothing here touches a path in the mount before requests are read, nor on a thread that holds the device.
+//! The mount needs no handshake: what was agreed on comes with the device. First the kernel is told to send again what
+//! was not answered, then requests are read, and beside them it is found out what the kernel holds. Invariant: nothing
+//! here touches a path in the mount before requests are read, nor on a thread that holds the device.
 
 use crate::again::Before;
 use crate::apart::Apart;

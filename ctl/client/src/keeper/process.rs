@@ -316,6 +316,12 @@ impl Keeper {
         }
         tracing::warn!("the daemon has died; starting another one");
         self.wait_until = Some(now + JOIN_WAIT);
+        self.start_daemon();
+        None
+    }
+
+    /// Starts a daemon, in a thread that says when it has ended: it may have to wait for one that a command starts.
+    fn start_daemon(&mut self) {
         self.start += 1;
         let (home, program) = (self.home.clone(), Program::At(self.program.clone()));
         let (number, ended) = (self.start, self.ended.1.try_clone());
@@ -337,6 +343,5 @@ impl Keeper {
         if let Err(error) = spawned {
             tracing::error!(%error, "no thread can be started");
         }
-        None
     }
 }
