@@ -100,7 +100,9 @@ impl Counters {
     /// The numbers that a mutation gave.
     pub fn pass_given(&mut self, m: &Mutation) {
         match m {
-            Mutation::Create { nid, ino, .. } => self.pass_inode(*nid, *ino),
+            Mutation::Create { nid, ino, .. }
+            | Mutation::Nameless { nid, ino, .. }
+            | Mutation::Whiteout { nid, ino, .. } => self.pass_inode(*nid, *ino),
             Mutation::Link { group, .. } => self.pass_inode(0, *group),
             _ => {}
         }
@@ -244,6 +246,48 @@ pub enum Mutation {
         key: String,
         /// What it has from now on; without one it goes.
         entry: Option<Box<KvEntry>>,
+    },
+    /// A new file without a name, which can get one.
+    Nameless {
+        /// Directory in whose place it is.
+        parent: u64,
+        /// Number of the new inode.
+        nid: u64,
+        /// Its shown inode number.
+        ino: u64,
+        /// Type and permissions.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// Extended attributes (inherited ACLs).
+        xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+        /// Time.
+        now: Time,
+    },
+    /// As [`Mutation::Rename`]; the old name stands for a new character device 0:0 without permissions.
+    Whiteout {
+        /// Old directory.
+        parent: u64,
+        /// Old name.
+        name: Vec<u8>,
+        /// New directory.
+        new_parent: u64,
+        /// New name.
+        new_name: Vec<u8>,
+        /// Number of the new inode.
+        nid: u64,
+        /// Its shown inode number.
+        ino: u64,
+        /// Its owner.
+        uid: u32,
+        /// Its group.
+        gid: u32,
+        /// Its extended attributes (inherited ACLs).
+        xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+        /// Time.
+        now: Time,
     },
 }
 

@@ -232,6 +232,8 @@ pub struct RenameFlags {
     pub noreplace: bool,
     /// Swap both names.
     pub exchange: bool,
+    /// Leave a character device 0:0 of this caller's under the old name (RENAME_WHITEOUT).
+    pub whiteout: Option<Caller>,
 }
 
 /// Flags of a write.

@@ -215,6 +215,13 @@ impl Workspace {
         ops::names::mknod(&b, who, nid, name, mode, rdev, wait)
     }
 
+    /// Makes a file without a name; counts a lookup. It goes when it is forgotten, unless [`Workspace::link`] gave it
+    /// a name before.
+    pub fn tmpfile(&self, who: &Caller, dir: NodeId, perm: u32, wait: Wait) -> Result<Attr> {
+        let (b, nid) = self.route(dir)?;
+        ops::names::tmpfile(&b, who, nid, perm, wait)
+    }
+
     /// Makes a directory; counts a lookup.
     pub fn mkdir(
         &self,
@@ -241,7 +248,7 @@ impl Workspace {
         ops::names::symlink(&b, who, nid, name, target, wait)
     }
 
-    /// Gives an inode a further name; counts a lookup.
+    /// Gives an inode a further name, or one that never had any its first; counts a lookup.
     pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8], wait: Wait) -> Result<Attr> {
         let (b, nid, dir) = self.route_both(node, parent)?;
         ops::names::link(&b, nid, dir, name, wait)

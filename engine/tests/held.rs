@@ -2,11 +2,12 @@
 //! sizes that it takes files for, pages and writes that come late.
 #![allow(clippy::unwrap_used)]
 
+use engine::record::Outcome;
 use engine::types::{RenameFlags, SetAttr};
 use engine::verbs;
 use engine::{
     Attr, Caller, CheckpointRequest, CloseMode, DiffSide, Engine, EngineConfig, Error, KernelCache,
-    NodeId, Target, Wait, Workspace, WriteFlags,
+    NodeId, RequestId, Target, Wait, Workspace, WriteFlags, within_request,
 };
 use objstore::crash_storage::CrashStorage;
 use parking_lot::Mutex;
@@ -66,6 +67,25 @@ impl World {
         } = self;
         drop((engine, w));
         let (engine, w) = open(&disk, dir.path());
+        World {
+            engine,
+            w,
+            dir,
+            disk,
+        }
+    }
+
+    /// Dies while it is mounted, and another one goes on with the connection.
+    fn taken_over(self, connection: u64) -> World {
+        let World {
+            engine,
+            w,
+            dir,
+            disk,
+        } = self;
+        drop((engine, w));
+        let engine = engine_on(&disk, dir.path());
+        let w = engine.open_kept(W, connection, None).unwrap();
         World {
             engine,
             w,
@@ -145,7 +165,7 @@ impl World {
     }
 }
 
-fn open(disk: &CrashStorage, dir: &std::path::Path) -> (Arc<Engine>, Arc<Workspace>) {
+fn engine_on(disk: &CrashStorage, dir: &std::path::Path) -> Arc<Engine> {
     let config = EngineConfig {
         root: dir.join("home"),
         author: "test".into(),
@@ -154,6 +174,11 @@ fn open(disk: &CrashStorage, dir: &std::path::Path) -> (Arc<Engine>, Arc<Workspa
     if engine.get(W).is_err() {
         engine.create(W, &dir.join("project"), None).unwrap();
     }
+    engine
+}
+
+fn open(disk: &CrashStorage, dir: &std::path::Path) -> (Arc<Engine>, Arc<Workspace>) {
+    let engine = engine_on(disk, dir);
     let w = engine.open_workspace(W).unwrap();
     w.settle().unwrap();
     (engine, w)
@@ -485,4 +510,38 @@ fn a_switch_waits_until_the_append_that_it_met_has_ended() {
     let world = world.reopen();
     assert_eq!(world.undone("log"), "zwei\ndrei\n");
     world.end();
+}
+
+#[test]
+fn a_file_without_a_name_whose_making_was_not_answered_is_made_once_and_goes_when_forgotten() {
+    let id = |unique| RequestId {
+        connection: 7,
+        unique,
+    };
+    let make = |world: &World, unique| {
+        let who = Caller::default();
+        let make = || world.w.tmpfile(&who, ROOT, 0o600, Wait::Allowed).unwrap();
+        within_request(id(unique), make).node
+    };
+    let world = World::new();
+    let (answered, lost) = (make(&world, 2), make(&world, 4));
+    world.write(answered, 0, b"text", CALL);
+    let world = world.taken_over(7);
+    assert_eq!(world.w.outcome(ROOT, id(6)), None);
+    let outcome = world.w.outcome(ROOT, id(4));
+    assert_eq!(outcome, Some(Outcome::Inode(lost.nid().0)));
+    let again = world.w.handed_again(ROOT, lost.nid().0).unwrap();
+    assert_eq!((again.node, again.nlink), (lost, 0));
+    world.w.requests_settled();
+    let held = [ROOT, answered, lost];
+    world.w.settle_held(&mut |node, _| held.contains(&node));
+    let named = world.w.link(answered, ROOT, b"named", Wait::Allowed);
+    assert_eq!(
+        (named.unwrap().node, world.read(answered)),
+        (answered, "text".into())
+    );
+    world.w.forget(lost, 1);
+    assert!(matches!(world.w.getattr(lost), Err(Error::Stale)));
+    world.w.forget(answered, 2);
+    assert_eq!(world.look(ROOT, "named").nlink, 1);
 }

@@ -61,6 +61,7 @@ fn changes(request: &Request<'_>) -> bool {
             | Request::Rename { .. }
             | Request::Link { .. }
             | Request::Create { .. }
+            | Request::Tmpfile { .. }
     )
 }
 
@@ -101,7 +102,7 @@ impl Front {
             return Ok(None);
         };
         let answer = match (*request, outcome) {
-            (Request::Create { .. }, record::Outcome::Inode(nid)) => {
+            (Request::Create { .. } | Request::Tmpfile { .. }, record::Outcome::Inode(nid)) => {
                 Answer::Created(ws.handed_again(node, nid)?, FOREVER)
             }
             (

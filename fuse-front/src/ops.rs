@@ -35,6 +35,9 @@ impl Front {
                 found(self.make(from, request, wait)?)
             }
             Request::Create { .. } => Answer::Created(create(ws, from, request, wait)?, FOREVER),
+            Request::Tmpfile { perm, umask } => {
+                Answer::Created(ws.tmpfile(&from.caller(umask), node, perm, wait)?, FOREVER)
+            }
             Request::Unlink { name } => match self.own(from) {
                 Some(own) => self.remove_own(own, node, name)?.into(),
                 None => ws.unlink(node, name, wait)?.into(),

@@ -56,6 +56,7 @@ ops! {
     Fallocate "fallocate",
     Lseek "lseek",
     CopyFileRange "copy_file_range",
+    Tmpfile "tmpfile",
 }
 
 impl Op {
@@ -99,6 +100,7 @@ impl Op {
             opcode::READDIRPLUS => Op::Readdirplus,
             opcode::LSEEK => Op::Lseek,
             opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => Op::CopyFileRange,
+            opcode::TMPFILE => Op::Tmpfile,
             _ => return None,
         })
     }

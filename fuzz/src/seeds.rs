@@ -258,6 +258,33 @@ fn mutations() -> Vec<Mutation> {
     ]
 }
 
+fn later_mutations() -> Vec<Mutation> {
+    vec![
+        Mutation::Nameless {
+            parent: 1,
+            nid: 9,
+            ino: 1 << 39,
+            mode: mode::REG | 0o600,
+            uid: 0,
+            gid: 0,
+            xattrs: vec![(b"user.a".to_vec(), b"1".to_vec())],
+            now: NOW,
+        },
+        Mutation::Whiteout {
+            parent: 1,
+            name: b"f".to_vec(),
+            new_parent: 1,
+            new_name: b"name".to_vec(),
+            nid: 9,
+            ino: 1 << 39,
+            uid: 0,
+            gid: 0,
+            xattrs: vec![],
+            now: NOW,
+        },
+    ]
+}
+
 fn create(parent: u64, nid: u64) -> Mutation {
     Mutation::Create {
         parent,
@@ -418,7 +445,9 @@ fn records() -> Vec<Vec<u8>> {
     let events = events.map(Record::Event);
     let records = mutations.chain(events).map(|r| encode(&r));
     let records = records.chain([patch().to_bytes()]);
-    records.chain(requested.map(|r| encode(&r))).collect()
+    let records = records.chain(requested.map(|r| encode(&r)));
+    let later = later_mutations().into_iter().map(record);
+    records.chain(later.map(|r| encode(&r))).collect()
 }
 
 fn inode(mode: u32, parent: u64, content: ContentRecord) -> InodeRecord {

@@ -83,6 +83,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (FALLOCATE, with(&[0, 0, 0, 0, 8, 0, 3, 0], b"")),
         (LSEEK, with(&[0, 0, 0, 0, 3, 0], b"")),
         (COPY_FILE_RANGE_64, with(&[8; 14], b"")),
+        (TMPFILE, with(&[0o20200002, 0o100600, 0o22, 0], b"/\0")),
+        (RENAME2, with(&[9, 0, 5, 0], b"old\0new\0")),
     ];
     let message = |(opcode, body): (u32, Vec<u8>)| {
         let len = (abi::IN_HEADER_BYTES + body.len()) as u32;

@@ -28,7 +28,8 @@ use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    version: 7,
+    // 8 has files without a name that may get one, and journals with records 9 and 10 of mutations.
+    version: 8,
     oldest: 2,
     what: "state file",
 };

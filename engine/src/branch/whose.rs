@@ -258,6 +258,13 @@ fn places(tree: &Tree, m: &Mutation, each: &mut dyn FnMut(Option<Vec<u8>>)) {
             new_parent,
             new_name,
             ..
+        }
+        | Mutation::Whiteout {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            ..
         } => {
             let (from, to) = ((Nid(*parent), &name[..]), (Nid(*new_parent), &new_name[..]));
             let is_dir = |(dir, name): (Nid, &[u8])| {
@@ -278,6 +285,8 @@ fn places(tree: &Tree, m: &Mutation, each: &mut dyn FnMut(Option<Vec<u8>>)) {
         | Mutation::Allocate { nid, .. }
         | Mutation::Copy { dst: nid, .. } => names_of(tree, Nid(*nid), each),
         Mutation::Kv { key, .. } => each(Some(key_path(key))),
+        // No commit has it.
+        Mutation::Nameless { .. } => {}
     }
 }
 

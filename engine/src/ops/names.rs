@@ -8,7 +8,7 @@ use crate::limits::{LINKS_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX};
 use crate::record::Mutation;
 use crate::tree::acl;
 use crate::tree::dirmap::Dentry;
-use crate::tree::inode::new_mode;
+use crate::tree::inode::{NEVER_NAMED, new_mode};
 use crate::types::{Attr, By, Caller, Kind, Nid, RenameFlags, Wait};
 
 /// What a new inode shall be.
@@ -43,6 +43,11 @@ fn found(branch: &Branch, inner: &mut Inner, nid: Nid) -> Result<Attr> {
 /// As [`found`], of an inode that a request created whose answer did not reach the kernel.
 pub(crate) fn handed_again(branch: &Branch, nid: Nid) -> Result<Attr> {
     let mut inner = branch.lock();
+    let inode = inner.live.inode(nid)?;
+    if inode.nlink == 0 && inode.hash == NEVER_NAMED {
+        // Nobody else can have found it, so what the kernel holds from now on is all that it holds.
+        inner.lookups.was_not_held(nid);
+    }
     found(branch, &mut inner, nid).map_err(|_| Error::Stale)
 }
 
@@ -181,7 +186,39 @@ fn create(
     })
 }
 
-/// Gives an inode a further name.
+/// Makes a file without a name; it goes when the kernel forgets it, unless it got one.
+pub(crate) fn tmpfile(
+    branch: &Branch,
+    who: &Caller,
+    parent: Nid,
+    perm: u32,
+    wait: Wait,
+) -> Result<Attr> {
+    branch.check_space(0)?;
+    branch.request(wait, |inner| {
+        inner.live.dir(parent)?;
+        let dir = inner.live.inode(parent)?;
+        let (bits, gid) = new_mode(Kind::File, perm & 0o7777, dir);
+        let (mode, xattrs) = acl::inherit(dir, Kind::File, bits, who.umask);
+        let (nid, ino) = (inner.book.counters.nid, inner.book.counters.ino);
+        let m = Mutation::Nameless {
+            parent: parent.0,
+            nid,
+            ino,
+            mode,
+            uid: who.uid,
+            gid: gid.unwrap_or(who.gid),
+            xattrs: xattrs.into_iter().collect(),
+            now: clock::now(),
+        };
+        branch.change(inner, m, &[])?;
+        inner.book.counters.nid += 1;
+        inner.book.counters.ino += 1;
+        found(branch, inner, Nid(nid))
+    })
+}
+
+/// Gives an inode a further name, or one without any its first.
 pub(crate) fn link(
     branch: &Branch,
     nid: Nid,
@@ -195,7 +232,7 @@ pub(crate) fn link(
         if inode.dir().is_some() {
             return Err(Error::NotPermitted);
         }
-        if inode.nlink == 0 {
+        if !inode.can_be_linked() {
             return Err(Error::NotFound);
         }
         if inode.nlink >= LINKS_MAX {
@@ -283,6 +320,9 @@ pub(crate) fn rename(
     by: By,
     wait: Wait,
 ) -> Result<()> {
+    if flags.whiteout.is_some() {
+        branch.check_space(0)?;
+    }
     branch.request(wait, |inner| {
         let moved = removable(branch, inner, from.0, from.1)?;
         let replaced = dir_in(inner, to.0)?.map.get(to.1);
@@ -293,6 +333,9 @@ pub(crate) fn rename(
         if replaced.is_some_and(|r| r.nid == moved.nid) {
             // Two names of one inode: nothing is done (rename(2)).
             return Ok(());
+        }
+        if flags.exchange && flags.whiteout.is_some() {
+            return Err(Error::Invalid);
         }
         if flags.exchange {
             let other = replaced.ok_or(Error::NotFound)?;
@@ -307,15 +350,12 @@ pub(crate) fn rename(
         if moved.kind == Kind::Dir && inner.live.is_within(to.0, moved.nid) {
             return Err(Error::Invalid);
         }
-        let m = Mutation::Rename {
-            parent: from.0.0,
-            name: from.1.to_vec(),
-            new_parent: to.0.0,
-            new_name: to.1.to_vec(),
-            exchange: flags.exchange,
-            now: clock::now(),
-        };
+        let m = renaming(inner, from, to, flags)?;
         branch.change(inner, m, &[])?;
+        if flags.whiteout.is_some() {
+            inner.book.counters.nid += 1;
+            inner.book.counters.ino += 1;
+        }
         if let Some(r) = replaced {
             inner.reap(r.nid);
         }
@@ -323,6 +363,41 @@ pub(crate) fn rename(
             note_renamed_over(inner, to, replaced);
         }
         Ok(())
+    })
+}
+
+fn renaming(
+    inner: &Inner,
+    from: (Nid, &[u8]),
+    to: (Nid, &[u8]),
+    flags: RenameFlags,
+) -> Result<Mutation> {
+    let (parent, name) = (from.0.0, from.1.to_vec());
+    let (new_parent, new_name) = (to.0.0, to.1.to_vec());
+    let Some(who) = flags.whiteout else {
+        return Ok(Mutation::Rename {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            exchange: flags.exchange,
+            now: clock::now(),
+        });
+    };
+    let dir = inner.live.inode(from.0)?;
+    let (bits, gid) = new_mode(Kind::Char, 0, dir);
+    let (_, xattrs) = acl::inherit(dir, Kind::Char, bits, who.umask);
+    Ok(Mutation::Whiteout {
+        parent,
+        name,
+        new_parent,
+        new_name,
+        nid: inner.book.counters.nid,
+        ino: inner.book.counters.ino,
+        uid: who.uid,
+        gid: gid.unwrap_or(who.gid),
+        xattrs: xattrs.into_iter().collect(),
+        now: clock::now(),
     })
 }
 

@@ -18,12 +18,14 @@ impl Outcome {
     pub fn of(change: &Mutation, payload: u64) -> Outcome {
         match change {
             Mutation::Create { nid, .. }
+            | Mutation::Nameless { nid, .. }
             | Mutation::Link { nid, .. }
             | Mutation::SetAttr { nid, .. } => Outcome::Inode(*nid),
             Mutation::Write { .. } => Outcome::Bytes(payload),
             Mutation::Copy { len, .. } => Outcome::Bytes(*len),
             Mutation::Unlink { .. }
             | Mutation::Rename { .. }
+            | Mutation::Whiteout { .. }
             | Mutation::Allocate { .. }
             | Mutation::Kv { .. } => Outcome::Done,
         }

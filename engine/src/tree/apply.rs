@@ -3,7 +3,7 @@
 use super::Tree;
 use super::dirmap::{Dentry, DirMap, name_hash};
 use super::file::{Body, FileData, Src};
-use super::inode::{Content, Dir, Inode, Xattrs};
+use super::inode::{Content, Dir, Inode, NEVER_NAMED, Xattrs};
 use crate::base::Stamp;
 use crate::journal::PayloadRef;
 use crate::record::{Allocation, Mutation};
@@ -98,6 +98,8 @@ impl Tree {
                 self.copy((Nid(*src), *src_offset), (Nid(*dst), *dst_offset), *len)?;
                 self.touch(Nid(*dst), *perm, *now)
             }
+            Mutation::Nameless { .. } => self.create_nameless(m),
+            Mutation::Whiteout { .. } => self.rename_leaving_whiteout(m),
             Mutation::Kv { key, entry } => {
                 let entry = entry.as_ref().map(|e| Arc::new((**e).clone()));
                 self.kv_mut().set(key, entry);
@@ -268,30 +270,81 @@ impl Tree {
             Kind::Symlink => Content::Symlink(target.as_slice().into()),
             _ => Content::Special,
         };
-        let xattrs: Xattrs = xattrs.iter().cloned().collect();
         let inode = Inode {
-            mode: *mode,
-            uid: *uid,
-            gid: *gid,
-            nlink: 1,
             rdev: *rdev,
-            ino: *ino,
-            size: 0,
-            atime: *now,
-            mtime: *now,
-            ctime: *now,
-            parent: Nid(*parent),
-            hash: name_hash(name),
-            links: None,
-            xattrs: (!xattrs.is_empty()).then(|| Arc::new(xattrs)),
-            content,
+            ..new_inode(*mode, (*uid, *gid), *ino, xattrs, (content, *now))
         };
-        if self.get(Nid(*nid)).is_some() {
+        self.put_new(Nid(*nid), inode)?;
+        self.name_new((Nid(*parent), name), Nid(*nid), *now)
+    }
+
+    /// A file that has no name and may get one.
+    fn create_nameless(&mut self, m: &Mutation) -> Applied {
+        let Mutation::Nameless {
+            parent,
+            nid,
+            ino,
+            mode,
+            uid,
+            gid,
+            xattrs,
+            now,
+        } = m
+        else {
+            return Err(Broken("not a creation"));
+        };
+        if Kind::of_mode(*mode) != Some(Kind::File) {
+            return Err(NOT_FILE);
+        }
+        let content = Content::File(FileData::default());
+        let inode = Inode {
+            parent: Nid(*parent),
+            hash: NEVER_NAMED,
+            ..new_inode(*mode, (*uid, *gid), *ino, xattrs, (content, *now))
+        };
+        self.put_new(Nid(*nid), inode)
+    }
+
+    fn rename_leaving_whiteout(&mut self, m: &Mutation) -> Applied {
+        let Mutation::Whiteout {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            nid,
+            ino,
+            uid,
+            gid,
+            xattrs,
+            now,
+        } = m
+        else {
+            return Err(Broken("not a renaming"));
+        };
+        let (from, to) = ((Nid(*parent), &name[..]), (Nid(*new_parent), &new_name[..]));
+        if from == to {
+            return Err(Broken("a name moves to itself"));
+        }
+        let device = (Content::Special, *now);
+        let inode = new_inode(mode::CHR, (*uid, *gid), *ino, xattrs, device);
+        self.put_new(Nid(*nid), inode)?;
+        self.rename(from, to, *now)?;
+        self.name_new(from, Nid(*nid), *now)
+    }
+
+    /// Puts in an inode that has no name yet.
+    fn put_new(&mut self, nid: Nid, inode: Inode) -> Applied {
+        if self.get(nid).is_some() {
             return Err(Broken("the inode number is taken"));
         }
-        self.set(Nid(*nid), Arc::new(inode));
-        self.add_entry(Nid(*parent), name, Nid(*nid), *now)
-            .map(|_| ())
+        self.set(nid, Arc::new(inode));
+        Ok(())
+    }
+
+    /// Gives an inode its first name.
+    fn name_new(&mut self, name: (Nid, &[u8]), nid: Nid, now: Time) -> Applied {
+        let hash = self.add_entry(name.0, name.1, nid, now)?;
+        self.change(nid, |i| i.add_name(name.0, hash, 0))
     }
 
     fn link(&mut self, nid: Nid, name: (Nid, &[u8]), group: u64, now: Time) -> Applied {
@@ -437,6 +490,34 @@ impl Tree {
             }
             i.size = i.size.max(end);
         })
+    }
+}
+
+/// An inode without a name.
+fn new_inode(
+    mode: u32,
+    (uid, gid): (u32, u32),
+    ino: u64,
+    xattrs: &[(Vec<u8>, Vec<u8>)],
+    (content, now): (Content, Time),
+) -> Inode {
+    let xattrs: Xattrs = xattrs.iter().cloned().collect();
+    Inode {
+        mode,
+        uid,
+        gid,
+        nlink: 0,
+        rdev: 0,
+        ino,
+        size: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        parent: Nid::ROOT,
+        hash: 0,
+        links: None,
+        xattrs: (!xattrs.is_empty()).then(|| Arc::new(xattrs)),
+        content,
     }
 }
 

@@ -62,6 +62,10 @@ pub struct Links {
     pub more: BTreeMap<(u64, u64), u32>,
 }
 
+/// In the place of a name's hash: of a file that never had a name and can get one. No name has it, since hashes have
+/// 62 bits.
+pub const NEVER_NAMED: u64 = u64::MAX;
+
 /// An inode. Its number is the key under which the tree holds it.
 #[derive(Clone, Debug)]
 pub struct Inode {
@@ -87,7 +91,7 @@ pub struct Inode {
     pub ctime: Time,
     /// Directory of the first name.
     pub parent: Nid,
-    /// Hash of the first name in it.
+    /// Hash of the first name in it; of the last one where none is left.
     pub hash: u64,
     /// Set once the inode had more than one name.
     pub links: Option<Arc<Links>>,
@@ -150,6 +154,11 @@ impl Inode {
         std::iter::once((self.parent, self.hash))
             .chain(more)
             .collect()
+    }
+
+    /// True for what may get a name: what has one, or never had one. What lost all its names stays without.
+    pub fn can_be_linked(&self) -> bool {
+        self.nlink > 0 || self.hash == NEVER_NAMED
     }
 
     /// Number of the hard-link group in a commit, 0 for an inode with one name.

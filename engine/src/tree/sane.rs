@@ -34,6 +34,13 @@ fn range(offset: u64, len: u64) -> Checked {
     fits.then_some(()).ok_or(Broken("a range beyond all files"))
 }
 
+fn moved(from: (u64, &[u8]), to: (u64, &[u8])) -> Checked {
+    nid(from.0)?;
+    nid(to.0)?;
+    name(from.1)?;
+    name(to.1)
+}
+
 impl Mutation {
     /// Checks the bounds of all numbers and names. `payload` is the record's.
     pub fn check(&self, payload: Option<PayloadRef>) -> Checked {
@@ -71,11 +78,29 @@ impl Mutation {
                 new_parent,
                 new_name,
                 ..
+            } => moved((*parent, old), (*new_parent, new_name)),
+            Mutation::Nameless {
+                parent,
+                nid: made,
+                ino: shown,
+                ..
             } => {
                 nid(*parent)?;
-                nid(*new_parent)?;
-                name(old)?;
-                name(new_name)
+                nid(*made)?;
+                ino(*shown)
+            }
+            Mutation::Whiteout {
+                parent,
+                name: old,
+                new_parent,
+                new_name,
+                nid: made,
+                ino: shown,
+                ..
+            } => {
+                moved((*parent, old), (*new_parent, new_name))?;
+                nid(*made)?;
+                ino(*shown)
             }
             Mutation::SetAttr { nid: of, size, .. } => {
                 nid(*of)?;

@@ -156,6 +156,22 @@ impl Runner {
         target: &[u8],
         attr: &Attr,
     ) -> Result<(), String> {
+        let n = self.made(dir, who, (perm, rdev), target, attr)?;
+        self.nameless.remove(&n);
+        self.live.dir_mut(dir).insert(name, n);
+        self.touch_dir(dir);
+        Ok(())
+    }
+
+    /// An inode that came into being in a directory, and that the kernel knows from then on.
+    fn made(
+        &mut self,
+        dir: u64,
+        who: &Caller,
+        (perm, rdev): (u32, u32),
+        target: &[u8],
+        attr: &Attr,
+    ) -> Result<u64, String> {
         let n = attr.node.0;
         ensure!(
             !self.live.nodes.contains_key(&n),
@@ -194,25 +210,60 @@ impl Runner {
             body,
         };
         self.live.nodes.insert(n, node);
-        self.live.dir_mut(dir).insert(name, n);
-        self.touch_dir(dir);
         self.hold(n);
+        Ok(n)
+    }
+
+    /// Makes a file without a name.
+    pub fn nameless(&mut self, dir: u32, perm: u16) -> Result<(), String> {
+        let (dir, _) = self.place(dir, 0);
+        let who = Caller {
+            uid: u32::from(perm) % 3,
+            gid: 7,
+            pid: 1,
+            umask: 0o22,
+        };
+        let have = self
+            .world
+            .w()
+            .tmpfile(&who, NodeId(dir), u32::from(perm), W);
+        let want = self.entries(dir).map(|_| ());
+        if let Some(attr) = same(have, want)? {
+            ensure!(
+                (attr.kind, attr.nlink) == (Kind::File, 0),
+                "{attr:?} has no name"
+            );
+            let n = self.made(dir, &who, (u32::from(perm), 0), b"", &attr)?;
+            self.nameless.insert(n);
+        }
         Ok(())
+    }
+
+    /// An inode to be linked: now and then one that never had a name.
+    fn linkable(&self, pick: u32) -> u64 {
+        let there = |n: &&u64| self.live.nodes.contains_key(n);
+        let nameless: Vec<u64> = self.nameless.iter().filter(there).copied().collect();
+        match nameless.len() {
+            0 => self.any_node(pick),
+            _ if !pick.is_multiple_of(3) => self.any_node(pick),
+            len => nameless[pick as usize / 3 % len],
+        }
     }
 
     /// Makes a hard link.
     pub fn link(&mut self, node: u32, dir: u32, name: u32) -> Result<(), String> {
-        let n = self.any_node(node);
+        let n = self.linkable(node);
         let (dir, name) = self.place(dir, name);
         let have = self.world.w().link(NodeId(n), NodeId(dir), &name, W);
         let want = if self.live.dir(n).is_some() {
             Err(errno::EPERM)
-        } else if !self.is_linked(n) {
+        } else if !self.is_linked(n) && !self.nameless.contains(&n) {
             Err(errno::ENOENT)
         } else {
             self.free_name(dir, &name)
         };
         if let Some(attr) = same(have, want)? {
+            self.nameless.remove(&n);
             ensure!(attr.node.0 == n, "a link of {n} is {}", attr.node);
             self.live.dir_mut(dir).insert(name, n);
             self.touch_dir(dir);
@@ -269,17 +320,38 @@ impl Runner {
     /// Moves a name, or lets two change places.
     pub fn rename(&mut self, from: (u32, u32), to: (u32, u32), flags: u8) -> Result<(), String> {
         let (a, b) = (self.place(from.0, from.1), self.place(to.0, to.1));
+        let who = Caller {
+            uid: from.1 % 3,
+            gid: 7,
+            pid: 1,
+            umask: 0,
+        };
         let flags = RenameFlags {
-            noreplace: flags == 1,
+            noreplace: [1, 4].contains(&flags),
             exchange: flags == 2,
+            whiteout: [3, 4].contains(&flags).then_some(who),
         };
         let (na, nb) = (NodeId(a.0), NodeId(b.0));
         let have = self.world.w().rename(na, &a.1, nb, &b.1, flags, W);
         let want = self.renamable(&a, &b, flags);
         if same(have, want)?.is_some() {
-            self.renamed(a, b, flags.exchange);
+            let to_itself =
+                self.live.dir(a.0).unwrap().get(&a.1) == self.live.dir(b.0).unwrap().get(&b.1);
+            let whiteout = flags.whiteout.filter(|_| !to_itself);
+            self.renamed(a.clone(), b, flags.exchange);
+            if let Some(who) = whiteout {
+                return self.left_whiteout(a, &who);
+            }
         }
         Ok(())
+    }
+
+    fn left_whiteout(&mut self, at: (u64, Vec<u8>), who: &Caller) -> Result<(), String> {
+        let (dir, name) = at;
+        let attr = self.world.w().lookup(NodeId(dir), &name, W);
+        let attr = attr.map_err(|error| format!("no whiteout: {error}"))?;
+        ensure!(attr.kind == Kind::Char, "{attr:?} is no whiteout");
+        self.created(dir, name, who, 0, 0, b"", &attr)
     }
 
     fn renamable(&self, a: &(u64, Vec<u8>), b: &(u64, Vec<u8>), f: RenameFlags) -> Result<(), i32> {

@@ -12,6 +12,11 @@ pub enum Op {
         kind: u8,
         perm: u16,
     },
+    /// A file without a name.
+    Nameless {
+        dir: u32,
+        perm: u16,
+    },
     Link {
         node: u32,
         dir: u32,
@@ -189,7 +194,11 @@ fn names(rng: &mut Rng) -> Op {
     let mut n = || rng.next() as u32;
     let (dir, name, node) = (n(), n(), n());
     let to = (n(), n());
-    match rng.below(16) {
+    match rng.below(17) {
+        16 => Op::Nameless {
+            dir,
+            perm: rng.below(0o10000) as u16,
+        },
         0..=4 => Op::Create {
             dir,
             name,
@@ -202,7 +211,7 @@ fn names(rng: &mut Rng) -> Op {
         _ => Op::Rename {
             from: (dir, name),
             to,
-            flags: rng.below(6) as u8,
+            flags: rng.below(7) as u8,
         },
     }
 }

@@ -61,6 +61,8 @@ pub struct Runner {
     pub lookups: BTreeMap<u64, u64>,
     /// Directories that the kernel knows and has removed itself.
     pub dead: BTreeSet<u64>,
+    /// Files that never had a name.
+    pub nameless: BTreeSet<u64>,
     pub seen_inos: BTreeSet<u64>,
     /// Since a kill or a close without a checkpoint the base was not imported again, so that the engine cannot know yet that what it
     /// stored before is what the base holds: it may see a difference where there is none.
@@ -102,6 +104,7 @@ impl Runner {
             history,
             lookups: BTreeMap::new(),
             dead: BTreeSet::new(),
+            nameless: BTreeSet::new(),
             seen_inos,
             unsettled: false,
             changed_files: BTreeSet::new(),
@@ -156,6 +159,7 @@ impl Runner {
             Op::Link { node, dir, name } => self.link(node, dir, name),
             Op::Unlink { dir, name } => self.unlink(dir, name),
             Op::Rmdir { dir, name } => self.rmdir(dir, name),
+            Op::Nameless { dir, perm } => self.nameless(dir, perm),
             Op::Rename { from, to, flags } => self.rename(from, to, flags),
             Op::Write { .. } => self.write(op),
             Op::Truncate { node, size, root } => self.truncate(node, size, root),

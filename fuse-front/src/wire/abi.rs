@@ -70,6 +70,8 @@ pub mod opcode {
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
     pub const COPY_FILE_RANGE: u32 = 47;
+    /// CREATE of a file without a name (7.37).
+    pub const TMPFILE: u32 = 51;
     /// As COPY_FILE_RANGE, with 64 bits for how much was copied (7.45).
     pub const COPY_FILE_RANGE_64: u32 = 53;
 }
@@ -168,3 +170,5 @@ pub const SEEK_HOLE: u32 = 4;
 pub const RENAME_NOREPLACE: u32 = 1 << 0;
 /// RENAME_EXCHANGE (renameat2(2)).
 pub const RENAME_EXCHANGE: u32 = 1 << 1;
+/// RENAME_WHITEOUT (renameat2(2)).
+pub const RENAME_WHITEOUT: u32 = 1 << 2;

@@ -74,7 +74,7 @@ fn request<'a>(
         }
         opcode::UNLINK => Request::Unlink { name: body.name()? },
         opcode::RMDIR => Request::Rmdir { name: body.name()? },
-        opcode::RENAME | opcode::RENAME2 => rename(header.opcode, body)?,
+        opcode::RENAME | opcode::RENAME2 => rename(header, body)?,
         opcode::LINK => Request::Link {
             node: body.node()?,
             name: body.name()?,
@@ -109,6 +109,7 @@ fn request<'a>(
         opcode::GETLK | opcode::SETLK | opcode::SETLKW => Request::Lock,
         opcode::ACCESS => Request::Access,
         opcode::CREATE => create(body)?,
+        opcode::TMPFILE => tmpfile(body)?,
         opcode::BMAP => Request::Bmap,
         opcode::IOCTL => Request::Ioctl,
         opcode::POLL => Request::Poll,
@@ -194,10 +195,10 @@ fn mknod<'a>(body: &mut Reader<'a>) -> Result<Request<'a>, Errno> {
     })
 }
 
-fn rename<'a>(code: u32, body: &mut Reader<'a>) -> Result<Request<'a>, Errno> {
+fn rename<'a>(header: &Header, body: &mut Reader<'a>) -> Result<Request<'a>, Errno> {
     let new_parent = body.node()?;
     let mut flags = 0;
-    if code == opcode::RENAME2 {
+    if header.opcode == opcode::RENAME2 {
         flags = body.u32()?;
         body.skip::<4>()?;
     }
@@ -206,7 +207,8 @@ fn rename<'a>(code: u32, body: &mut Reader<'a>) -> Result<Request<'a>, Errno> {
         name,
         new_parent,
         new_name,
-        flags: flags::rename(flags)?,
+        // The umask takes nothing away: a whiteout has no permissions.
+        flags: flags::rename(flags, header.caller(0))?,
     })
 }
 
@@ -273,6 +275,15 @@ fn create<'a>(body: &mut Reader<'a>) -> Result<Request<'a>, Errno> {
         exclusive: flags & open::EXCL != 0,
         truncate: flags & open::TRUNC != 0,
     })
+}
+
+/// Laid out as CREATE; what stands for the name is none.
+fn tmpfile(body: &mut Reader<'_>) -> Result<Request<'static>, Errno> {
+    body.skip::<4>()?;
+    let (mode, umask) = (body.u32()?, body.u32()?);
+    body.skip::<4>()?;
+    let perm = flags::permissions(mode);
+    Ok(Request::Tmpfile { perm, umask })
 }
 
 fn fallocate(body: &mut Reader<'_>) -> Result<Request<'static>, Errno> {
@@ -406,12 +417,22 @@ mod tests {
         expect(opcode::RENAME, &plain, rename(RenameFlags::default()));
         let with = |flags| [longs(&[9]), words(&[flags, 0]), names.clone()];
         let exchange = RenameFlags {
-            noreplace: false,
             exchange: true,
+            ..RenameFlags::default()
         };
         expect(opcode::RENAME2, &with(2), rename(exchange));
-        // RENAME_WHITEOUT is not offered.
-        expect(opcode::RENAME2, &with(4), Err(Errno::INVAL));
+        let whiteout = RenameFlags {
+            noreplace: true,
+            whiteout: Some(Caller {
+                uid: 1000,
+                gid: 100,
+                pid: 4321,
+                umask: 0,
+            }),
+            ..RenameFlags::default()
+        };
+        expect(opcode::RENAME2, &with(5), rename(whiteout));
+        expect(opcode::RENAME2, &with(8), Err(Errno::INVAL));
     }
 
     #[test]
@@ -521,6 +542,10 @@ mod tests {
         };
         let fields = [words(&[0o301, 0o102644, 0o22, 0]), b"new\0".to_vec()];
         expect(opcode::CREATE, &fields, Ok(create));
+        let (perm, umask) = (0o600, 0o22);
+        let fields = [words(&[0o20200002, 0o100600, 0o22, 0]), b"/\0".to_vec()];
+        let nameless = Request::Tmpfile { perm, umask };
+        expect(opcode::TMPFILE, &fields, Ok(nameless));
         let node = Request::Mknod {
             name: b"p",
             mode: 0o10600,

@@ -1,7 +1,7 @@
 //! What the kernel's numbers mean in the engine's words, for whoever has decoded a request.
 
 use super::abi::{self, open};
-use engine::types::{Fallocate, RenameFlags, SETXATTR_KILL_SGID, Seek, WriteFlags, mode};
+use engine::types::{Caller, Fallocate, RenameFlags, SETXATTR_KILL_SGID, Seek, WriteFlags, mode};
 use rustix::io::Errno;
 
 /// Permission bits of a mode, set-id and sticky included.
@@ -16,15 +16,16 @@ pub(crate) fn position(position: u64) -> Result<u64, Errno> {
         .map_err(|_| Errno::INVAL)
 }
 
-/// Flags of a rename.
-pub(crate) fn rename(flags: u32) -> Result<RenameFlags, Errno> {
-    let known = abi::RENAME_NOREPLACE | abi::RENAME_EXCHANGE;
+/// Flags of a rename, and who asks for it.
+pub(crate) fn rename(flags: u32, who: Caller) -> Result<RenameFlags, Errno> {
+    let known = abi::RENAME_NOREPLACE | abi::RENAME_EXCHANGE | abi::RENAME_WHITEOUT;
     if flags & !known != 0 {
         return Err(Errno::INVAL);
     }
     Ok(RenameFlags {
         noreplace: flags & abi::RENAME_NOREPLACE != 0,
         exchange: flags & abi::RENAME_EXCHANGE != 0,
+        whiteout: (flags & abi::RENAME_WHITEOUT != 0).then_some(who),
     })
 }
 

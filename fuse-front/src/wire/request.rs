@@ -190,6 +190,11 @@ pub enum Request<'a> {
         exclusive: bool,
         truncate: bool,
     },
+    /// As `Create`, without a name.
+    Tmpfile {
+        perm: u32,
+        umask: u32,
+    },
     Bmap,
     Ioctl,
     Poll,

@@ -5,7 +5,7 @@ use super::{Room, Serve, agree, words};
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::transport::Build;
 use crate::wire::abi::{opcode, open};
-use crate::wire::{Header, Request, flags};
+use crate::wire::{Request, flags};
 use ::fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, IoctlFlags,
     KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
@@ -49,14 +49,7 @@ impl<S: Serve> Callbacks<S> {
         build: impl Build,
         reply: impl Into<Reply>,
     ) {
-        let header = Header {
-            opcode: code,
-            unique: from.unique().0,
-            node: NodeId(node.0),
-            uid: from.uid(),
-            gid: from.gid(),
-            pid: from.pid(),
-        };
+        let header = words::header(from, code, node);
         let reply = Pending::new(reply, header.unique);
         ROOM.with_borrow_mut(|room| {
             self.server.carry_out(&header, texts, build, reply, room);
@@ -229,11 +222,12 @@ impl<S: Serve> Filesystem for Callbacks<S> {
     ) {
         let (new_parent, flags) = (NodeId(new_parent.0), flags.bits());
         let texts = [name.as_bytes(), new_name.as_bytes()];
+        let who = words::header(from, opcode::RENAME2, parent).caller(0);
         self.with(
             (from, opcode::RENAME2, parent),
             texts,
             move |[name, new_name]| {
-                let flags = flags::rename(flags)?;
+                let flags = flags::rename(flags, who)?;
                 Ok(Request::Rename {
                     name,
                     new_parent,

@@ -1,13 +1,26 @@
-//! Times, types and attributes, which the crate says in words of its own.
+//! Headers, times, types and attributes, which the crate says in words of its own.
 
-use ::fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
-use engine::types::{Attr, Kind, SetTime, Time};
+use crate::wire::Header;
+use ::fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
+use engine::types::{Attr, Kind, NodeId, SetTime, Time};
 use std::time::{Duration, SystemTime};
 
 /// `st_blksize`, as our own answers have it.
 const BLOCK_BYTES: u32 = 4096;
 
 const SECOND_NANOS: u32 = 1_000_000_000;
+
+/// What every request begins with.
+pub(super) fn header(from: &Request, code: u32, node: INodeNo) -> Header {
+    Header {
+        opcode: code,
+        unique: from.unique().0,
+        node: NodeId(node.0),
+        uid: from.uid(),
+        gid: from.gid(),
+        pid: from.pid(),
+    }
+}
 
 /// A time as the crate gives it.
 pub(super) fn time(at: SystemTime) -> Time {
