@@ -14,6 +14,7 @@ use tests::everything::one_of_everything;
 use tests::requests;
 use tests::transports::{Both, same_requests};
 use tests::tree::{self, Tree};
+use tests::wait;
 
 #[test]
 fn each_kind_of_call_costs_the_same_requests_by_both() {
@@ -171,5 +172,5 @@ fn a_daemon_does_not_start_with_a_transport_that_its_build_lacks() {
     env.set_variable("AGENTVFS_TRANSPORT", "nonsense");
     let told = env.workspace(&["start", "--from", "project"]);
     told.fails(3, "no transport \"nonsense\"");
-    assert!(env.daemons().is_empty());
+    wait::until("the daemon is gone", || env.daemons().is_empty());
 }
