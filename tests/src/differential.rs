@@ -73,10 +73,12 @@ pub enum Op {
     Rmdir(String),
     /// `unlink`
     Unlink(String),
-    /// `renameat2`: from, to, flags (1: NOREPLACE, 2: EXCHANGE).
+    /// `renameat2`: from, to, flags (1: NOREPLACE, 2: EXCHANGE, 4: WHITEOUT).
     Rename(String, String, u32),
     /// `linkat`, following a symbolic link or not.
     Link(String, String, bool),
+    /// `linkat` of an open file, by its name in /proc.
+    LinkOpen(usize, String),
     /// `symlink`: target, path.
     Symlink(String, String),
     /// `mkfifo`
@@ -106,6 +108,16 @@ pub enum Op {
     /// `umask`, for this and all later calls.
     Umask(Octal),
 }
+
+impl Step {
+    /// Whether it makes a file without a name.
+    pub fn is_nameless(&self) -> bool {
+        matches!(&self.op, Op::Open(_, _, flags, _) if flags.0 & TMPFILE == TMPFILE)
+    }
+}
+
+/// O_TMPFILE (asm-generic/fcntl.h), with O_DIRECTORY.
+const TMPFILE: u32 = 0o20_200_000;
 
 /// A time to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -102,6 +102,7 @@ fn nodes(root: &Path) {
     node("socket", FileType::Socket, 0);
     if crate::mount::is_root() {
         node("null", FileType::CharacterDevice, rustix::fs::makedev(1, 3));
+        node("whiteout", FileType::CharacterDevice, 0);
         node(
             "disk",
             FileType::BlockDevice,

@@ -4,9 +4,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -205,8 +206,33 @@ impl Cycle {
         made.write_at(b"gone", 5)
             .map_err(|e| at("made.write_at(b'gone', 5)?;", e))?;
         assert_eq!(made.metadata()?.size(), 9);
+        self.nameless()?;
         self.rounds += 1;
         Ok(())
+    }
+
+    /// A file that gets its name later, and is moved so that a whiteout is left.
+    fn nameless(&self) -> io::Result<()> {
+        let [named, moved] = ["named", "moved"].map(|n| self.path(n));
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let made = rustix::fs::open(&self.dir, flags, Mode::from_raw_mode(0o640))
+            .map_err(|e| at("open(O_TMPFILE)", e.into()))?;
+        let mut made = File::from(made);
+        let (number, links) = (made.metadata()?.ino(), made.metadata()?.nlink());
+        assert_eq!(links, 0);
+        made.write_all(b"nameless")?;
+        let open = format!("/proc/self/fd/{}", made.as_raw_fd());
+        rustix::fs::linkat(CWD, open, CWD, &named, AtFlags::SYMLINK_FOLLOW)
+            .map_err(|e| at("linkat(/proc/self/fd)", e.into()))?;
+        let there = fs::metadata(&named)?;
+        assert_eq!((there.ino(), there.nlink(), there.size()), (number, 1, 8));
+        rustix::fs::renameat_with(CWD, &named, CWD, &moved, RenameFlags::WHITEOUT)
+            .map_err(|e| at("renameat2(RENAME_WHITEOUT)", e.into()))?;
+        let left = fs::symlink_metadata(&named)?;
+        assert_eq!((left.mode(), left.rdev()), (0o020_000, 0));
+        assert_eq!(fs::read(&moved)?, b"nameless");
+        fs::remove_file(&named).map_err(|e| at("unlink a whiteout", e))?;
+        fs::remove_file(&moved).map_err(|e| at("unlink what was nameless", e))
     }
 
     fn check(&self) {
@@ -239,7 +265,7 @@ fn rounds_while_killed(strike: fn(&Env, &mut Rng)) {
         })
     });
     let rounds: u64 = cycles.iter().map(|cycle| cycle.rounds).sum();
-    println!("{rounds} rounds of 17 calls, {kills} kills");
+    println!("{rounds} rounds of 22 calls, {kills} kills");
     cycles.iter().for_each(Cycle::check);
     env.workspace(&["stop"]).ok();
     env.workspace(&["start", "project"]).ok();

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, SealFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, SealFlags, StatxFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tests::env::Env;
+use tests::wait;
 
 fn flags(flags: OFlags) -> i32 {
     flags.bits() as i32
@@ -22,16 +23,125 @@ fn answered(env: &Env, kind: &str) -> u64 {
         .unwrap_or(0)
 }
 
+/// A file without a name.
+fn nameless(dir: &Path, more: OFlags) -> rustix::io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | more;
+    rustix::fs::open(dir, flags, Mode::from_raw_mode(0o640)).map(File::from)
+}
+
+fn name(file: &File, path: &Path) -> rustix::io::Result<()> {
+    rustix::fs::linkat(file, "", CWD, path, AtFlags::EMPTY_PATH)
+}
+
+/// Inodes of the live tree.
+fn inodes(env: &Env) -> u64 {
+    env.status()["entries"].as_u64().unwrap()
+}
+
 #[test]
-fn unnamed_temporary_files_are_refused_so_that_programs_take_named_ones() {
+fn a_file_without_a_name_gets_one_or_goes_with_its_descriptor() {
     let Some(env) = Env::new() else { return };
     let root = env.start();
-    let flags = OFlags::TMPFILE | OFlags::RDWR;
-    for _ in 0..2 {
-        let made = rustix::fs::open(&root, flags, Mode::from_raw_mode(0o600));
-        assert_eq!(made.map(drop), Err(Errno::OPNOTSUPP));
+    let dir = root.join("dir");
+    fs::create_dir(&dir).unwrap();
+    let before = inodes(&env);
+    let mut file = nameless(&dir, OFlags::empty()).unwrap();
+    file.write_all(b"text").unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    assert_eq!(inodes(&env), before + 1);
+    // O_EXCL: it never gets a name.
+    let for_ever = nameless(&dir, OFlags::EXCL).unwrap();
+    assert_eq!(name(&for_ever, &dir.join("x")), Err(Errno::NOENT));
+    drop(for_ever);
+    name(&file, &dir.join("named")).unwrap();
+    assert_eq!(name(&file, &dir.join("named")), Err(Errno::EXIST));
+    name(&file, &root.join("again")).unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 2);
+    assert_eq!(fs::read(dir.join("named")).unwrap(), b"text");
+    fs::remove_file(dir.join("named")).unwrap();
+    fs::remove_file(root.join("again")).unwrap();
+    assert_eq!(name(&file, &dir.join("back")), Err(Errno::NOENT));
+    drop(file);
+    wait::until("the files are gone", || inodes(&env) == before);
+    let refused = nameless(&root.join(".agentvfs"), OFlags::empty());
+    assert_eq!(refused.map(drop), Err(Errno::PERM));
+}
+
+#[test]
+fn a_file_without_a_name_stays_usable_over_a_rollback_and_is_in_no_commit() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let mut early = nameless(&root, OFlags::empty()).unwrap();
+    early.write_all(b"before ").unwrap();
+    let id = env.workspace(&["checkpoint"]).id();
+    assert_eq!(env.workspace(&["diff", "--name-status", &id]).ok(), "");
+    let mut late = nameless(&root, OFlags::empty()).unwrap();
+    early.write_all(b"and after").unwrap();
+    late.write_all(b"late").unwrap();
+    fs::write(root.join("gone"), "").unwrap();
+    env.workspace(&["rollback", &id]).ok();
+    for (file, text) in [(&early, "before and after"), (&late, "late")] {
+        let mut found = vec![0; text.len()];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(found, text.as_bytes());
+        name(file, &root.join(text)).unwrap();
+        assert_eq!(fs::read_to_string(root.join(text)).unwrap(), text);
     }
+    // What a rollback takes the name from does not get one again.
+    env.workspace(&["rollback", &id]).ok();
     assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+    assert_eq!(name(&late, &root.join("late")), Err(Errno::NOENT));
+    env.workspace(&["undo"]).ok();
+    assert_eq!(fs::read_to_string(root.join("late")).unwrap(), "late");
+}
+
+#[test]
+fn of_a_file_without_a_name_nothing_is_left_once_the_daemon_is_killed() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let before = inodes(&env);
+    let mut files = [0, 1].map(|_| nameless(&root, OFlags::empty()).unwrap());
+    for file in &mut files {
+        file.write_all(b"text").unwrap();
+        file.sync_all().unwrap();
+    }
+    name(&files[0], &root.join("named")).unwrap();
+    assert_eq!(inodes(&env), before + 2);
+    env.kill_daemon();
+    drop(files);
+    env.start();
+    assert_eq!(inodes(&env), before + 1);
+    assert_eq!(fs::read_to_string(root.join("named")).unwrap(), "text");
+    env.workspace(&["stop"]).ok();
+    env.told(env.command(&env.path(""), &["fsck"])).ok();
+}
+
+#[test]
+fn a_renaming_leaves_a_whiteout_of_who_asks() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let rename = |from: &str, to: &str, flags| {
+        rustix::fs::renameat_with(CWD, root.join(from), CWD, root.join(to), flags)
+    };
+    fs::create_dir(root.join("dir")).unwrap();
+    fs::write(root.join("dir/file"), "text").unwrap();
+    fs::write(root.join("other"), "").unwrap();
+    let (leave, keep) = (RenameFlags::WHITEOUT, RenameFlags::NOREPLACE);
+    assert_eq!(rename("dir", "other", leave | keep), Err(Errno::EXIST));
+    assert_eq!(rename("missing", "other", leave), Err(Errno::NOENT));
+    assert_eq!(rename("dir", "dir/below", leave), Err(Errno::INVAL));
+    rename("dir", "moved", leave | keep).unwrap();
+    rename("moved/file", "other", leave).unwrap();
+    assert_eq!(fs::read_to_string(root.join("other")).unwrap(), "text");
+    let owner = rustix::process::geteuid().as_raw();
+    for left in ["dir", "moved/file"] {
+        let stat = fs::symlink_metadata(root.join(left)).unwrap();
+        assert_eq!((stat.mode(), stat.rdev()), (0o020_000, 0), "{left}");
+        assert_eq!((stat.uid(), stat.nlink()), (owner, 1), "{left}");
+    }
+    let names = fs::read_dir(&root).unwrap().count();
+    assert_eq!(names, 3);
 }
 
 #[test]

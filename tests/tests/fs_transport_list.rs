@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RawDir, Timespec, Timestamps, XattrFlags, copy_file_range,
+    AtFlags, CWD, Mode, OFlags, RawDir, StatxFlags, Timespec, Timestamps, XattrFlags,
+    copy_file_range,
 };
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use std::collections::BTreeSet;
@@ -238,4 +239,48 @@ fn more_than_4_gib_are_copied_in_one_call_by_our_own_way_alone() {
         return skip(Want::Machine, "the kernel copies no more at once either");
     }
     assert_eq!(copied, [LENGTH as usize, (4 << 30) - 4096]);
+}
+
+#[test]
+fn files_without_a_name_can_be_made_by_our_own_way_alone() {
+    let Some(both) = Both::start(|_| ()) else {
+        return;
+    };
+    let made = each(&both, |root| {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::open(root, flags, mode).map(drop)
+    });
+    assert_eq!(made, [Ok(()), Err(rustix::io::Errno::OPNOTSUPP)]);
+}
+
+#[test]
+fn a_sync_of_the_whole_file_system_is_no_request_by_either_way() {
+    let Some(both) = Both::start(|_| ()) else {
+        return;
+    };
+    let files = each(&both, |root| fs::File::create(root.join("file")).unwrap());
+    let requests = both.requests(|| {
+        for file in &files {
+            rustix::fs::syncfs(file).unwrap();
+        }
+    });
+    assert!(
+        requests.iter().all(|count| count.is_empty()),
+        "{requests:?}"
+    );
+}
+
+#[test]
+fn birth_times_are_told_by_neither_way() {
+    let Some(both) = Both::start(|_| ()) else {
+        return;
+    };
+    let told = each(&both, |root| {
+        let file = root.join("file");
+        fs::write(&file, "x").unwrap();
+        let stat = rustix::fs::statx(CWD, &file, AtFlags::empty(), StatxFlags::ALL).unwrap();
+        StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME)
+    });
+    assert_eq!(told, [false, false]);
 }

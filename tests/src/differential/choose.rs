@@ -1,7 +1,7 @@
 //! Which calls are made: from a seed, always the same.
 
 use super::perform::INNER;
-use super::{Blob, Octal, Op, SLOTS, Stamp, Step, USERS};
+use super::{Blob, Octal, Op, SLOTS, Stamp, Step, TMPFILE, USERS};
 use crate::rng::Rng;
 
 /// Files stay about this small, so that calls meet.
@@ -81,10 +81,11 @@ impl Choose {
             22..29 => Op::Rmdir(path),
             29..42 => Op::Unlink(path),
             42..64 => {
-                let flags = *self.pick(&[0, 0, 0, 1, 2, 2, 3]);
+                let flags = *self.pick(&[0, 0, 0, 1, 2, 2, 3, 4, 5, 6]);
                 Op::Rename(path, self.path(), flags)
             }
-            64..76 => Op::Link(path, self.path(), self.flip()),
+            64..72 => Op::Link(path, self.path(), self.flip()),
+            72..76 => Op::LinkOpen(self.slot(), path),
             76..86 => {
                 let target = match self.rng.below(4) {
                     0 => format!("../{INNER}/{}", self.simple_path()),
@@ -118,6 +119,9 @@ impl Choose {
     }
 
     fn open(&mut self, slot: usize) -> Op {
+        if self.rng.below(12) == 0 {
+            return self.open_nameless(slot);
+        }
         let mut flags = *self.pick(&[RDONLY, WRONLY, RDWR, RDWR, RDWR]);
         let more = [
             (CREAT, 60),
@@ -139,6 +143,17 @@ impl Choose {
             flags &= !DIRECT;
         }
         Op::Open(slot, self.path(), Octal(flags), self.mode())
+    }
+
+    /// Mostly where it may be made.
+    fn open_nameless(&mut self, slot: usize) -> Op {
+        let flags = TMPFILE | *self.pick(&[WRONLY, RDWR, RDWR, RDWR, RDONLY]);
+        let more = *self.pick(&[0, 0, 0, EXCL, APPEND]);
+        let path = match self.flip() {
+            true => ".".to_owned(),
+            false => self.path(),
+        };
+        Op::Open(slot, path, Octal(flags | more), self.mode())
     }
 
     fn set_xattr(&mut self, path: String) -> Op {

@@ -27,6 +27,8 @@ pub struct Seen {
     pub links: u64,
     /// Owner and group.
     pub owner: (u32, u32),
+    /// Device that it stands for.
+    pub device: u64,
     /// Bytes, but for directories.
     pub size: u64,
     /// Modification time, where a call has set it.
@@ -78,6 +80,7 @@ impl Looker {
             mode: Octal(stat.st_mode),
             links: stat.st_nlink,
             owner: (stat.st_uid, stat.st_gid),
+            device: stat.st_rdev,
             size: match kind {
                 FileType::Directory => 0,
                 _ => stat.st_size as u64,

@@ -118,7 +118,7 @@ fn renames(script: &mut Script) {
         ("b", "c"),
         ("empty", "list/moved"),
     ];
-    for flags in [0, 1, 2, 3, 4, 8] {
+    for flags in [0, 1, 2, 3, 4, 5, 6, 8] {
         for (from, to) in pairs {
             let how = RenameFlags::from_bits_retain(flags);
             let renamed = rustix::fs::renameat_with(&script.dir, from, &script.dir, to, how);

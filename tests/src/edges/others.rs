@@ -230,14 +230,7 @@ fn refused(script: &mut Script) {
     script.say("statfs", kind.map(|s| (s.f_type, s.f_namelen, s.f_bsize)));
     let file = script.make("plain");
     let dir = script.dir.as_fd();
-    let nameless = rustix::fs::openat(
-        dir,
-        ".",
-        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::from_raw_mode(0o600),
-    );
     let gave = [
-        ("a file without a name", nameless.map(drop)),
         ("syncfs", rustix::fs::syncfs(&file)),
         ("fsync of a directory", rustix::fs::fsync(dir)),
         (
