@@ -68,8 +68,8 @@ pub use verbs::timeline::sources::TimelineSource;
 pub use verbs::timeline::verify::{TimelineFault, Verified};
 pub use verbs::{
     BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
-    DiffSide, ImportState, ImportStatus, LogEntry, MergeReport, MergeRequest, NodeInfo, Resolution,
-    RolledBack, Standing, StateReader, Status, Stretch, WriteFile, patch,
+    DiffSide, ImportState, ImportStatus, LogCursor, LogEntry, LogPage, MergeReport, MergeRequest,
+    NodeInfo, Resolution, RolledBack, Standing, StateReader, Status, Stretch, WriteFile, patch,
 };
 pub use workspace::branches::SeenBy;
 pub use workspace::kept::Look;

@@ -42,7 +42,7 @@ pub use merging::{
     MergeReport, MergeRequest, conflicts, diff_branches, merge_branch, merge_branch_unless,
 };
 pub use names::{make_dir, remove_path, rename_path};
-pub use report::{log, newest_of_log, status};
+pub use report::{log, page_of_log, status};
 pub use resolve::{Resolution, resolve_conflict};
 pub use restore::{restore, restore_plan, restore_with};
 pub use rollback::{rollback, rollback_keeping_kv, rollback_keys, rollback_plan, rollback_with};
@@ -128,6 +128,24 @@ pub enum DiffSide {
     Ref(String),
     /// The base as it was at start.
     Base,
+}
+
+/// Which commits of the log are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogPage {
+    /// How many at most.
+    pub limit: Option<u64>,
+    /// Those after this one, in the order of the log.
+    pub after: Option<LogCursor>,
+}
+
+/// Where a page of the log ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogCursor {
+    /// Number of the last entry.
+    pub number: u64,
+    /// Its time, by which the place is found once it has expired.
+    pub time: Time,
 }
 
 /// One commit of the log.

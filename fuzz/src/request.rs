@@ -1,8 +1,8 @@
 //! Messages of the control protocol, both ways.
 
 use agentvfs_client::protocol::{
-    Bytes, Call, Diff, KvSet, METHODS, Moment, Nothing, RequestId, Rollback, Side, Target,
-    WriteFile, encode_request, parse_from_daemon, parse_request,
+    Bytes, Call, Diff, KvSet, Log, LogCursor, METHODS, Moment, Nothing, RequestId, Rollback, Side,
+    Target, WriteFile, encode_request, parse_from_daemon, parse_request,
 };
 
 /// A line gives a request or a refusal that can be sent; a request sent on is understood as the same.
@@ -45,6 +45,17 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         perm: 0o600,
         parents: true,
     });
+    let log = Call::Log(Log {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        all: true,
+        limit: Some(256),
+        after: Some(LogCursor {
+            number: 9,
+            time: Moment { sec: 5, nsec: 1 },
+        }),
+        digits: true,
+    });
     let diff = Call::Diff(Diff {
         workspace,
         branch,
@@ -56,7 +67,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let calls = [Call::List(Nothing {}), rollback, set, write, diff];
     let lines = calls.iter().map(|call| encode_request(7, call));
     let bare = METHODS.iter().map(|method| bare(method));
-    lines.chain(bare).collect()
+    // Appended, so that the seeds before keep their numbers.
+    lines.chain(bare).chain([encode_request(7, &log)]).collect()
 }
 
 /// A request with nothing but what most methods need.

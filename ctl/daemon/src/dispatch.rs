@@ -222,8 +222,15 @@ fn plan(mounts: &Mounts, ask: &Rollback) -> Result<PlanAnswer, Fault> {
 }
 
 fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
+    let page = engine::LogPage {
+        limit: ask.limit,
+        after: ask.after.map(|after| engine::LogCursor {
+            number: after.number,
+            time: time(after.time),
+        }),
+    };
     let entries = looking_into(mounts, &ask.workspace, |w| {
-        verbs::newest_of_log(w, &ask.branch, ask.all, ask.limit)
+        verbs::page_of_log(w, &ask.branch, ask.all, page)
     })?;
     let digits = match ask.digits {
         true => Some(looking_into(mounts, &ask.workspace, |w| {
@@ -236,6 +243,7 @@ fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
         let id = entry.commit;
         let digits = digits.as_ref().and_then(|digits| Some(digits.of(&id?)));
         LogRow {
+            number: ask.limit.map(|_| entry.number),
             digits,
             ..of_entry(entry)
         }
@@ -247,6 +255,7 @@ fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
 
 fn of_entry(entry: engine::LogEntry) -> LogRow {
     LogRow {
+        number: None,
         commit: entry.commit.map(|id| id.to_string()),
         time: moment(entry.time),
         labels: entry.labels,

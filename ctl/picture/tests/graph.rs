@@ -17,6 +17,7 @@ const PLAIN: Style = Style {
 fn row(id: &str, parents: &[&str], label: &str) -> Row {
     let name = id.trim_start_matches(['@', '.']);
     Row {
+        number: None,
         commit: Some(name.to_owned()),
         time: Moment { sec: 940, nsec: 0 },
         labels: label.split_whitespace().map(str::to_owned).collect(),

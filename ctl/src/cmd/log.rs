@@ -1,16 +1,18 @@
 //! `agentvfs workspace log`.
 
 mod graph;
+pub mod pages;
 
 use super::{Context, id_or_pending};
 use crate::cli::LogArgs;
 use crate::output::{Rows, absolute, print, print_json, stdout_style};
 use agentvfs_client::failure::Failure;
-use agentvfs_client::protocol::{Call, Log, LogAnswer, LogRow};
+use agentvfs_client::protocol::{Log, LogRow};
 use agentvfs_client::quote::shown;
 use agentvfs_client::render::short;
 use agentvfs_client::when::rfc3339;
 use agentvfs_picture::{Cell, Paint, Side, Style, cell, columns, fit, id_cell, when};
+use pages::{all_of, each_page};
 use serde_json::{Map, Value, json};
 use std::io::IsTerminal;
 
@@ -22,6 +24,7 @@ pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: context.branch()?,
         all: args.all,
         limit: args.limit,
+        after: None,
         digits: false,
     };
     let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
@@ -30,21 +33,26 @@ pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
         graph::draw(args, &mut ask, context)?;
         return Ok(0);
     }
-    ask.digits = to_person && !context.json();
-    let commits = fetch(&ask, context)?;
     if context.json() {
+        let commits = all_of(&ask, context)?;
         print_json(&json!({ "commits": commits.iter().map(object).collect::<Vec<_>>() }))?;
-    } else if args.oneline {
-        let lines = match to_person {
-            true => one_lines_for_person(&commits, style_of(args)),
-            false => one_lines(&commits),
-        };
-        print(lines.as_bytes())?;
-    } else if to_person {
-        print(table(&commits, style_of(args)).as_bytes())?;
-    } else {
-        rows(&commits).print(args.rows.nul)?;
+        return Ok(0);
     }
+    ask.digits = to_person;
+    if to_person && !args.oneline {
+        // Columns are as wide as their widest cell.
+        let commits = all_of(&ask, context)?;
+        print(table(&commits, style_of(args)).as_bytes())?;
+        return Ok(0);
+    }
+    each_page(&ask, context, &mut |commits| {
+        match (args.oneline, to_person) {
+            (true, true) => print(one_lines_for_person(&commits, style_of(args)).as_bytes())?,
+            (true, false) => print(one_lines(&commits).as_bytes())?,
+            (false, _) => rows(&commits).print(args.rows.nul)?,
+        }
+        Ok(true)
+    })?;
     Ok(0)
 }
 
@@ -54,12 +62,6 @@ fn style_of(args: &LogArgs) -> Style {
         true => absolute(stdout_style()),
         false => stdout_style(),
     }
-}
-
-fn fetch(ask: &Log, context: &mut Context) -> Result<Vec<LogRow>, Failure> {
-    let what = format!("cannot show the log of {}", ask.workspace);
-    let answer: LogAnswer = context.ask(&what, &Call::Log(ask.clone()))?;
-    Ok(answer.commits)
 }
 
 /// Rows: four columns, of several labels the newest.

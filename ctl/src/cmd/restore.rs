@@ -1,5 +1,6 @@
 //! `agentvfs workspace restore`.
 
+use super::log::pages::each_page;
 use super::rollback::{tell, tell_plan};
 use super::{Context, path_or_root, paths};
 use crate::cli::RestoreArgs;
@@ -9,7 +10,7 @@ use crate::signals::{Interrupted, on_interrupt};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::files::TreeAt;
 use agentvfs_client::protocol::{
-    Call, Log, LogAnswer, Moment, PlanAnswer, Rollback, RollbackAnswer, Side, Target,
+    Call, Log, Moment, PlanAnswer, Rollback, RollbackAnswer, Side, Target,
 };
 use agentvfs_client::quote::shown;
 use agentvfs_client::render::{count, insert_bytes};
@@ -158,21 +159,23 @@ fn reference(target: Target, workspace: &str, context: &mut Context) -> Result<S
         Target::Head | Target::Meta(..) => return Ok("@".to_owned()),
     };
     let what = format!("cannot restore from {workspace}");
-    let call = Call::Log(Log {
+    let ask = Log {
         workspace: workspace.to_owned(),
         branch: context.branch()?,
         all: true,
         limit: None,
+        after: None,
         digits: false,
-    });
-    let log: LogAnswer = context.ask(&what, &call)?;
+    };
     let key = |moment: &Moment| (moment.sec, moment.nsec);
-    let found = log
-        .commits
-        .into_iter()
+    let mut found = None;
+    each_page(&ask, context, &mut |commits| {
+        let mut commits = commits.into_iter();
         // What another branch was at that time is not what this one was.
-        .filter(|row| row.head || row.kind != OTHER_BRANCH)
-        .find(|row| key(&row.time) < key(&before));
+        found = commits
+            .find(|row| (row.head || row.kind != OTHER_BRANCH) && key(&row.time) < key(&before));
+        Ok(found.is_none())
+    })?;
     found.and_then(|row| row.commit).ok_or_else(|| {
         Failure::new(what, "no commit is that old")
             .kind("no-such-ref")

@@ -11,7 +11,7 @@ use crate::stored::store::Reference;
 use crate::tree::Tree;
 use crate::types::Time;
 use objstore::{CommitId, HexPrefix, TimelineHead};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Trees of commits that are kept in memory for a quick way back.
 const KEPT_TREES_MAX: usize = 16;
@@ -261,6 +261,16 @@ impl History {
     pub fn labels_by_state(&self) -> HashMap<u64, Vec<String>> {
         let mut found: HashMap<u64, Vec<String>> = HashMap::new();
         for (label, state) in self.labels.iter().rev() {
+            found.entry(*state).or_default().push(label.clone());
+        }
+        found
+    }
+
+    /// As [`History::labels_of`] for these states.
+    pub fn labels_of_states(&self, states: &HashSet<u64>) -> HashMap<u64, Vec<String>> {
+        let mut found: HashMap<u64, Vec<String>> = HashMap::new();
+        let wanted = self.labels.iter().rev();
+        for (label, state) in wanted.filter(|(_, state)| states.contains(state)) {
             found.entry(*state).or_default().push(label.clone());
         }
         found

@@ -1,6 +1,7 @@
 //! Log and status.
 
-use super::{ImportState, ImportStatus, LogEntry, Status};
+use super::{ImportState, ImportStatus, LogCursor, LogEntry, LogPage, Status};
+use crate::book::history::{History, State};
 use crate::branch::Branch;
 use crate::error::Result;
 use crate::record::OpKind;
@@ -10,9 +11,9 @@ use objstore::{Commit, CommitId};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Commits of the branch, the newest first, its head among them; with `all` the automatic ones too.
-/// No more than `limit` of them.
-pub(crate) fn log_of(branch: &Branch, all: bool, limit: usize) -> Vec<LogEntry> {
-    let (mut entries, unknown) = entries(branch, all, limit);
+/// No more than the page holds.
+pub(crate) fn log_of(branch: &Branch, all: bool, page: LogPage) -> Vec<LogEntry> {
+    let (mut entries, unknown) = entries(branch, all, page);
     // A commit says itself which parents it has, also where not all of them are states here.
     for (at, id) in unknown {
         if let Ok(commit) = branch.places.store.get_object::<Commit>(&id) {
@@ -23,13 +24,15 @@ pub(crate) fn log_of(branch: &Branch, all: bool, limit: usize) -> Vec<LogEntry> 
 }
 
 /// The entries, and which of them have parents that are not known here.
-fn entries(branch: &Branch, all: bool, limit: usize) -> (Vec<LogEntry>, Vec<(usize, CommitId)>) {
+fn entries(branch: &Branch, all: bool, page: LogPage) -> (Vec<LogEntry>, Vec<(usize, CommitId)>) {
     let inner = branch.lock();
     let history = &inner.book.history;
-    let mut labels = history.labels_by_state();
     let mut unknown = Vec::new();
     let mut entries = Vec::new();
-    for s in history.newest_first() {
+    let limit = page
+        .limit
+        .map_or(usize::MAX, |n| n.try_into().unwrap_or(usize::MAX));
+    for s in older(history, page.after) {
         if entries.len() == limit {
             break;
         }
@@ -50,7 +53,7 @@ fn entries(branch: &Branch, all: bool, limit: usize) -> (Vec<LogEntry>, Vec<(usi
             number: s.info.number,
             commit: s.info.id,
             time: s.info.time,
-            labels: labels.remove(&s.info.number).unwrap_or_default(),
+            labels: Vec::new(),
             message: s.info.message.clone(),
             meta: s.info.meta.clone(),
             automatic,
@@ -59,7 +62,30 @@ fn entries(branch: &Branch, all: bool, limit: usize) -> (Vec<LogEntry>, Vec<(usi
             kind: s.info.kind.word(),
         });
     }
+    let shown = entries.iter().map(|entry| entry.number).collect();
+    let mut labels = history.labels_of_states(&shown);
+    for entry in &mut entries {
+        entry.labels = labels.remove(&entry.number).unwrap_or_default();
+    }
     (entries, unknown)
+}
+
+/// The states after an entry; where it has expired meanwhile, those that are older.
+fn older(history: &History, after: Option<LogCursor>) -> impl Iterator<Item = &State> {
+    let is_there = after.is_some_and(|after| history.states.contains_key(&after.number));
+    let mut is_passed = after.is_none();
+    history.newest_first().filter(move |state| {
+        let Some(after) = after.filter(|_| !is_passed) else {
+            return true;
+        };
+        match is_there {
+            true => {
+                is_passed = state.info.number == after.number;
+                false
+            }
+            false => state.info.time < after.time,
+        }
+    })
 }
 
 /// Paths of the live tree that commits are made without, as they cannot be read in the base.
@@ -150,18 +176,17 @@ pub(crate) fn status_of(b: &Branch) -> Status {
 
 /// Commits, the newest first; with `all` the automatic ones too.
 pub fn log(ws: &Workspace, branch: &str, all: bool) -> Result<Vec<LogEntry>> {
-    newest_of_log(ws, branch, all, None)
+    page_of_log(ws, branch, all, LogPage::default())
 }
 
-/// The same, of which no more than `limit` are given.
-pub fn newest_of_log(
+/// The same, of which a page is given.
+pub fn page_of_log(
     ws: &Workspace,
     branch: &str,
     all: bool,
-    limit: Option<u64>,
+    page: LogPage,
 ) -> Result<Vec<LogEntry>> {
-    let limit = limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    Ok(log_of(ws.branch(branch)?.as_ref(), all, limit))
+    Ok(log_of(ws.branch(branch)?.as_ref(), all, page))
 }
 
 /// How a branch is.

@@ -414,9 +414,21 @@ wire! {
         /// How many at most, the newest first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub limit: Option<u64>,
+        /// Those after this one, which was the last of an answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub after: Option<LogCursor>,
         /// Say of each commit by how many digits it can be named.
         #[serde(default, skip_serializing_if = "is_not")]
         pub digits: bool,
+    }
+
+    /// A place in a log.
+    #[derive(Copy)]
+    pub struct LogCursor {
+        /// `number` of a commit.
+        pub number: u64,
+        /// Its `time`.
+        pub time: Moment,
     }
 
     /// Answer of `workspace.log`.
@@ -427,6 +439,9 @@ wire! {
 
     /// One commit.
     pub struct LogRow {
+        /// Its number in the branch, where a limit was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub number: Option<u64>,
         /// Its id.
         pub commit: Option<String>,
         /// When it was made.

@@ -218,6 +218,7 @@ fn log(turn: &mut Turn<'_>, args: LogArgs) -> Result<Answer, Failure> {
         branch: turn.branch(args.branch),
         all: args.all,
         limit: None,
+        after: None,
         digits: false,
     });
     let answer: LogAnswer = turn.ask(&what, &call)?;

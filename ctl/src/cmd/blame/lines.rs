@@ -197,10 +197,11 @@ impl Versions<'_> {
             branch: self.branch.clone(),
             all: true,
             limit: None,
+            after: None,
             digits: false,
         });
         let what = format!("cannot show the log of {}", self.workspace);
-        let answer: LogAnswer = context.ask(&what, &call)?;
+        let answer: LogAnswer = context.look(&what, &call, "reading the log")?;
         let rows = answer.commits.into_iter();
         Ok(rows
             .filter_map(|row| Some((row.commit.clone()?, row)))

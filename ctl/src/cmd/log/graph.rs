@@ -1,15 +1,13 @@
 //! `log --graph`: the newest commits first and at once, whatever the length of the history.
 
-use super::{fetch, style_of};
+use super::pages::each_page;
+use super::style_of;
 use crate::cli::LogArgs;
 use crate::cmd::Context;
 use crate::output::print;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{BranchList, BranchListAnswer, Call, Log, LogRow};
 use agentvfs_picture::Graph;
-
-/// Commits that are asked for at first; all others are asked for once these are shown.
-const FIRST: u64 = 256;
 
 /// Kind of the fault that a workspace which does not run gives.
 const NOT_RUNNING: &str = "not-running";
@@ -22,15 +20,12 @@ pub fn draw(args: &LogArgs, ask: &mut Log, context: &mut Context) -> Result<(), 
     let mut graph = Graph::new(style, !args.all, heads);
     let limit = args.limit.unwrap_or(u64::MAX);
     // Folding needs the automatic commits, and says by itself how many commits it shows.
-    (ask.all, ask.limit) = (true, Some(FIRST));
-    let first = fetch(ask, context)?;
-    let is_all = (first.len() as u64) < FIRST;
-    let mut is_enough = show(&mut graph, &first, limit)?;
-    if !is_all && !is_enough {
-        ask.limit = None;
-        let all = fetch(ask, context)?;
-        is_enough = show(&mut graph, after(&all, &first), limit)?;
-    }
+    (ask.all, ask.limit) = (true, None);
+    let mut is_enough = limit == 0;
+    each_page(ask, context, &mut |commits| {
+        is_enough = show(&mut graph, &commits, limit)?;
+        Ok(!is_enough)
+    })?;
     match is_enough {
         true => Ok(()),
         false => print(graph.finish().as_bytes()),
@@ -48,16 +43,6 @@ fn show(graph: &mut Graph, commits: &[LogRow], limit: u64) -> Result<bool, Failu
     }
     print(text.as_bytes())?;
     Ok(graph.commits() >= limit)
-}
-
-/// What follows those that are shown already; commits may have been made, and may have expired, meanwhile.
-fn after<'a>(all: &'a [LogRow], shown: &[LogRow]) -> &'a [LogRow] {
-    let is_same = |a: &LogRow, b: &LogRow| a.commit == b.commit && a.time == b.time;
-    let found = shown.iter().rev().find_map(|last| {
-        let mut rows = all.iter();
-        rows.position(|row| is_same(row, last))
-    });
-    &all[found.map_or(0, |at| at + 1)..]
 }
 
 /// The branches with their heads; of a workspace that does not run they are not known.

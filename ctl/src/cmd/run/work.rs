@@ -243,6 +243,7 @@ pub fn commits(
         branch: work.branch.clone(),
         all: true,
         limit: None,
+        after: None,
         digits: false,
     });
     let answer: LogAnswer = context.ask("cannot list the commits", &call)?;
