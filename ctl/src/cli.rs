@@ -32,6 +32,7 @@ pub use session::*;
 
 use crate::output::print_json;
 use agentvfs_client::failure::Failure;
+use agentvfs_pages::{Page, Shell};
 use clap::builder::styling::{AnsiColor, Style, Styles};
 use clap::{Args, Command as Definition, CommandFactory, Parser, Subcommand};
 use serde_json::json;
@@ -161,6 +162,9 @@ pub enum Command {
     /// Print shell completions, or install them
     #[command(after_help = "Example:\n  agentvfs completions install")]
     Completions(CompletionsArgs),
+    /// Install the man pages
+    #[command(subcommand)]
+    Man(ManVerb),
     /// Say which workspace holds the current directory, and what can be done next; what `agentvfs` alone is
     #[command(hide = true)]
     Here,
@@ -184,7 +188,7 @@ pub struct CompletionsArgs {
     pub verb: Option<CompletionsVerb>,
     /// Print the completions of this shell
     #[arg(required = true)]
-    pub shell: Option<clap_complete::Shell>,
+    pub shell: Option<Shell>,
 }
 
 /// What can be done with completions.
@@ -194,7 +198,19 @@ pub enum CompletionsVerb {
     #[command(after_help = "Example:\n  agentvfs completions install zsh")]
     Install {
         /// bash, zsh or fish [default: $SHELL]
-        shell: Option<clap_complete::Shell>,
+        shell: Option<Shell>,
+    },
+}
+
+/// What can be done with man pages.
+#[derive(Debug, Subcommand)]
+pub enum ManVerb {
+    /// Write a man page for each command where man looks for them; print the directory
+    #[command(after_help = "Example:\n  agentvfs man install\n  man agentvfs-rollback")]
+    Install {
+        /// Directory of the manual, where man1 is made [default: share/man beside the directory of
+        /// the program, where man looks if that is in $PATH]
+        dir: Option<PathBuf>,
     },
 }
 
@@ -307,10 +323,16 @@ impl Cli {
 }
 
 /// Completions for `shell`.
-pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "agentvfs", &mut script);
-    script
+pub fn completions(shell: Shell) -> Vec<u8> {
+    agentvfs_pages::completions(Cli::command(), shell)
+}
+
+/// A man page for each command.
+///
+/// # Errors
+/// Those of formatting.
+pub fn man_pages() -> std::io::Result<Vec<Page>> {
+    agentvfs_pages::pages(Cli::command(), "workspace")
 }
 
 /// The text of `docs/cli.md`.

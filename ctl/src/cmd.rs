@@ -23,6 +23,7 @@ mod init;
 mod kv;
 mod list;
 mod log;
+mod man;
 mod patch;
 mod paths;
 mod place;
@@ -63,6 +64,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     }
     match cli.command {
         Command::Completions(args) => completions::run(&args, cli.global.json),
+        Command::Man(verb) => man::run(&verb, cli.global.json),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Daily(verb) | Command::Workspace(verb) => {
             run_verb(verb, &mut Context::new(cli.global)?)
@@ -166,6 +168,17 @@ impl Context {
     /// Whether `--json` was given.
     pub fn json(&self) -> bool {
         self.json
+    }
+
+    /// Asks for what is only looked at; where that takes long, a person sees what is waited for.
+    pub fn look<R: DeserializeOwned>(
+        &mut self,
+        what: &str,
+        call: &Call,
+        doing: &'static str,
+    ) -> Result<R, Failure> {
+        let _bar = bar(doing);
+        self.ask(what, call)
     }
 
     /// Asks for what takes long, with a progress bar; `doing` says what is done. It is not cancelled by an interrupt,

@@ -8,10 +8,13 @@ use agentvfs_client::failure::Failure;
 use agentvfs_client::quote::{self, one_line, quoted};
 use agentvfs_client::render::insert_bytes;
 pub use agentvfs_picture::{Bar, human_bytes};
-use agentvfs_picture::{Style, Times};
+use agentvfs_picture::{Style, Times, text_width};
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Space between two columns of a table.
+const COLUMN_GAP: usize = 2;
 
 /// Width of a terminal that does not say how wide it is.
 const COLUMNS_DEFAULT: usize = 80;
@@ -23,8 +26,12 @@ pub fn stderr_colour() -> bool {
 
 /// `NO_COLOR` (no-color.org) counts when it is not empty.
 pub fn colour_wanted() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !is_dumb()
+}
+
+/// Whether the terminal cannot draw over what it shows.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// How standard output is drawn on: on a terminal with colours, times ago and its width; elsewhere with nothing that
@@ -62,7 +69,10 @@ pub fn absolute(style: Style) -> Style {
 
 /// A progress bar on standard error.
 pub fn bar(what: &'static str) -> Bar {
-    Bar::new(what, is_unicode())
+    match is_dumb() {
+        true => Bar::hidden(),
+        false => Bar::new(what, is_unicode()),
+    }
 }
 
 /// Whether the locale's characters are Unicode.
@@ -260,7 +270,7 @@ fn widths<'a>(rows: impl Iterator<Item = &'a Vec<String>>, columns: usize) -> Ve
     let mut widths = vec![0; columns];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+            *width = (*width).max(text_width(cell));
         }
     }
     widths
@@ -270,10 +280,10 @@ fn aligned(row: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (i, cell) in row.iter().enumerate() {
         let width = widths.get(i).copied().unwrap_or(0);
+        line.push_str(cell);
         if i + 1 < row.len() {
-            line.push_str(&format!("{cell:<width$}  "));
-        } else {
-            line.push_str(cell);
+            let space = width.saturating_sub(text_width(cell)) + COLUMN_GAP;
+            line.push_str(&" ".repeat(space));
         }
     }
     line.trim_end().to_owned()
@@ -308,6 +318,12 @@ mod tests {
             "NAME       PATH\nlong-name  \"a\\tb\"\nx          c\n"
         );
         assert_eq!(Rows::new(&["A"]).table(true), b"");
+        // Wide characters take two columns, those that are combined with the one before none.
+        let mut wide = Rows::new(&["NAME", "X"]);
+        wide.push(vec!["後で".into(), b"1".to_vec()]);
+        wide.push(vec!["e\u{301}".into(), b"2".to_vec()]);
+        let text = String::from_utf8(wide.table(false)).unwrap();
+        assert_eq!(text, "NAME  X\n後で  1\ne\u{301}     2\n");
     }
 
     #[test]

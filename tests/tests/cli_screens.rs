@@ -79,6 +79,92 @@ fn branch_list_on_a_terminal_is_a_tree_of_how_branches_stand() {
     );
 }
 
+/// The rows of `status`: key and value.
+fn status_rows(text: &str) -> Vec<(&str, &str)> {
+    let rows = text.lines();
+    rows.filter_map(|line| Some((line.get(..11)?.trim(), line.get(11..)?)))
+        .filter(|(key, _)| !key.is_empty())
+        .collect()
+}
+
+/// With a conflict, a file more and one less.
+fn with_changes(env: &Env) -> std::path::PathBuf {
+    with_branches(env);
+    let root = env.mountpoint();
+    let merge = &["merge", "fix", "--conflicts", "keep"];
+    assert_eq!(env.told(env.command(&env.project(), merge)).status, 1);
+    fs::write(root.join("added"), "1").unwrap();
+    fs::remove_file(root.join("g")).unwrap();
+    root
+}
+
+#[test]
+fn rows_of_status_on_a_terminal_have_an_order() {
+    let Some(env) = Env::new() else { return };
+    with_changes(&env);
+    let wanted =
+        "workspace mount project branch changes conflicts import size disk memory next next";
+    for (columns, variables) in [
+        (200, &[("NO_COLOR", "1")][..]),
+        (200, &[("TERM", "dumb"), ("LC_ALL", "C")]),
+        (40, &[("NO_COLOR", "1"), ("LC_ALL", "C")]),
+    ] {
+        let Some(text) = shown(&env, columns, variables, "status") else {
+            return;
+        };
+        assert!(
+            fits(&text, columns.into()) && !text.contains('\x1b'),
+            "{text}"
+        );
+        let keys: Vec<&str> = status_rows(&text).iter().map(|row| row.0).collect();
+        assert_eq!(keys.join(" "), wanted, "{text}");
+    }
+}
+
+#[test]
+fn rows_of_status_on_a_terminal_say_what_is() {
+    let Some(env) = Env::new() else { return };
+    let root = with_changes(&env);
+    let Some(text) = shown(&env, 200, &[("NO_COLOR", "1")], "status") else {
+        return;
+    };
+    let rows = status_rows(&text);
+    let value = |key: &str| rows.iter().find(|row| row.0 == key).unwrap().1;
+    assert_eq!(value("workspace"), "project, started, healthy", "{text}");
+    assert_eq!(value("mount"), root.display().to_string(), "{text}");
+    assert_eq!(
+        value("project"),
+        env.project().display().to_string(),
+        "{text}"
+    );
+    let head = env.status()["head"].as_str().unwrap()[..12].to_owned();
+    assert_eq!(value("branch"), format!("main, head {head}"), "{text}");
+    assert_eq!(
+        value("changes"),
+        "1 added, 1 removed since the head",
+        "{text}"
+    );
+    assert_eq!(value("conflicts"), "1 conflict", "{text}");
+    assert!(value("import").starts_with("done, 1 file, 2 B"), "{text}");
+    assert!(
+        value("size").contains(" files and directories, journal "),
+        "{text}"
+    );
+    assert!(value("disk").ends_with(" free"), "{text}");
+    assert!(
+        value("memory").contains(" in the daemon (process "),
+        "{text}"
+    );
+    assert!(
+        rows[10].1.starts_with("agentvfs diff lists the changes"),
+        "{text}"
+    );
+    assert!(
+        rows[11].1.starts_with("agentvfs branch conflicts lists"),
+        "{text}"
+    );
+}
+
 #[test]
 fn the_bright_digits_of_an_id_name_it() {
     let Some(env) = Env::new() else { return };

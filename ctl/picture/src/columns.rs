@@ -44,7 +44,12 @@ pub fn id_cell(id: &str, digits: Option<u32>) -> Cell {
 
 /// How many columns of a terminal a cell takes.
 pub fn width(cell: &Cell) -> usize {
-    cell.iter().map(|(_, text)| text.width()).sum()
+    cell.iter().map(|(_, text)| text_width(text)).sum()
+}
+
+/// How many columns of a terminal a text takes.
+pub fn text_width(text: &str) -> usize {
+    text.width()
 }
 
 /// Rows of cells, one a line; a column that is empty in all rows is left out.

@@ -26,8 +26,11 @@ pub fn run(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
         limit: args.limit,
         no_follow: args.no_follow,
     });
-    let answer: BlameAnswer =
-        context.ask(&format!("cannot determine who changed {shown}"), &call)?;
+    let answer: BlameAnswer = context.look(
+        &format!("cannot determine who changed {shown}"),
+        &call,
+        "searching",
+    )?;
     if args.lines {
         return lines::run(args, (&workspace, &path), &answer, context);
     }

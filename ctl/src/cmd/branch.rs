@@ -9,7 +9,7 @@ use crate::cli::{
     BranchDiffArgs, BranchVerb, ConflictsArg, ConflictsArgs, CreateArgs, DailyBranchVerb,
     ListBranchesArgs, MergeArgs, ResolveArgs,
 };
-use crate::output::{Facts, Rows, print, print_json, talk, warn};
+use crate::output::{Facts, Rows, bar, print, print_json, talk, warn};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::*;
 use agentvfs_client::render::{count, insert_bytes};
@@ -83,6 +83,7 @@ fn branches(
         workspace: workspace.to_owned(),
         standing,
     });
+    let _bar = bar("comparing branches");
     let answer: BranchListAnswer = context.ask_seen(workspace, what, &call)?;
     Ok(answer.branches)
 }

@@ -4,7 +4,7 @@ use crate::cli::{self, CompletionsArgs, CompletionsVerb};
 use crate::output::{Facts, print, talk};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::home::process_env;
-use clap_complete::Shell;
+use agentvfs_pages::Shell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 

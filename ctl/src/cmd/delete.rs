@@ -24,12 +24,10 @@ pub fn run(args: &DeleteArgs, context: &mut Context) -> Result<u8, Failure> {
         return Err(Failure::new(what, "it was not confirmed").kind("not-confirmed"));
     }
     let base = context.info(&name)?.map(|info| shown(&info.base.0));
-    let _: Value = context.ask(
-        &what,
-        &Call::Delete(Named {
-            workspace: name.clone(),
-        }),
-    )?;
+    let call = Call::Delete(Named {
+        workspace: name.clone(),
+    });
+    let _: Value = context.ask_with_bar(&what, &call, "deleting")?;
     super::run::kept::forget_workspace(context.home(), &name);
     let mut facts = Facts::default();
     facts.add("name", name.as_bytes()).add("status", b"deleted");

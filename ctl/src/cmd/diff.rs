@@ -32,7 +32,7 @@ pub fn run(args: &DiffArgs, context: &mut Context) -> Result<u8, Failure> {
     if args.stat {
         return patch::stat(ask, &what, (args.rows.nul, args.bars), context);
     }
-    let answer: DiffAnswer = context.ask(&what, &Call::Diff(ask))?;
+    let answer: DiffAnswer = context.look(&what, &Call::Diff(ask), "comparing")?;
     if context.json() {
         print_json(
             &json!({ "changes": answer.changes.iter().map(change_object).collect::<Vec<_>>() }),

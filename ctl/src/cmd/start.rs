@@ -33,7 +33,8 @@ pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
         mount: mount.as_deref().map(Bytes::from),
         options: options(args),
     });
-    let answer: StartAnswer = context.ask(&format!("cannot start {name}"), &call)?;
+    let answer: StartAnswer =
+        context.ask_with_bar(&format!("cannot start {name}"), &call, "starting")?;
     for warning in &answer.warnings {
         warn(warning);
     }

@@ -37,7 +37,7 @@ pub fn run(args: &StatusArgs, context: &mut Context) -> Result<u8, Failure> {
         branch: context.branch()?,
         resources: to_person,
     });
-    let answer: StatusAnswer = context.ask(&what, &call)?;
+    let answer: StatusAnswer = context.look(&what, &call, "looking")?;
     context.check_seen(&answer.info, Look::Into)?;
     match to_person {
         true => screen::show(&answer, context)?,

@@ -108,7 +108,8 @@ fn fetch_one(
     loop {
         ask.limit = limit - items.len() as u64;
         let call = Call::Timeline(ask.clone());
-        let answer: TimelineAnswer = context.ask("cannot show the timeline", &call)?;
+        let answer: TimelineAnswer =
+            context.look("cannot show the timeline", &call, "reading the timeline")?;
         items.extend(answer.items);
         others.extend(answer.others);
         ask.before = answer.next;
@@ -151,7 +152,7 @@ fn verify(context: &mut Context) -> Result<u8, Failure> {
         workspace,
         branch: context.branch()?,
     });
-    let answer: VerifyAnswer = context.ask("cannot verify the timeline", &call)?;
+    let answer: VerifyAnswer = context.look("cannot verify the timeline", &call, "verifying")?;
     let failed = answer.found > 0;
     if context.json() {
         let fault = |f: &VerifyFault| json!({ "entry": f.entry, "what": f.what });

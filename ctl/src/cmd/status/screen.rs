@@ -1,7 +1,7 @@
 //! `status` on a terminal: how a workspace is, and what can be done next.
 
 use crate::cmd::Context;
-use crate::output::{print, stdout_style};
+use crate::output::{bar, print, stdout_style};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
     Call, ConflictsAnswer, Diff, DiffAnswer, Facts, Import, OnBranch, Resources, Side, StatusAnswer,
@@ -113,6 +113,7 @@ fn changes(answer: &StatusAnswer, context: &mut Context) -> Result<(String, bool
         paths: Vec::new(),
         stat: false,
     });
+    let _bar = bar("comparing");
     let found: DiffAnswer = match context.try_ask("cannot compare with the head", &call)? {
         Ok(found) => found,
         // The rest of the state is shown all the same.
@@ -164,9 +165,9 @@ fn import(import: &Import, used: Option<Resources>) -> String {
         "done" => format!("done, {files}, {bytes}"),
         state => {
             let far = format!(
-                "{state}, {} of {}, {bytes} of {}",
+                "{state}, {} of {} files, {bytes} of {}",
                 human_count(import.files_done),
-                count(import.files_total, "file"),
+                human_count(import.files_total),
                 human_bytes(import.bytes_total)
             );
             match (state, used) {
@@ -193,4 +194,39 @@ fn rate(import: &Import, ms: u64) -> String {
         human_bytes(bytes as u64),
         human_count(left.ceil() as u64)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn import_of(state: &str, ms: u64) -> String {
+        let far = Import {
+            state: state.to_owned(),
+            files_done: 1500,
+            files_total: 6000,
+            bytes_done: 3 << 20,
+            bytes_total: 12 << 20,
+        };
+        let used = Resources {
+            used_bytes: 0,
+            free_bytes: 0,
+            memory_bytes: None,
+            import_ms: ms,
+        };
+        import(&far, Some(used))
+    }
+
+    #[test]
+    fn an_import_says_how_far_and_how_fast_it_is() {
+        let far = "1,500 of 6,000 files, 3.00 MiB of 12.00 MiB";
+        assert_eq!(
+            import_of("running", 3000),
+            format!("running, {far}, 500 files and 1.00 MiB a second, 9 s left")
+        );
+        // Too early to tell, and not going on.
+        assert_eq!(import_of("scanning", 50), format!("scanning, {far}"));
+        assert_eq!(import_of("paused", 3000), format!("paused, {far}"));
+        assert_eq!(import_of("done", 3000), "done, 1500 files, 3.00 MiB");
+    }
 }
