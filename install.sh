@@ -5,11 +5,16 @@
 #                            PROJECT (default: this repository), which is only read
 #   ./install.sh --no-try    the same without trying it: for images, where nothing can be mounted
 #   ./install.sh --test      install what the tests need and run all of them
-#   ./install.sh --uninstall remove the program and its completions; workspaces and commits stay
+#   ./install.sh --deb       build a Debian package, with man pages, completions and a systemd unit
+#   ./install.sh --uninstall remove the program, its man pages and completions; workspaces and
+#                            commits stay
 #
 # For Debian and Ubuntu with a Rust toolchain (cargo). Root installs to /usr/local/bin, others to
 # ~/.local/bin, either to $BIN_DIR where that is set. Can be run again at any time.
 set -euo pipefail
+
+# What builds the Debian package.
+CARGO_DEB=3.8.0
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/target}
@@ -25,7 +30,7 @@ fail() {
 # shellcheck source=.ci/packages.sh
 . "$here/.ci/packages.sh"
 
-usage() { sed -n '2,12s/^# \{0,1\}//p' "$here/install.sh"; }
+usage() { sed -n '2,14s/^# \{0,1\}//p' "$here/install.sh"; }
 
 # Milliseconds since the epoch.
 now_ms() {
@@ -42,17 +47,58 @@ step() {
     printf '  %7d ms  %s\n' "$(($(now_ms) - start))" "$text"
 }
 
-# Finds cargo, new enough.
-need_cargo() {
-    local wanted found
-    command -v cargo >/dev/null || PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
-    command -v cargo >/dev/null ||
-        fail "cargo is not installed" "install a Rust toolchain: https://rustup.rs"
+# timed TEXT COMMAND...: the same with what it prints shown, in this shell.
+timed() {
+    local text=$1 start
+    shift
+    start=$(now_ms)
+    "$@"
+    printf '  %7d ms  %s\n' "$(($(now_ms) - start))" "$text"
+}
+
+# The version of a cargo; fails where it does not run.
+cargo_version() { (cd "$here" && "$1" --version 2>/dev/null | cut -d' ' -f2 | grep .); }
+
+# is_enough VERSION: whether it is no older than what Cargo.toml wants.
+is_enough() {
     wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/Cargo.toml")
-    found=$(cd "$here" && cargo --version | cut -d' ' -f2) ||
-        fail "cargo does not run" "rustup default stable"
-    [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ] ||
-        fail "Rust $found is too old; $wanted or newer is needed" "rustup update stable"
+    [ "$(printf '%s\n' "$wanted" "$1" | sort -V | head -n 1)" = "$wanted" ]
+}
+
+# Finds cargo, new enough: the first in PATH, else that of rustup, which may stand behind the system's own.
+need_cargo() {
+    local own=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin found version
+    if ! found=$(command -v cargo); then
+        PATH=$PATH:$own
+        found=$(command -v cargo) ||
+            fail "cargo is not installed" "install a Rust toolchain: https://rustup.rs"
+    fi
+    version=$(cargo_version "$found") || version=
+    is_enough "${version:-0}" && return 0
+    if [ "$found" != "$own/cargo" ] && [ -x "$own/cargo" ] && is_enough "$(cargo_version "$own/cargo" || echo 0)"; then
+        say "note: $found is ${version:+Rust $version, }too old; using $own/cargo"
+        PATH=$own:$PATH
+        return 0
+    fi
+    old_cargo "$found" "$version"
+}
+
+# Says what helps where a cargo is too old or does not run: that depends on where it comes from.
+old_cargo() {
+    local found=$1 version=$2 what chosen
+    what="Rust $version ($found) is too old; $wanted or newer is needed"
+    [ -n "$version" ] || what="$found does not run"
+    [ ! -x "$own/rustup" ] || PATH=$PATH:$own
+    if ! command -v rustup >/dev/null; then
+        fail "$what" "install another toolchain beside it: https://rustup.rs, then in a new shell ./install.sh"
+    fi
+    chosen=$(cd "$here" && rustup show active-toolchain 2>/dev/null | cut -d' ' -f1) || chosen=
+    case $chosen in
+    stable*) fail "$what" "rustup update stable" ;;
+    "") fail "$what" "rustup default stable" ;;
+    *) fail "$what: $chosen is chosen here" \
+        "rustup update stable && rustup override set stable --path $here" ;;
+    esac
 }
 
 # Why nothing can be mounted here, and what helps, as two lines; nothing where it can.
@@ -142,6 +188,29 @@ run_tests() {
 
 build() { (cd "$here" && cargo program); }
 
+# A Debian package of the program that was built, with what the program makes of its own command line.
+package() {
+    local parts=$target/release/package shell agentvfs=$target/release/agentvfs
+    rm -rf "$parts"
+    "$agentvfs" man install "$parts" >/dev/null
+    for shell in bash:agentvfs.bash zsh:_agentvfs fish:agentvfs.fish; do
+        "$agentvfs" completions "${shell%%:*}" >"$parts/${shell#*:}"
+    done
+    (cd "$here" && CARGO_TARGET_DIR=$target cargo deb --package ctl --no-build --locked)
+}
+
+build_package() {
+    need_cargo
+    check_target
+    [ -e "$target/release/agentvfs" ] || need_space "$target" 1200 "building"
+    need "${BUILD_PACKAGES[@]}" dpkg-deb:dpkg
+    command -v cargo-deb >/dev/null ||
+        fail "cargo-deb is not installed" "cargo install --locked --version $CARGO_DEB cargo-deb"
+    step "build" build
+    step "package" package
+    say "built $output" "install it as root: apt-get install $output"
+}
+
 # Under a temporary name first: a program that runs is replaced as a whole, or not at all.
 install_program() {
     local new=$bin/.agentvfs.$$
@@ -157,7 +226,7 @@ install_program() {
     *":$bin:"*) ;;
     *) say "note: $bin is not in your PATH" ;;
     esac
-    say "completions for your shell: $agentvfs completions install"
+    say "completions for your shell: $agentvfs completions install" "man pages: $agentvfs man install"
 }
 
 # What stat says of everything below a directory. Access times are left out (reading moves them),
@@ -245,10 +314,13 @@ uninstall() {
     completions=("${XDG_DATA_HOME:-$HOME/.local/share}/bash-completion/completions/agentvfs"
         "${XDG_DATA_HOME:-$HOME/.local/share}/zsh/site-functions/_agentvfs"
         "${XDG_CONFIG_HOME:-$HOME/.config}/fish/completions/agentvfs.fish")
-    for file in "$bin/agentvfs" "${completions[@]}"; do
+    for file in "$bin/agentvfs" "${completions[@]}" "$(dirname "$bin")"/share/man/man1/agentvfs{,-*}.1; do
         [ -e "$file" ] || continue
         rm -f "$file" || fail "cannot remove $file" "remove it yourself"
-        say "removed $file"
+        case $file in
+        */agentvfs-*.1) ;; # The first page stands for all of them.
+        *) say "removed $file" ;;
+        esac
     done
     [ ! -e "$home" ] || say "kept: $home, with all workspaces and commits; rm -r $home deletes them"
 }
@@ -259,7 +331,7 @@ install_and_try() {
     check_bin
     check_target
     [ -e "$target/release/agentvfs" ] || need_space "$target" 1200 "building"
-    need "${BUILD_PACKAGES[@]}"
+    timed "packages" need "${BUILD_PACKAGES[@]}"
     [ -z "$1" ] || check_fuse
     if [ ! -e "$target/release/agentvfs" ]; then
         say "building: about five minutes on two cores, the last two without output (linking)"
@@ -280,6 +352,7 @@ install_and_try() {
 case ${1:-} in
 --test) run_tests ;;
 --no-try) install_and_try "" ;;
+--deb) build_package ;;
 --uninstall) uninstall ;;
 -h | --help) usage ;;
 -*) fail "unknown option $1" "./install.sh --help" ;;

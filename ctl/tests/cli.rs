@@ -126,6 +126,45 @@ fn completions_are_installed_where_the_shell_looks_for_them() {
 }
 
 #[test]
+fn every_command_that_is_documented_has_a_man_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let install = |program: &Path, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.env_clear().args(["man", "install"]).args(args);
+        command.output().unwrap()
+    };
+    let own = Path::new(env!("CARGO_BIN_EXE_agentvfs"));
+    let to = dir.path().join("manual");
+    let output = install(own, &[to.to_str().unwrap()]);
+    let titles = ctl::cli::reference();
+    let titles = titles.lines().filter_map(|line| line.strip_prefix("## "));
+    let mut count = 0;
+    for title in titles.filter(|title| title.starts_with("agentvfs")) {
+        let page = to.join(format!("man1/{}.1", title.replace(' ', "-")));
+        let page = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page:?}: {e}"));
+        assert!(page.contains(".SH NAME"), "{title}");
+        count += 1;
+    }
+    assert!(count > 50, "{count}");
+    let facts = text(&output.stdout);
+    let wanted = format!("directory={}/man1\n", to.display());
+    assert!(facts.starts_with(&wanted), "{facts}");
+    // The same verbs after `workspace` lead to those without it; what is hidden has none.
+    let alias = std::fs::read_to_string(to.join("man1/agentvfs-workspace-log.1")).unwrap();
+    assert_eq!(alias, ".so man1/agentvfs-log.1\n");
+    assert!(!to.join("man1/agentvfs-daemon.1").exists());
+    // Where no directory is named: beside that of the program.
+    let program = dir.path().join("bin/agentvfs");
+    std::fs::create_dir(dir.path().join("bin")).unwrap();
+    std::fs::copy(own, &program).unwrap();
+    assert!(install(&program, &[]).status.success());
+    assert!(dir.path().join("share/man/man1/agentvfs.1").exists());
+    let output = install(own, &["/proc/none"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("hint: use another directory"));
+}
+
+#[test]
 fn completions_name_the_verbs() {
     for shell in ["bash", "zsh", "fish"] {
         let (status, out, _) = run(&["completions", shell]);
