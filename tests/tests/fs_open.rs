@@ -64,8 +64,11 @@ fn a_file_without_a_name_gets_one_or_goes_with_its_descriptor() {
     assert_eq!(name(&file, &dir.join("back")), Err(Errno::NOENT));
     drop(file);
     wait::until("the files are gone", || inodes(&env) == before);
-    let refused = nameless(&root.join(".agentvfs"), OFlags::empty());
-    assert_eq!(refused.map(drop), Err(Errno::PERM));
+    let refused = |path: &str| nameless(&root.join(path), OFlags::empty()).map(drop);
+    assert_eq!(refused(".agentvfs"), Err(Errno::PERM));
+    let id = env.workspace(&["checkpoint"]).id();
+    let snapshot = format!(".agentvfs/snapshots/{id}");
+    assert_eq!(refused(&snapshot), Err(Errno::ROFS));
 }
 
 #[test]

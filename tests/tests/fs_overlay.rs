@@ -245,3 +245,53 @@ fn an_overlay_on_a_workspace_works_as_on_the_native_file_system() {
 fn an_overlay_with_attributes_of_users_works_too() {
     compare("userxattr");
 }
+
+/// Mounts an overlay whose changes go to `layer`, and removes and replaces something, as a user in a namespace of his
+/// own; false where that cannot be.
+fn change_as_user(lower: &Path, layer: &Path, merged: &Path) -> bool {
+    let script = r#"mount -t overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work,userxattr" overlay "$3"
+cd "$3"
+rm gone
+rm -r replaced
+mkdir replaced
+echo new > replaced/new
+echo more >> dir/a
+mv kept kept-2"#;
+    for dir in [&layer.join("upper"), &layer.join("work"), merged] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    for place in [lower, layer, merged] {
+        let done = Command::new("chown")
+            .arg("-R")
+            .arg("1501:1501")
+            .arg(place)
+            .status();
+        assert!(done.unwrap().success());
+    }
+    let done = Command::new("setpriv")
+        .args(["--reuid=1501", "--regid=1501", "--clear-groups"])
+        .args(["unshare", "-Urm", "sh", "-ec", script, "sh"])
+        .args([lower, layer, merged])
+        .status();
+    done.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_user_may_mount_an_overlay_in_a_namespace_of_his_own() {
+    let Some(env) = Env::as_root() else { return };
+    let lower = env.path("lower");
+    fs::create_dir(&lower).unwrap();
+    fill(&lower);
+    let (native, merged) = (env.path("native"), env.path("merged"));
+    if !change_as_user(&lower, &native, &merged) {
+        return skip(Want::Machine, "users may not mount an overlay here");
+    }
+    let layer = env.start().join("layer");
+    assert!(change_as_user(&lower, &layer, &merged));
+    assert_eq!(
+        picture(&native.join("upper")),
+        picture(&layer.join("upper"))
+    );
+    let whiteout = fs::symlink_metadata(layer.join("upper/gone")).unwrap();
+    assert!(whiteout.file_type().is_char_device() && whiteout.rdev() == 0);
+}
