@@ -93,6 +93,45 @@ fn pipes_get_rows_and_a_plain_graph_on_request() {
     );
 }
 
+/// More commits than the daemon is asked for at once.
+#[test]
+fn a_long_log_is_whole_and_has_each_commit_once() {
+    const COMMITS: usize = 270;
+    let Some(env) = Env::new() else { return };
+    fs::write(env.project().join("f"), "0").unwrap();
+    let root = env.start();
+    env.imported();
+    let program = tests::binary::agentvfs().display().to_string();
+    let mut shell = env.program("sh");
+    let made = format!(
+        "{program} config auto-idle=off auto-busy=off; n=0; \
+         while [ $n -lt {COMMITS} ]; do echo $n > f; {program} checkpoint c$n || exit 1; n=$((n + 1)); done"
+    );
+    shell.args(["-c", &made]).current_dir(&root);
+    env.told(shell).ok();
+    let piped = |args: &[&str]| env.told(env.command(&env.project(), args)).ok();
+    let rows = piped(&["log"]);
+    let labels: Vec<&str> = rows
+        .lines()
+        .map(|line| line.split('\t').nth(2).unwrap())
+        .collect();
+    let wanted: Vec<String> = (0..COMMITS).rev().map(|n| format!("c{n}")).collect();
+    assert_eq!(&labels[..COMMITS], wanted);
+    assert_eq!(labels.len(), COMMITS + 1, "the start is one, too");
+    let first = piped(&["log", "-n", "265"]);
+    assert!(
+        first.lines().count() == 265 && rows.starts_with(&first),
+        "{first}"
+    );
+    assert_eq!(piped(&["log", "--oneline"]).lines().count(), COMMITS + 1);
+    let json: serde_json::Value = serde_json::from_str(&piped(&["log", "--json"])).unwrap();
+    assert_eq!(json["commits"].as_array().unwrap().len(), COMMITS + 1);
+    let graph = piped(&["log", "--graph"]);
+    let drawn = graph.lines().filter_map(|line| line.rsplit("  ").next());
+    let drawn: Vec<&str> = drawn.filter(|label| label.starts_with('c')).collect();
+    assert_eq!(drawn, wanted, "{graph}");
+}
+
 /// The keys of `key=value` lines; an error where a line is none.
 fn keys(text: &str) -> Vec<&str> {
     text.lines()

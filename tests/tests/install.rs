@@ -70,7 +70,7 @@ impl Machine {
     fn cargo(&self, name: &str, version: &str) {
         let text = format!(
             "case $1 in\n--version) echo 'cargo {version} (abc 2026-01-01)' ;;\n\
-             program) mkdir -p \"$CARGO_TARGET_DIR/release\"; cp /bin/true \"$CARGO_TARGET_DIR/release/agentvfs\" ;;\n\
+             program) echo {version} >\"$HOME/built-by\"; mkdir -p \"$CARGO_TARGET_DIR/release\"; cp /bin/true \"$CARGO_TARGET_DIR/release/agentvfs\" ;;\n\
              *) exit 1 ;;\nesac"
         );
         self.program(name, &text);
@@ -161,6 +161,8 @@ fn a_new_toolchain_behind_an_old_one_is_used() {
     for step in ["ms  packages\n", "ms  build\n", "installed "] {
         assert!(out.contains(step), "no {step:?} in {out}");
     }
+    let built_by = fs::read_to_string(machine.path("user/built-by")).unwrap();
+    assert_eq!(built_by.trim(), wanted());
     let pages = machine.path("user/share/man/man1");
     fs::create_dir_all(&pages).unwrap();
     for page in ["agentvfs.1", "agentvfs-log.1", "other.1"] {

@@ -165,14 +165,15 @@ pub fn delete(name: String, context: &mut Context) -> Result<u8, Failure> {
     facts.add("commit", answer.commit.as_bytes());
     facts.json("only_here", answer.only_here);
     facts.print(context.json())?;
-    talk(&format!("workspace {workspace}, branch {name}: deleted"));
-    if answer.only_here {
-        talk(&format!(
-            "no other branch has its last commit; until gc removes it, \
-             `agentvfs branch create {name} --from {}` recreates the branch",
-            &answer.commit[..answer.commit.len().min(12)]
-        ));
-    }
+    let until = match answer.only_here {
+        true => ", until gc removes its last commit, which no other branch has",
+        false => "",
+    };
+    talk(&format!(
+        "workspace {workspace}, branch {name}: deleted; \
+         `agentvfs branch create {name} --from {}` recreates it{until}",
+        &answer.commit[..answer.commit.len().min(12)]
+    ));
     Ok(0)
 }
 

@@ -2,12 +2,15 @@
 
 use super::Context;
 use crate::cli::ConfigArgs;
-use crate::output::Facts;
+use crate::output::{Facts, talk};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, Config, ConfigAnswer};
+use agentvfs_client::quote::shown;
 use agentvfs_daemon::settings::{KEYS, set};
 use engine::Settings;
 use std::borrow::Cow;
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
 
 /// Shows settings, and changes those that are given with a value.
 pub fn run(args: &ConfigArgs, context: &mut Context) -> Result<u8, Failure> {
@@ -22,8 +25,12 @@ pub fn run(args: &ConfigArgs, context: &mut Context) -> Result<u8, Failure> {
         wanted.push(key.to_owned());
         changes.extend(value.map(|value| (key.to_owned(), value.to_owned())));
     }
-    let call = Call::Config(Config { set: changes });
-    let answer: ConfigAnswer = context.ask("cannot change the settings", &call)?;
+    let before = match changes.is_empty() || !std::io::stderr().is_terminal() {
+        true => Vec::new(),
+        false => asked(Vec::new(), context)?.settings,
+    };
+    let changed: Vec<String> = changes.iter().map(|(key, _)| key.clone()).collect();
+    let answer = asked(changes, context)?;
     let mut facts = Facts::default();
     for (key, value) in &answer.settings {
         if wanted.is_empty() || wanted.contains(key) {
@@ -31,7 +38,22 @@ pub fn run(args: &ConfigArgs, context: &mut Context) -> Result<u8, Failure> {
         }
     }
     facts.print(context.json())?;
+    let before = before.into_iter().filter(|(key, _)| changed.contains(key));
+    let before: Vec<String> = before
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    if !before.is_empty() {
+        let home = shown(context.home().root().as_os_str().as_bytes());
+        talk(&format!(
+            "settings of all workspaces in {home}: changed; `agentvfs config {}` takes that back",
+            before.join(" ")
+        ));
+    }
     Ok(0)
+}
+
+fn asked(set: Vec<(String, String)>, context: &mut Context) -> Result<ConfigAnswer, Failure> {
+    context.ask("cannot change the settings", &Call::Config(Config { set }))
 }
 
 /// The settings that words name: also after `set`, with key and value apart, and after `get` or `list`, none of

@@ -5,7 +5,9 @@ use crate::cli::ExportArgs;
 use crate::output::{Facts, human_bytes, talk, warn};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Bytes, Call, ExportAnswer, ExportFile};
+use agentvfs_client::quote::shown;
 use agentvfs_client::render::count;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -14,9 +16,10 @@ pub fn run(args: &ExportArgs, context: &mut Context) -> Result<u8, Failure> {
     let (workspace, file) = words(&args.words)?;
     let file = context.absolute(file)?;
     let workspace = context.workspace(workspace)?;
+    let branch = context.branch()?;
     let call = Call::Export(ExportFile {
         workspace: workspace.clone(),
-        branch: context.branch()?,
+        branch: branch.clone(),
         reference: args.reference.clone(),
         file: Bytes::from(file.as_path()),
         force: args.force,
@@ -34,10 +37,11 @@ pub fn run(args: &ExportArgs, context: &mut Context) -> Result<u8, Failure> {
         ));
     }
     talk(&format!(
-        "{} with {} in {:.1?}",
+        "workspace {workspace}, branch {branch}: {} with {} exported in {:.1?}; rm {} takes that back",
         count(answer.names, "name"),
         human_bytes(answer.bytes),
-        since.elapsed()
+        since.elapsed(),
+        shown(file.as_os_str().as_bytes())
     ));
     Ok(0)
 }

@@ -142,6 +142,11 @@ fn write(args: &FsWriteArgs, context: &mut Context) -> Result<(), Failure> {
         }
         piece = next;
     }
+    let name = names::given(&args.path);
+    let done = format!(
+        "{offset} bytes written to {name}; `agentvfs restore {name}` takes it from the head"
+    );
+    names::say(&state, &done, context);
     if context.json() {
         let mut object = Map::new();
         insert_bytes(&mut object, "path", &path);

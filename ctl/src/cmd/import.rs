@@ -23,6 +23,7 @@ pub fn run(args: &ImportArgs, context: &mut Context) -> Result<u8, Failure> {
     let file = context.absolute(&args.file)?;
     let base = args.base.as_deref();
     let base = base.map(|base| context.absolute(base)).transpose()?;
+    let is_branch = branch.is_some();
     let call = Call::Import(ImportFile {
         workspace: workspace.clone(),
         branch,
@@ -37,8 +38,19 @@ pub fn run(args: &ImportArgs, context: &mut Context) -> Result<u8, Failure> {
     let answer: ImportAnswer = context.ask_cancellable(&what, &call, "importing", &mut |_| {})?;
     tell(&workspace, &answer, context)?;
     warn_of(&answer);
+    let (next, reverse) = match is_branch {
+        true => (
+            String::new(),
+            format!("branch delete {} -w {workspace}", answer.branch),
+        ),
+        false => (
+            format!("`agentvfs start {workspace}` mounts it, "),
+            format!("delete {workspace}"),
+        ),
+    };
     talk(&format!(
-        "{} with {} in {:.1?}; agentvfs start {workspace} mounts it",
+        "workspace {workspace}, branch {}: {} with {} imported in {:.1?}; {next}`agentvfs {reverse}` deletes it",
+        answer.branch,
         count(answer.names, "name"),
         human_bytes(answer.bytes),
         since.elapsed()

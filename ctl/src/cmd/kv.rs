@@ -1,6 +1,7 @@
 //! `agentvfs kv`: key-value state of a branch.
 
 use super::Context;
+use super::place::{Directory, place};
 use crate::cli::{KvDeleteArgs, KvGetArgs, KvListArgs, KvSetArgs, KvVerb};
 use crate::output::{Rows, print_json, print_kept_json, talk};
 use agentvfs_client::failure::Failure;
@@ -55,17 +56,32 @@ fn set(args: KvSetArgs, context: &mut Context) -> Result<(), Failure> {
     };
     let value = Json(checked_value(&json).map_err(refused)?.into_bytes());
     let what = format!("cannot set {key}");
+    let (workspace, branch) = (context.workspace_to_change(None)?, context.branch()?);
     let call = Call::KvSet(KvSet {
-        workspace: context.workspace_to_change(None)?,
-        branch: context.branch()?,
+        workspace: workspace.clone(),
+        branch: branch.clone(),
         key,
         value,
     });
     let row: KvRow = context.ask(&what, &call)?;
-    match context.json() {
-        true => print_kept_json(&format!("{}\n", object(&row))),
-        false => Ok(()),
+    if context.json() {
+        return print_kept_json(&format!("{}\n", object(&row)));
     }
+    say(
+        &format!("{} set", row.key),
+        &row.key,
+        (&workspace, &branch),
+        context,
+    );
+    Ok(())
+}
+
+/// Says what was done to a key, and where its value before may be.
+fn say(done: &str, key: &str, (workspace, branch): (&str, &str), context: &mut Context) {
+    let place = place(workspace, branch, Directory::Mount, context);
+    talk(&format!(
+        "{place}key {done}; `agentvfs kv get {key} --ref @` prints the value that the head has"
+    ));
 }
 
 /// Longest input that is read, in bytes: that of a value with as much white space between its parts.
@@ -135,11 +151,11 @@ fn list(args: KvListArgs, context: &mut Context) -> Result<(), Failure> {
 
 fn delete(args: KvDeleteArgs, context: &mut Context) -> Result<(), Failure> {
     let key = checked_key(args.key)?;
-    let workspace = context.workspace_to_change(None)?;
+    let (workspace, branch) = (context.workspace_to_change(None)?, context.branch()?);
     let what = format!("cannot delete {key}");
     let call = Call::KvDelete(KvDelete {
         workspace: workspace.clone(),
-        branch: context.branch()?,
+        branch: branch.clone(),
         key: key.clone(),
     });
     let answer: KvDeleteAnswer = context.ask(&what, &call)?;
@@ -148,10 +164,16 @@ fn delete(args: KvDeleteArgs, context: &mut Context) -> Result<(), Failure> {
             .kind("no-such-key")
             .hint(format!("agentvfs kv list -w {workspace} lists all keys")));
     }
-    match context.json() {
-        true => print_json(&json!({ "key": key, "deleted": true })),
-        false => Ok(()),
+    if context.json() {
+        return print_json(&json!({ "key": key, "deleted": true }));
     }
+    say(
+        &format!("{key} deleted"),
+        &key,
+        (&workspace, &branch),
+        context,
+    );
+    Ok(())
 }
 
 fn side(reference: Option<String>) -> Side {

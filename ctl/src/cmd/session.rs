@@ -5,6 +5,7 @@ use crate::cli::{CgroupArgs, SessionVerb};
 use crate::output::{Facts, Rows, print_json, talk};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::*;
+use agentvfs_client::quote::shown;
 use agentvfs_client::render::insert_bytes;
 use serde_json::{Map, Value, json};
 
@@ -35,9 +36,19 @@ fn register(args: &CgroupArgs, context: &mut Context) -> Result<u8, Failure> {
         .add("workspace", answer.session.workspace.as_bytes())
         .json("moved_from", answer.moved_from.clone());
     facts.print(context.json())?;
-    if let Some(before) = answer.moved_from {
-        talk(&format!("its processes used {before} before"));
-    }
+    let SessionRow {
+        cgroup,
+        branch,
+        workspace,
+    } = &answer.session;
+    let before = answer.moved_from.map_or(String::new(), |branch| {
+        format!(", which used {branch} before")
+    });
+    let cgroup = shown(&cgroup.0);
+    talk(&format!(
+        "workspace {workspace}, branch {branch}: used by processes of {cgroup}{before}; \
+         `agentvfs session unregister {cgroup}` ends that"
+    ));
     Ok(0)
 }
 
