@@ -31,8 +31,12 @@ pub(crate) mod write;
 pub use apply::{apply, apply_patch, apply_unless, apply_with, update, update_unless};
 pub use blame::{blame, blame_as};
 pub use branches::deleting::delete_branch;
+pub use branches::sandboxes::{branches_of_sandbox, has_own_ref};
 pub use branches::standing::{Standing, branch_standings, unique_digits};
-pub use branches::{BranchInfo, Created, Deleted, create_branch, list_branches, rename_branch};
+pub use branches::{
+    BranchInfo, Created, Deleted, create_branch, create_branch_in_sandbox, list_branches,
+    rename_branch,
+};
 pub use calls::{call_finish, call_record, call_start, calling, end_calls_of, running_calls};
 pub use checkpoint::{checkpoint, commit_automatically};
 pub use diff::diff;

@@ -1,6 +1,7 @@
 //! Branches by name: listing, making, renaming and deleting them, and commits of one that another one refers to.
 
 pub(crate) mod deleting;
+pub(crate) mod sandboxes;
 pub(crate) mod standing;
 
 use super::Calls;
@@ -18,7 +19,7 @@ use crate::verbs::lineage;
 use crate::verbs::runs;
 use crate::verbs::timeline::imported::TakenOver;
 use crate::workspace::Workspace;
-use crate::workspace::branch_refs::BranchRecord;
+use crate::workspace::branch_refs::{BranchRecord, MadeIn};
 use crate::workspace::views::{branches_node, snapshots_node};
 use objstore::CommitId;
 use std::sync::Arc;
@@ -69,12 +70,34 @@ pub fn list_branches(ws: &Workspace) -> Vec<BranchInfo> {
 /// Makes branch `name` of what `of` shows now, or of the state that `from` names there. Durable after
 /// `Ok`.
 pub fn create_branch(ws: &Workspace, name: &str, of: &str, from: Option<&str>) -> Result<Created> {
+    make_branch(ws, name, (of, from), None)
+}
+
+/// The same from inside the sandbox of branch `sandbox`, to which the new branch belongs from now on.
+pub fn create_branch_in_sandbox(
+    ws: &Workspace,
+    name: &str,
+    (of, from): (&str, Option<&str>),
+    sandbox: &str,
+) -> Result<Created> {
+    make_branch(ws, name, (of, from), Some(sandbox))
+}
+
+fn make_branch(
+    ws: &Workspace,
+    name: &str,
+    (of, from): (&str, Option<&str>),
+    sandbox: Option<&str>,
+) -> Result<Created> {
     check_branch_name(name)?;
     let _one = ws.views.changing();
     if ws.branch(name).is_ok() {
         return Err(Error::BranchExists(name.to_owned()));
     }
     let parent = ws.branch(of)?;
+    let made_in = sandbox
+        .map(|name| sandboxes::made_in(ws, name))
+        .transpose()?;
     let _control = parent.control.lock();
     // Until the new branch is there, gc does not know of it.
     let _pin = parent.places.store.pin();
@@ -96,7 +119,8 @@ pub fn create_branch(ws: &Workspace, name: &str, of: &str, from: Option<&str>) -
     // before those are.
     parent.places.store.sync()?;
     parent.sync()?;
-    let made = add_branch(ws, name, origin, &mut || Ok(TakenOver::Calls(Vec::new())))?;
+    let no_calls: Calls<'_> = &mut || Ok(TakenOver::Calls(Vec::new()));
+    let made = add_branch(ws, name, (origin, made_in), no_calls)?;
     if let Some(text) = from.filter(|text| !text.starts_with(&format!("{of}:"))) {
         let target = Target::Ref(text.to_owned());
         lineage::take_over_target(ws, &*ws.branch(name)?, &target, made.commit);
@@ -104,11 +128,11 @@ pub fn create_branch(ws: &Workspace, name: &str, of: &str, from: Option<&str>) -
     Ok(made)
 }
 
-/// Makes a branch of what it begins with and of calls that are taken over from elsewhere.
+/// Makes a branch, in a sandbox or not, of what it begins with and of calls that are taken over from elsewhere.
 pub(crate) fn add_branch(
     ws: &Workspace,
     name: &str,
-    origin: Origin,
+    (origin, made_in): (Origin, Option<MadeIn>),
     calls: Calls<'_>,
 ) -> Result<Created> {
     let views = &ws.views;
@@ -121,9 +145,13 @@ pub(crate) fn add_branch(
         return Err(error);
     }
     let created = clock::now();
-    let record = BranchRecord::new(number, created, None);
+    let record = BranchRecord {
+        made_in,
+        ..BranchRecord::new(number, created, None)
+    };
     views.record(name, &record)?;
     let branch = views.add(branch, created);
+    views.set_made_in(number, made_in);
     let commit = branch.lock().book.history.id_of(head);
     branch.signal();
     branches_changed(ws, &branch, name);
@@ -143,7 +171,10 @@ pub fn rename_branch(ws: &Workspace, old: &str, new: &str) -> Result<()> {
     }
     let created = ws.views.created().get(&branch.slot).copied();
     let was = Some(old.to_owned());
-    let record = BranchRecord::new(branch.slot, created.unwrap_or_default(), was);
+    let record = BranchRecord {
+        made_in: ws.views.made_in().remove(&branch.slot),
+        ..BranchRecord::new(branch.slot, created.unwrap_or_default(), was)
+    };
     ws.untrusted.renames(old, new)?;
     ws.views.record(new, &record)?;
     branch.set_name(new);

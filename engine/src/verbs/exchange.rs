@@ -71,7 +71,7 @@ pub fn create_branch_from(
     // What the branch begins with of the timeline was stored just now.
     parent.places.store.sync()?;
     parent.sync()?;
-    branches::add_branch(ws, name, origin, calls)
+    branches::add_branch(ws, name, (origin, None), calls)
 }
 
 /// Removes a branch that nothing names yet.

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::names::MAIN;
-use crate::record::decode;
+use crate::record::{decode, encode};
 use crate::types::Time;
 use crate::workspace::untrusted;
 use objstore::CommitId;
@@ -16,26 +16,60 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Below it are the refs of the timelines that are kept.
 pub(crate) const TIMELINES_DIR: &str = "timelines";
 const RECORD_VERSION: u16 = 1;
+/// Version of the record of a branch that was made in a sandbox.
+const MADE_IN_VERSION: u16 = 2;
+
+/// The branch in whose sandbox another one was made. Its name may change, and another branch may get its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub(crate) struct MadeIn {
+    /// Its number.
+    pub number: u16,
+    /// When it was made itself.
+    pub created: Time,
+}
 
 /// What the ref of a branch says.
-#[derive(bincode::Encode, bincode::Decode)]
 pub(crate) struct BranchRecord {
-    version: u16,
     /// Number of its directory, journal and view slot.
     pub number: u16,
     pub created: Time,
     /// Name that it had before, where that ref may still be there.
     pub renamed_from: Option<String>,
+    /// The branch in whose sandbox it was made, if it was.
+    pub made_in: Option<MadeIn>,
+}
+
+/// Version 1 of the record; version 2 has a [`MadeIn`] behind it.
+#[derive(bincode::Encode, bincode::Decode)]
+struct Record {
+    version: u16,
+    number: u16,
+    created: Time,
+    renamed_from: Option<String>,
 }
 
 impl BranchRecord {
-    /// The branch of this number.
+    /// The branch of this number, which was made in no sandbox.
     pub fn new(number: u16, created: Time, renamed_from: Option<String>) -> BranchRecord {
         BranchRecord {
-            version: RECORD_VERSION,
             number,
             created,
             renamed_from,
+            made_in: None,
+        }
+    }
+
+    /// What the ref holds.
+    pub fn bytes(&self) -> Vec<u8> {
+        let record = |version| Record {
+            version,
+            number: self.number,
+            created: self.created,
+            renamed_from: self.renamed_from.clone(),
+        };
+        match self.made_in {
+            None => encode(&record(RECORD_VERSION)),
+            Some(made_in) => encode(&(record(MADE_IN_VERSION), made_in)),
         }
     }
 }
@@ -103,11 +137,19 @@ pub(crate) fn recorded(
 }
 
 fn branch_record(bytes: &[u8]) -> std::result::Result<BranchRecord, String> {
-    let record: BranchRecord = decode(bytes)?;
-    if record.version == RECORD_VERSION {
-        Ok(record)
-    } else {
-        Err(format!("its version is {}", record.version))
+    let is_made_in = bytes.starts_with(&MADE_IN_VERSION.to_le_bytes());
+    let (record, made_in) = match is_made_in {
+        true => decode::<(Record, MadeIn)>(bytes).map(|(record, of)| (record, Some(of)))?,
+        false => (decode::<Record>(bytes)?, None),
+    };
+    match (record.version, made_in) {
+        (RECORD_VERSION, None) | (MADE_IN_VERSION, Some(_)) => Ok(BranchRecord {
+            number: record.number,
+            created: record.created,
+            renamed_from: record.renamed_from,
+            made_in,
+        }),
+        (version, _) => Err(format!("its version is {version}")),
     }
 }
 

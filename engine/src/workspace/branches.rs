@@ -18,11 +18,12 @@ use crate::branch::wake::Wake;
 use crate::error::{Error, Result};
 use crate::names::MAIN;
 use crate::ops;
-use crate::record::encode;
 use crate::stored::journals::Journals;
 use crate::types::*;
 use crate::workspace::Workspace;
-use crate::workspace::branch_refs::{BranchRecord, branch_dir, recorded, ref_name, trees_dir};
+use crate::workspace::branch_refs::{
+    BranchRecord, MadeIn, branch_dir, recorded, ref_name, trees_dir,
+};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -62,6 +63,8 @@ pub(crate) struct Views {
 struct Table {
     by_slot: BTreeMap<u16, Arc<Branch>>,
     created: BTreeMap<u16, Time>,
+    /// In whose sandbox a branch was made, of those that were.
+    made_in: BTreeMap<u16, MadeIn>,
     /// Deleted branches and snapshots that the kernel may still know inodes of, or that somebody is at work
     /// on, by slot: that is not given again meanwhile.
     retired: BTreeMap<u16, Arc<Branch>>,
@@ -124,6 +127,7 @@ impl Views {
         views.open_branch(MAIN, 0, Time::default())?;
         for (name, record) in views.recorded()? {
             views.open_branch(&name, record.number, record.created)?;
+            views.set_made_in(record.number, record.made_in);
         }
         views.trees.sweep()?;
         views.sweep_dirs()?;
@@ -159,6 +163,20 @@ impl Views {
         self.table.read().created.clone()
     }
 
+    /// In whose sandbox branches were made, by slot; others have none.
+    pub fn made_in(&self) -> BTreeMap<u16, MadeIn> {
+        self.table.read().made_in.clone()
+    }
+
+    /// Says in whose sandbox a branch was made.
+    pub fn set_made_in(&self, slot: u16, made_in: Option<MadeIn>) {
+        let mut table = self.table.write();
+        match made_in {
+            Some(made_in) => table.made_in.insert(slot, made_in),
+            None => table.made_in.remove(&slot),
+        };
+    }
+
     /// The journals of all branches.
     pub fn journals(&self) -> &Arc<Journals> {
         &self.journals
@@ -174,6 +192,7 @@ impl Views {
         let mut table = self.table.write();
         table.retire(slot);
         table.created.remove(&slot);
+        table.made_in.remove(&slot);
         let of_it = |k: &(u16, u64)| k.0 == slot;
         let snapshots: Vec<_> = table.snapshots.keys().copied().filter(of_it).collect();
         for key in snapshots {
@@ -445,7 +464,7 @@ impl Views {
 
     pub fn record(&self, name: &str, record: &BranchRecord) -> Result<()> {
         let name = ref_name(&self.workspace, name);
-        Ok(self.shared.refs.set(&name, &encode(record))?)
+        Ok(self.shared.refs.set(&name, &record.bytes())?)
     }
 }
 

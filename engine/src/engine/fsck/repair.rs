@@ -213,7 +213,7 @@ fn carry_out_step(engine: &Engine, step: &RepairStep) -> Result<()> {
             let name = branch_refs::ref_name(workspace, branch);
             set_aside(engine, &objstore::refs::ref_path(&name)?)?;
             let record = BranchRecord::new(*number, crate::clock::now(), None);
-            Ok(engine.refs.set(&name, &crate::record::encode(&record))?)
+            Ok(engine.refs.set(&name, &record.bytes())?)
         }
         RepairStep::DropRef { name } => {
             set_aside(engine, &objstore::refs::ref_path(name)?)?;
