@@ -1,8 +1,9 @@
 //! Messages of the control protocol, both ways.
 
 use agentvfs_client::protocol::{
-    Bytes, Call, Diff, KvSet, Log, LogCursor, METHODS, Moment, Nothing, RequestId, Rollback, Side,
-    Target, WriteFile, encode_request, parse_from_daemon, parse_request,
+    Bytes, Call, Diff, Hello, KvSet, Log, LogCursor, METHODS, Moment, Nothing, PROTOCOL_VERSION,
+    RequestId, Rollback, SandboxOf, Side, Target, WriteFile, encode_request, parse_from_daemon,
+    parse_request,
 };
 
 /// A line gives a request or a refusal that can be sent; a request sent on is understood as the same.
@@ -68,7 +69,23 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let lines = calls.iter().map(|call| encode_request(7, call));
     let bare = METHODS.iter().map(|method| bare(method));
     // Appended, so that the seeds before keep their numbers.
-    lines.chain(bare).chain([encode_request(7, &log)]).collect()
+    let later = [encode_request(7, &log), from_a_sandbox()];
+    lines.chain(bare).chain(later).collect()
+}
+
+/// The first message of a connection of a command in a sandbox.
+fn from_a_sandbox() -> Vec<u8> {
+    let hello = Call::Hello(Hello {
+        protocol: PROTOCOL_VERSION,
+        client: "agentvfs".into(),
+        sandbox: Some(SandboxOf {
+            workspace: "w".into(),
+            branch: "main".into(),
+            created: Moment { sec: 5, nsec: 7 },
+            process: Some(1),
+        }),
+    });
+    encode_request(7, &hello)
 }
 
 /// A request with nothing but what most methods need.

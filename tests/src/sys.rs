@@ -1,4 +1,4 @@
-//! Shared mappings, locks on ranges, leases, fanotify: the one place with `unsafe` code.
+//! Shared mappings, locks on ranges, leases, fanotify, filters of system calls: the one place with `unsafe` code.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::CString;
@@ -169,6 +169,46 @@ pub fn landlock_abi() -> i32 {
 fn checked(result: i32) -> io::Result<()> {
     match result {
         0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has a system call fail with ENOSYS from now on, in this process and those that it starts.
+pub fn without_call(call: libc::c_long) -> io::Result<()> {
+    // Offset of the call's number in struct seccomp_data (seccomp(2)).
+    const NR: u32 = 0;
+    let of = |code: u32, jt, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let ret = libc::BPF_RET | libc::BPF_K;
+    let mut filter = [
+        of(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NR),
+        of(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            call as u32,
+        ),
+        of(ret, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+        of(ret, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    let mode = libc::SECCOMP_MODE_FILTER;
+    // SAFETY: the calls have no pointers but the program, which outlives them, as does its filter.
+    let results = unsafe {
+        [
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &program),
+        ]
+    };
+    match results {
+        [0, 0] => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }

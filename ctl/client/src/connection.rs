@@ -4,13 +4,15 @@
 //! connection that ends earlier has done nothing and may be made again.
 
 use crate::protocol::{
-    Call, Fault, FromDaemon, Hello, HelloAnswer, PROTOCOL_VERSION, RequestId, code, encode_cancel,
-    encode_watched, parse_from_daemon, shown,
+    Call, Fault, FromDaemon, Hello, HelloAnswer, PROTOCOL_VERSION, RequestId, SandboxOf, code,
+    encode_cancel, encode_watched, parse_from_daemon, shown,
 };
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Uid;
 use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -83,13 +85,23 @@ pub struct Client {
 impl Client {
     /// Connects and says hello.
     pub fn connect(socket: &Path) -> Result<Client, ClientError> {
-        let stream = UnixStream::connect(socket).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::ConnectionRefused => ClientError::NotRunning,
-            _ => ClientError::Silent(e),
-        })?;
-        check_peer(&stream)?;
+        let stream = open(socket)?;
+        check_peer(&stream, socket)?;
+        Client::greeted(stream, None)
+    }
+
+    /// A connection that may do no more than a command in a sandbox may, as which process the daemon hears.
+    pub fn connect_for(socket: &Path, sandbox: SandboxOf) -> Result<UnixStream, ClientError> {
+        let stream = open(socket)?;
+        check_peer(&stream, socket)?;
+        let client = Client::greeted(stream, Some(sandbox))?;
+        match client.stream.buffer().is_empty() {
+            true => Ok(client.stream.into_inner()),
+            false => Err(ClientError::Broken("it said more than hello".into())),
+        }
+    }
+
+    fn greeted(stream: UnixStream, sandbox: Option<SandboxOf>) -> Result<Client, ClientError> {
         stream
             .set_read_timeout(Some(HELLO_TIMEOUT))
             .map_err(ClientError::Silent)?;
@@ -103,7 +115,7 @@ impl Client {
                 pid: 0,
             },
         };
-        client.greet()?;
+        client.greet(sandbox)?;
         client
             .stream
             .get_ref()
@@ -112,11 +124,12 @@ impl Client {
         Ok(client)
     }
 
-    fn greet(&mut self) -> Result<(), ClientError> {
+    fn greet(&mut self, sandbox: Option<SandboxOf>) -> Result<(), ClientError> {
         let version = concat!("agentvfs ", env!("CARGO_PKG_VERSION"));
         let hello = Hello {
             protocol: PROTOCOL_VERSION,
             client: version.to_owned(),
+            sandbox,
         };
         // Before the answer nothing has been done, so an end of the connection is harmless.
         self.daemon = self.call(&Call::Hello(hello)).map_err(|e| match e {
@@ -267,14 +280,31 @@ fn told(fault: Fault) -> ClientError {
     }
 }
 
-/// Refuses a socket of another user: it could make us believe anything. Root's is as good as ours.
-fn check_peer(stream: &UnixStream) -> Result<(), ClientError> {
-    let peer = socket_peercred(stream).map_err(|e| ClientError::Silent(e.into()))?;
+/// Refuses a socket of another user: it could make us believe anything. Root's is as good as ours. A process in a PID
+/// namespace above this one's has no number here, which is an error of the library; then the owner of the file counts.
+fn check_peer(stream: &UnixStream, socket: &Path) -> Result<(), ClientError> {
+    let user = match socket_peercred(stream) {
+        Ok(peer) => peer.uid,
+        Err(_) => Uid::from_raw(socket.metadata().map_err(ClientError::Silent)?.uid()),
+    };
+    check_user(user)
+}
+
+fn check_user(user: Uid) -> Result<(), ClientError> {
     let mine = rustix::process::geteuid();
-    if peer.uid == mine || peer.uid.is_root() || mine.is_root() {
+    if user == mine || user.is_root() || mine.is_root() {
         return Ok(());
     }
-    Err(ClientError::Foreign(peer.uid.as_raw()))
+    Err(ClientError::Foreign(user.as_raw()))
+}
+
+fn open(socket: &Path) -> Result<UnixStream, ClientError> {
+    UnixStream::connect(socket).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::ConnectionRefused => ClientError::NotRunning,
+        _ => ClientError::Silent(e),
+    })
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// Longest socket path that is used as it is; `sun_path` has 108 bytes (unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 100;
 
+/// Names the socket of a run, for what is in its sandbox.
+pub const SOCKET_VARIABLE: &str = "AGENTVFS_SOCKET";
+
 /// Looks up environment variables; a function, so that tests need not change the process's own.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
@@ -50,12 +53,17 @@ pub enum HomeError {
 pub struct Home {
     root: PathBuf,
     runtime_dir: Option<PathBuf>,
+    /// The socket of the run in whose sandbox this process is.
+    of_run: Option<PathBuf>,
 }
 
 impl Home {
     /// `root` where given, else `$AGENTVFS_HOME`, `$XDG_DATA_HOME/agentvfs` or
-    /// `~/.local/share/agentvfs`. Nothing is made.
+    /// `~/.local/share/agentvfs`. Nothing is made. If neither of the first two is given, `$AGENTVFS_SOCKET` is the socket
+    /// of the run in whose sandbox this process is, which sees no home.
     pub fn find(root: Option<&Path>, env: Env<'_>) -> Result<Home, HomeError> {
+        let is_named = root.is_some() || env("AGENTVFS_HOME").is_some();
+        let of_run = env(SOCKET_VARIABLE).map(PathBuf::from);
         let root = match root {
             Some(root) => root.to_owned(),
             None => from_env(env).ok_or(HomeError::Nowhere)?,
@@ -68,12 +76,18 @@ impl Home {
         Ok(Home {
             root: canonical(&absolute),
             runtime_dir,
+            of_run: of_run.filter(|path| !is_named && path.is_absolute()),
         })
     }
 
     /// The directory itself.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The socket of the run in whose sandbox this process is, if it is in one.
+    pub fn socket_of_run(&self) -> Option<&Path> {
+        self.of_run.as_deref()
     }
 
     /// The daemon's log.
@@ -155,6 +169,9 @@ impl Home {
     /// Whether something has been kept here, so that a daemon would have anything to tell. A home that cannot
     /// be read is an error: what is in it is there all the same.
     pub fn is_used(&self) -> Result<bool, HomeError> {
+        if self.of_run.is_some() {
+            return Ok(true);
+        }
         match self.root.read_dir() {
             Ok(mut entries) => Ok(entries.next().is_some()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -294,6 +311,16 @@ mod tests {
             Home::find(None, &env(&[])),
             Err(HomeError::Nowhere)
         ));
+    }
+
+    #[test]
+    fn the_socket_of_a_run_counts_unless_a_home_is_named() {
+        let (socket, home) = (("AGENTVFS_SOCKET", "/s"), ("HOME", "/h"));
+        let find = |root, vars: &[(&str, &str)]| Home::find(root, &env(vars)).unwrap().of_run;
+        assert_eq!(find(None, &[socket, home]), Some("/s".into()));
+        assert_eq!(find(None, &[socket, ("AGENTVFS_HOME", "/a")]), None);
+        assert_eq!(find(Some(Path::new("/r")), &[socket, home]), None);
+        assert_eq!(find(None, &[("AGENTVFS_SOCKET", "relative"), home]), None);
     }
 
     #[test]

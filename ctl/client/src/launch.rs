@@ -73,6 +73,9 @@ pub struct Launch {
 /// A connection to the daemon of `home`; starts it where none runs.
 pub fn connect_or_start(home: &Home, launch: &Launch) -> Result<Client, Failure> {
     let deadline = Instant::now() + DEADLINE;
+    if let Some(socket) = home.socket_of_run() {
+        return connect_to_run(socket, deadline);
+    }
     loop {
         match Client::connect(&home.socket()) {
             Ok(client) => return Ok(client),
@@ -84,6 +87,21 @@ pub fn connect_or_start(home: &Home, launch: &Launch) -> Result<Client, Failure>
             return Err(Failure::no_daemon("it exits again and again").hint(see_log(home)));
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// A connection to the socket of a run. Whoever serves it waits for a daemon; none is started from inside a sandbox.
+fn connect_to_run(socket: &Path, deadline: Instant) -> Result<Client, Failure> {
+    loop {
+        match Client::connect(socket) {
+            Ok(client) => return Ok(client),
+            Err(ClientError::Ending) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            Err(error) => {
+                return Err(unusable(&error).hint(
+                    "this is the sandbox of a run, or $AGENTVFS_SOCKET is set: unset it outside of one",
+                ));
+            }
+        }
     }
 }
 

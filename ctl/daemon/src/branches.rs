@@ -24,10 +24,16 @@ fn mountpoint(mounts: &Mounts, workspace: &str) -> Result<PathBuf, Fault> {
     place.ok_or_else(|| faults::not_running(workspace))
 }
 
-/// Makes a branch.
-pub fn create(mounts: &Mounts, ask: &BranchCreate) -> Result<BranchRow, Fault> {
-    let made = on(mounts, &ask.workspace, |w| {
-        verbs::create_branch(w, &ask.name, &ask.branch, ask.from.as_deref())
+/// Makes a branch; from inside the sandbox of a branch, if one is given.
+pub fn create(
+    mounts: &Mounts,
+    ask: &BranchCreate,
+    sandbox: Option<&str>,
+) -> Result<BranchRow, Fault> {
+    let of = (ask.branch.as_str(), ask.from.as_deref());
+    let made = on(mounts, &ask.workspace, |w| match sandbox {
+        Some(sandbox) => verbs::create_branch_in_sandbox(w, &ask.name, of, sandbox),
+        None => verbs::create_branch(w, &ask.name, of.0, of.1),
     })?;
     let rows = rows(mounts, &ask.workspace)?.branches;
     let row = rows.into_iter().find(|row| row.name == made.name);

@@ -8,10 +8,11 @@ use super::gate::Gate;
 use super::mounts::Mounts;
 use super::peer::{End, Lines, MESSAGE_TIMEOUT, Peer};
 use super::request::Watch;
+use super::sandboxed::dispatch_in;
 use super::watch::listening;
 use agentvfs_client::protocol::{
-    Call, Fault, PROTOCOL_VERSION, Progress, REQUEST_BYTES_MAX, Request, RequestId, code,
-    encode_answer, encode_data, encode_progress, parse_cancel, parse_request, shown,
+    Call, Fault, PROTOCOL_VERSION, Progress, REQUEST_BYTES_MAX, Request, RequestId, SandboxOf,
+    code, encode_answer, encode_data, encode_progress, parse_cancel, parse_request, shown,
 };
 use engine::Cancel;
 use rustix::net::sockopt::socket_peercred;
@@ -44,9 +45,9 @@ pub fn serve(daemon: &Daemon, stream: &UnixStream) -> io::Result<()> {
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let mut lines = Lines::new(stream);
     let peer = Peer::new(stream);
-    let mut greeted = false;
+    let mut greeted = None;
     loop {
-        let silence = if greeted {
+        let silence = if greeted.is_some() {
             SILENCE_TIMEOUT
         } else {
             MESSAGE_TIMEOUT
@@ -58,17 +59,16 @@ pub fn serve(daemon: &Daemon, stream: &UnixStream) -> io::Result<()> {
             Err(End::TooLong) => return refuse(stream, too_long()),
             Err(End::Gone) => return Ok(()),
         };
-        match request {
-            Ok(request) if greeted => work(daemon, &mut lines, &peer, &request)?,
-            Ok(request) => {
-                let welcome = check_hello(&request.call);
-                if let Err(fault) = welcome {
-                    return send(&peer, &request.id, &Err(fault));
-                }
-                greeted = true;
-                work(daemon, &mut lines, &peer, &request)?;
+        match (request, &greeted) {
+            (Ok(request), Some(may)) => work(daemon, &mut lines, &peer, (&request, may))?,
+            (Ok(request), None) => {
+                let may = match check_hello(&request.call) {
+                    Ok(may) => greeted.insert(may),
+                    Err(fault) => return send(&peer, &request.id, &Err(fault)),
+                };
+                work(daemon, &mut lines, &peer, (&request, may))?;
             }
-            Err(refusal) => send(&peer, &refusal.id, &Err(refusal.fault))?,
+            (Err(refusal), _) => send(&peer, &refusal.id, &Err(refusal.fault))?,
         }
     }
 }
@@ -78,9 +78,20 @@ fn too_long() -> Fault {
     Fault::protocol(code::INVALID_REQUEST, why)
 }
 
-fn check_hello(call: &Call) -> Result<(), Fault> {
+/// What a connection may ask for, said once, by the first message.
+#[derive(Debug)]
+enum May {
+    /// Everything.
+    All,
+    /// What a command in this sandbox may.
+    In(SandboxOf),
+}
+
+fn check_hello(call: &Call) -> Result<May, Fault> {
     match call {
-        Call::Hello(hello) if hello.protocol == PROTOCOL_VERSION => Ok(()),
+        Call::Hello(hello) if hello.protocol == PROTOCOL_VERSION => {
+            Ok(hello.sandbox.clone().map_or(May::All, May::In))
+        }
         Call::Hello(hello) => Err(Fault::protocol(
             code::VERSION,
             format!(
@@ -101,7 +112,7 @@ fn work(
     daemon: &Daemon,
     lines: &mut Lines<'_>,
     peer: &Peer<'_>,
-    request: &Request,
+    (request, may): (&Request, &May),
 ) -> io::Result<()> {
     let Some(_pass) = daemon.gate.enter() else {
         return send(peer, &request.id, &Err(ending()));
@@ -115,10 +126,16 @@ fn work(
         progress: &progress,
         data: &data,
         cancel: &cancel,
-        caller: caller_of(peer),
+        caller: match may {
+            May::All => caller_of(peer),
+            May::In(sandbox) => sandbox.process,
+        },
     };
     let work = || {
-        let dispatch = || dispatch(&daemon.mounts, &request.call, &watch);
+        let dispatch = || match may {
+            May::All => dispatch(&daemon.mounts, &request.call, &watch),
+            May::In(sandbox) => dispatch_in(sandbox, &daemon.mounts, &request.call, &watch),
+        };
         engine::acting_for(watch.caller.unwrap_or(0), dispatch)
     };
     let answer = match request.call.can_be_cancelled() {
@@ -195,6 +212,7 @@ mod tests {
             Call::Hello(agentvfs_client::protocol::Hello {
                 protocol,
                 client: "t".into(),
+                sandbox: None,
             })
         };
         assert!(check_hello(&hello(PROTOCOL_VERSION)).is_ok());

@@ -41,7 +41,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         }),
         Call::Log(ask) => reply(&log(mounts, ask)?),
         Call::Diff(ask) => reply(&diff(mounts, ask, watch)?),
-        Call::BranchCreate(ask) => reply(&branches::create(mounts, ask)?),
+        Call::BranchCreate(ask) => reply(&branches::create(mounts, ask, None)?),
         Call::BranchList(ask) => reply(&branches::list(mounts, ask)?),
         Call::BranchDelete(ask) => reply(&branches::delete(mounts, ask, progress)?),
         Call::BranchRename(ask) => reply(&branches::rename(mounts, ask)?),

@@ -32,6 +32,7 @@ mod peer;
 mod project;
 pub mod record;
 mod request;
+mod sandboxed;
 mod server;
 mod sessions;
 pub mod settings;

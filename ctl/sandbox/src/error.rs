@@ -33,6 +33,9 @@ pub enum Error {
     /// Process 1 ended before it said why.
     #[error("process 1 of the sandbox ended unexpectedly")]
     Lost,
+    /// The kernel lacks a layer of the sandbox.
+    #[error("this kernel lacks {0}")]
+    Lacking(String),
     /// A path of the plan is not there.
     #[error("{0}: no such file or directory")]
     Missing(PathBuf),

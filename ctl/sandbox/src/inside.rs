@@ -7,7 +7,7 @@
 
 use crate::descriptors::Descriptors;
 use crate::error::{Doing, Error, Result};
-use crate::plan::{Net, Plan};
+use crate::plan::{Net, Plan, Protection};
 use crate::sys::{self, Signals};
 use crate::wire::{GO, MAPPED, Told, expect};
 use crate::{layers, tree};
@@ -66,13 +66,10 @@ fn work(given: &mut Given<'_>) -> Result<()> {
     if given.plan.net == Net::None {
         sys::loopback_up().doing(|| "switching the loopback device on".to_owned())?;
     }
-    let not_copied = tree::build(&given.plan.places, given.sockets, root)?;
-    enter(&given.plan.cwd)?;
-    let strict = given
-        .plan
-        .strict
-        .then(|| tree::writable(&given.plan.places));
-    layers::apply(root, strict.as_deref())?;
+    let (not_copied, lacking) = match given.plan.protection {
+        Protection::ViewOnly => view_only(given.plan, root)?,
+        protection => protected(given, root, protection == Protection::BestEffort)?,
+    };
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).doing(doing)?;
     // Once more: the kernel forgets it when rights change.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).doing(doing)?;
@@ -82,6 +79,9 @@ fn work(given: &mut Given<'_>) -> Result<()> {
     for why in not_copied {
         tell(Told::NotCopied(why), &mut given.up)?;
     }
+    for what in lacking {
+        tell(Told::Lacking(what), &mut given.up)?;
+    }
     tell(Told::Stands, &mut given.up)?;
     expect(&mut given.down, GO)?;
     let mut taken = PASSED_ON.to_vec();
@@ -89,6 +89,33 @@ fn work(given: &mut Given<'_>) -> Result<()> {
     let signals = Signals::take(&taken).doing(doing)?;
     let command = spawn(&words, given.signals)?;
     serve(command, &signals, &mut given.up)
+}
+
+/// What is not a copy, and layers that the kernel lacks.
+type Missing = (Vec<String>, Vec<String>);
+
+/// Puts all layers in force.
+fn protected(given: &Given<'_>, root: bool, may_lack: bool) -> Result<Missing> {
+    let (not_copied, mut lacking) =
+        tree::build(&given.plan.places, given.sockets, (root, may_lack))?;
+    enter(&given.plan.cwd)?;
+    let strict = given
+        .plan
+        .strict
+        .then(|| tree::writable(&given.plan.places));
+    lacking.extend(layers::apply(root, strict.as_deref(), may_lack)?);
+    Ok((not_copied, lacking))
+}
+
+/// Shows the views, and nothing else. Root is in no user namespace and keeps its rights; others have in theirs what
+/// they have outside.
+fn view_only(plan: &Plan, root: bool) -> Result<Missing> {
+    tree::place_views(&plan.places)?;
+    enter(&plan.cwd)?;
+    if !root {
+        layers::drop_all()?;
+    }
+    Ok(Missing::default())
 }
 
 fn give_descriptors(descriptors: &Descriptors) -> Result<()> {

@@ -3,6 +3,8 @@
 //! Applied to process 1 before it starts the command, which inherits all of it.
 
 use crate::error::{Doing, Error, Result};
+use crate::plan::{Net, Plan, Protection};
+use crate::tree::OWN_PROC;
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus, Scope, path_beneath_rules,
@@ -16,18 +18,69 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// Landlock's scopes, as they are told.
+const SCOPES: &str = "landlock-scopes";
+/// Landlock's rules about files, as they are told.
+const RULES: &str = "landlock-files";
+/// The filter of system calls, as it is told.
+const SECCOMP: &str = "seccomp";
+/// What the filter denies besides, as it is told.
+const NO_NAMESPACES: &str = "no-user-namespaces";
+/// Namespaces that a command can do without, as they are told.
+pub const OPTIONAL_NAMESPACES: [&str; 2] = ["ipc-namespace", "uts-namespace"];
+
+/// The layers that a plan asks for, as they are told; `root` where the caller is root.
+pub fn asked(plan: &Plan, root: bool) -> Vec<&'static str> {
+    let mut all = match root && plan.protection == Protection::ViewOnly {
+        true => Vec::new(),
+        false => vec!["user-namespace"],
+    };
+    all.extend(["mount-namespace", "pid-namespace"]);
+    if plan.protection == Protection::ViewOnly {
+        return all;
+    }
+    all.extend(OPTIONAL_NAMESPACES);
+    all.extend([OWN_PROC, "no-new-privileges", SECCOMP, SCOPES]);
+    if plan.net == Net::None {
+        all.push("network-namespace");
+    }
+    if plan.strict {
+        all.extend([RULES, NO_NAMESPACES]);
+    }
+    all
+}
+
 /// Applies all layers; `root` where the sandbox's user is root. With `strict`, which names what is writable, also those
-/// that other sandboxes inside cannot do with.
-pub fn apply(root: bool, strict: Option<&[PathBuf]>) -> Result<()> {
+/// that other sandboxes inside cannot do with. Gives those that the kernel lacks, each with why, if it may.
+pub fn apply(root: bool, strict: Option<&[PathBuf]>, may_lack: bool) -> Result<Vec<String>> {
     rustix::thread::set_no_new_privs(true).doing(|| "setting no_new_privs".to_owned())?;
     drop_capabilities(kept(root)).doing(|| "dropping capabilities".to_owned())?;
-    scope()?;
-    if let Some(writable) = strict {
-        restrict_files(writable)?;
-    }
     let filter = filter(strict.is_some())
         .map_err(|e| step(format!("compiling the seccomp filter ({e})")))?;
-    seccompiler::apply_filter(&filter).map_err(|e| step(format!("applying seccomp ({e})")))
+    let mut done = vec![(SCOPES, scope())];
+    if let Some(writable) = strict {
+        done.push((RULES, restrict_files(writable)));
+    }
+    // The last one: it may deny what the others need.
+    let filtered = seccompiler::apply_filter(&filter).map_err(|e| e.to_string());
+    if strict.is_some() {
+        done.push((NO_NAMESPACES, filtered.clone()));
+    }
+    done.push((SECCOMP, filtered));
+    let mut lacking = Vec::new();
+    for (layer, done) in done {
+        match done {
+            Ok(()) => {}
+            Err(why) if may_lack => lacking.push(format!("{layer}: {why}")),
+            Err(why) => return Err(Error::Lacking(format!("{layer}: {why}"))),
+        }
+    }
+    Ok(lacking)
+}
+
+/// Takes all capabilities from a process that has them in its user namespace alone.
+pub fn drop_all() -> Result<()> {
+    drop_capabilities(CapabilitySet::empty()).doing(|| "dropping capabilities".to_owned())
 }
 
 fn step(what: String) -> Error {
@@ -74,25 +127,27 @@ fn drop_capabilities(kept: CapabilitySet) -> rustix::io::Result<()> {
 
 /// Keeps signals, and connections to abstract sockets, inside: Landlock's scopes. No rules about files, which
 /// would forbid the sandboxes that agents make for their own commands.
-fn scope() -> Result<()> {
-    let failed = |e: String| step(format!("restricting signals and sockets by Landlock ({e})"));
+fn scope() -> std::result::Result<(), String> {
     let restricted = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .scope(Scope::AbstractUnixSocket)
         .and_then(|rules| rules.scope(Scope::Signal))
         .and_then(|rules| rules.create())
         .and_then(|rules| rules.restrict_self())
-        .map_err(|e| failed(e.to_string()))?;
-    match restricted.ruleset {
+        .map_err(|e| e.to_string())?;
+    is_enforced(restricted.ruleset)
+}
+
+fn is_enforced(status: RulesetStatus) -> std::result::Result<(), String> {
+    match status {
         RulesetStatus::FullyEnforced => Ok(()),
-        _ => Err(failed("it is not enforced".to_owned())),
+        _ => Err("it is not enforced".to_owned()),
     }
 }
 
 /// Lets files be written to in these directories alone, and no mount be made or changed: Landlock's rules about files.
 /// What the mounts allow is not more for it.
-fn restrict_files(writable: &[PathBuf]) -> Result<()> {
-    let failed = |e: String| step(format!("restricting files by Landlock ({e})"));
+fn restrict_files(writable: &[PathBuf]) -> std::result::Result<(), String> {
     let all = AccessFs::from_all(FILES);
     let restricted = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -101,11 +156,8 @@ fn restrict_files(writable: &[PathBuf]) -> Result<()> {
         .and_then(|rules| rules.add_rules(path_beneath_rules(["/"], AccessFs::from_read(FILES))))
         .and_then(|rules| rules.add_rules(path_beneath_rules(writable, all)))
         .and_then(|rules| rules.restrict_self())
-        .map_err(|e| failed(e.to_string()))?;
-    match restricted.ruleset {
-        RulesetStatus::FullyEnforced => Ok(()),
-        _ => Err(failed("it is not enforced".to_owned())),
-    }
+        .map_err(|e| e.to_string())?;
+    is_enforced(restricted.ruleset)
 }
 
 /// Of the Landlock that has rules for every access to a file that there is; scopes need a later one.

@@ -3,7 +3,7 @@
 //! [`start`] takes a [`Plan`] (which trees are where, what is hidden) and gives a [`Standing`] sandbox, in which
 //! the command waits to be let go; [`Standing::go`] lets it, and waits for its end. Invariant: it knows nothing of
 //! workspaces, branches or daemons, and prints nothing. What it cannot put in force is an error before the command
-//! runs, never a sandbox with less.
+//! runs, never a sandbox with less, unless the plan says so ([`Protection`]).
 //!
 //! Two processes belong to it: the caller, who passes signals on (`outside`), and process 1 of the sandbox
 //! (`inside`), which builds it, starts the command and reaps. They talk over two pipes (`wire`). `sys` has all
@@ -26,4 +26,4 @@ mod wire;
 pub use descriptors::Replaced;
 pub use error::{Error, Result};
 pub use outside::{Ended, Standing, start};
-pub use plan::{Net, PathRule, Plan, What};
+pub use plan::{Net, PathRule, Plan, Protection, What};

@@ -6,10 +6,10 @@
 use crate::descriptors::{Copied, Descriptors, Replaced};
 use crate::error::{Doing, Error, Result};
 use crate::inside::{self, Given};
-use crate::plan::{Net, Plan};
+use crate::plan::{Net, Plan, Protection};
 use crate::sys::{self, Signals};
 use crate::wire::{GO, MAPPED, Told};
-use crate::{ids, sockets};
+use crate::{ids, layers, sockets};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -50,6 +50,9 @@ pub struct Standing {
     copied: Option<Copied>,
     replaced: Vec<Replaced>,
     not_copied: Vec<String>,
+    layers: Vec<&'static str>,
+    lacking: Vec<String>,
+    may_lack: bool,
     foreground: Option<Pid>,
     /// It was asked twice to end, and killed.
     is_killed: bool,
@@ -125,14 +128,18 @@ impl Ended {
 /// Builds a sandbox. From now on until the end of the process, or of [`Standing::go`], signals are its own.
 pub fn start(plan: &Plan) -> Result<Standing> {
     let doing = || "starting the sandbox".to_owned();
-    let sockets = sockets::paths()?;
-    let mut descriptors = Descriptors::look()?;
+    let is_view_only = plan.protection == Protection::ViewOnly;
+    let (sockets, mut descriptors) = match is_view_only {
+        true => (Vec::new(), Descriptors::default()),
+        false => (sockets::paths()?, Descriptors::look()?),
+    };
+    let root = rustix::process::geteuid().is_root();
     let (up, up_there) = pipe_with(PipeFlags::CLOEXEC).doing(doing)?;
     let (down_there, down) = pipe_with(PipeFlags::CLOEXEC).doing(doing)?;
     let foreground = foreground();
     check_threads()?;
     let signals = Signals::take(&TAKEN).doing(doing)?;
-    let child = sys::clone_into_namespaces(plan.net == Net::None).map_err(Error::Namespaces)?;
+    let (child, lacking) = clone(plan, root).map_err(Error::Namespaces)?;
     let Some(child) = child else {
         inside::run(Given {
             plan,
@@ -153,16 +160,42 @@ pub fn start(plan: &Plan) -> Result<Standing> {
         copied: descriptors.copied,
         replaced: descriptors.replaced,
         not_copied: Vec::new(),
+        layers: layers::asked(plan, root),
+        lacking,
+        may_lack: plan.protection == Protection::BestEffort,
         foreground,
         is_killed: false,
     };
-    match standing.stand() {
+    match standing.stand(!(root && is_view_only)) {
         Ok(()) => Ok(standing),
         Err(error) => {
             standing.signals.give_back();
             standing.kill();
             Err(error)
         }
+    }
+}
+
+/// Copies this process into the namespaces of a plan; also gives those that the kernel lacks, if it may.
+fn clone(plan: &Plan, root: bool) -> rustix::io::Result<(Option<Pid>, Vec<String>)> {
+    let mut needed = libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+    if plan.protection == Protection::ViewOnly {
+        if !root {
+            needed |= libc::CLONE_NEWUSER;
+        }
+        return Ok((sys::clone_into(needed)?, Vec::new()));
+    }
+    needed |= libc::CLONE_NEWUSER;
+    if plan.net == Net::None {
+        needed |= libc::CLONE_NEWNET;
+    }
+    match sys::clone_into(needed | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS) {
+        // clone(2): the kernel was built without one of them.
+        Err(errno @ Errno::INVAL) if plan.protection == Protection::BestEffort => {
+            let lacking = layers::OPTIONAL_NAMESPACES.map(|name| format!("{name}: {errno}"));
+            Ok((sys::clone_into(needed)?, lacking.into()))
+        }
+        copied => Ok((copied?, Vec::new())),
     }
 }
 
@@ -197,13 +230,31 @@ impl Standing {
         &self.not_copied
     }
 
-    fn stand(&mut self) -> Result<()> {
-        ids::write_maps(self.child)?;
+    /// The layers that are in force.
+    pub fn layers(&self) -> Vec<&'static str> {
+        let lacks = |name: &str| {
+            let mut all = self.lacking.iter();
+            all.any(|lacking| lacking.split(':').next() == Some(name))
+        };
+        let all = self.layers.iter().copied();
+        all.filter(|name| !lacks(name)).collect()
+    }
+
+    /// Layers that the kernel lacks, each with why.
+    pub fn lacking(&self) -> &[String] {
+        &self.lacking
+    }
+
+    fn stand(&mut self, is_in_user_namespace: bool) -> Result<()> {
+        if is_in_user_namespace {
+            ids::write_maps(self.child)?;
+        }
         self.say(MAPPED)?;
         loop {
             match Told::receive(&mut self.up)? {
                 Told::Stands => return Ok(()),
                 Told::NotCopied(why) => self.not_copied.push(why),
+                Told::Lacking(what) if self.may_lack => self.lacking.push(what),
                 other => return Err(other.into_error()),
             }
         }

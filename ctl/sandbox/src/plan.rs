@@ -18,6 +18,19 @@ pub struct Plan {
     pub net: Net,
     /// What else is denied.
     pub strict: bool,
+    /// How far it is kept from the machine.
+    pub protection: Protection,
+}
+
+/// How far a command is kept from the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// By every layer; one that the kernel lacks is an error.
+    All,
+    /// By every layer that the kernel has; [`crate::Standing::lacking`] says which it lacks.
+    BestEffort,
+    /// By nothing: of the places only views count, and the rest is as the caller has it.
+    ViewOnly,
 }
 
 /// What is at one path of the sandbox.
@@ -58,6 +71,8 @@ pub enum What {
     },
     /// What is there anyway, read-only, though something around it is hidden.
     Shown,
+    /// The socket that is at another path.
+    Socket(PathBuf),
 }
 
 /// Which network the sandbox has.

@@ -18,19 +18,10 @@ fn last() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Copies this process, which must have one thread, into new user, mount, PID, IPC and UTS namespaces, and with
-/// `net` into a new network namespace. `None` in the copy, which must never return to its caller's caller: it ends
-/// by [`exit`].
-pub fn clone_into_namespaces(net: bool) -> rustix::io::Result<Option<Pid>> {
-    let mut flags = libc::CLONE_NEWUSER
-        | libc::CLONE_NEWNS
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUTS
-        | libc::SIGCHLD;
-    if net {
-        flags |= libc::CLONE_NEWNET;
-    }
+/// Copies this process, which must have one thread, into new namespaces: `namespaces` are flags of clone(2). `None` in
+/// the copy, which must never return to its caller's caller: it ends by [`exit`].
+pub fn clone_into(namespaces: i32) -> rustix::io::Result<Option<Pid>> {
+    let flags = namespaces | libc::SIGCHLD;
     // SAFETY: without CLONE_VM and with a null stack the call is a fork(2): the copy has memory of its own and goes
     // on here. No other thread exists (the caller has checked), so no lock is held that nobody would release.
     let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };

@@ -52,9 +52,16 @@ enum Put {
     Names(OwnedFd, Vec<PathBuf>),
 }
 
+/// The PID namespace's own `/proc`, as it is told.
+pub const OWN_PROC: &str = "own-proc";
+
 /// Builds what the sandbox sees. `sockets` are covered where they are seen. Gives what could not be shown as a copy,
-/// and why.
-pub fn build(places: &[PathRule], sockets: &[PathBuf], root: bool) -> Result<Vec<String>> {
+/// and what the kernel lacks if it may, each with why.
+pub fn build(
+    places: &[PathRule],
+    sockets: &[PathBuf],
+    (root, may_lack): (bool, bool),
+) -> Result<(Vec<String>, Vec<String>)> {
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
@@ -66,7 +73,7 @@ pub fn build(places: &[PathRule], sockets: &[PathBuf], root: bool) -> Result<Vec
     puts.extend(resolver(places)?);
     enter()?;
     let empty = Empty::make()?;
-    own_proc(root)?;
+    let lacking = own_proc(root, may_lack)?;
     puts.extend(standard(places));
     let is_ours = |path: &Path| {
         let view = |place: &&PathRule| matches!(place.what, What::View(_));
@@ -93,12 +100,38 @@ pub fn build(places: &[PathRule], sockets: &[PathBuf], root: bool) -> Result<Vec
         let doing = || format!("making {} read-only", path.display());
         set_mount(None, &c_path(&path)?, READ_ONLY & !HARMLESS, false).doing(doing)?;
     }
-    Ok(not_copied)
+    Ok((not_copied, lacking))
+}
+
+/// Places the views over the machine as it is, and the PID namespace's own `/proc`, if that can be.
+pub fn place_views(places: &[PathRule]) -> Result<()> {
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .doing(|| "ending the propagation of mounts".to_owned())?;
+    for place in places {
+        let What::View(from) = &place.what else {
+            continue;
+        };
+        if !place.at.is_dir() {
+            return Err(Error::Missing(place.at.clone()));
+        }
+        let tree = with(take(from, false)?, HARMLESS, from)?;
+        attach(tree.as_fd(), &place.at)?;
+    }
+    // A container may hide parts of /proc, and then lets nobody mount another one: the machine's has these processes,
+    // too.
+    let _ = mount_proc();
+    Ok(())
 }
 
 /// Directories and files that are not read-only.
 pub fn writable(places: &[PathRule]) -> Vec<PathBuf> {
-    let is_writable = |place: &&PathRule| !matches!(place.what, What::Hidden | What::Shown);
+    let is_writable = |place: &&PathRule| {
+        let what = &place.what;
+        !matches!(what, What::Hidden | What::Shown | What::Socket(_))
+    };
     let own = PRIVATE.iter().chain(&["/dev", "/proc"]).map(PathBuf::from);
     let places = places.iter().filter(is_writable);
     own.chain(places.map(|place| place.at.clone())).collect()
@@ -138,6 +171,7 @@ fn taken(places: &[PathRule], not_copied: &mut Vec<String>) -> Result<Vec<(PathB
             },
             What::View(from) => Put::Tree(with(take(from, false)?, HARMLESS, from)?),
             What::Writable => Put::Tree(with(take(&place.at, true)?, HARMLESS, &place.at)?),
+            What::Socket(from) => Put::Tree(with(take(from, false)?, READ_ONLY, from)?),
             What::Shown => Put::Tree(with(take(&place.at, true)?, READ_ONLY, &place.at)?),
             What::Copy { upper, work } => match overlay(&place.at, upper, work) {
                 Ok(tree) => Put::Tree(tree),
@@ -283,15 +317,25 @@ impl Empty {
     }
 }
 
-/// The PID namespace's own `/proc`. What in it changes the machine is read-only for root, who owns it.
-fn own_proc(root: bool) -> Result<()> {
-    let at = Path::new("/proc");
+fn mount_proc() -> rustix::io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let none: Option<&CStr> = None;
-    mount(c"proc", at, c"proc", flags, none).doing(|| "mounting /proc".to_owned())?;
-    if !root {
-        return Ok(());
+    mount(c"proc", "/proc", c"proc", flags, none)
+}
+
+/// The PID namespace's own `/proc`. Without one the machine's stays, read-only, which has these processes too; gives
+/// why, if that may be.
+fn own_proc(root: bool, may_lack: bool) -> Result<Vec<String>> {
+    match mount_proc() {
+        Ok(()) if root => restrict_proc(Path::new("/proc")).map(|()| Vec::new()),
+        Ok(()) => Ok(Vec::new()),
+        Err(errno) if may_lack => Ok(vec![format!("{OWN_PROC}: {errno}")]),
+        Err(errno) => Err(Error::Lacking(format!("{OWN_PROC}: {errno}"))),
     }
+}
+
+/// What in a new `/proc` changes the machine is read-only for root, who owns it.
+fn restrict_proc(at: &Path) -> Result<()> {
     let doing = || "making parts of /proc read-only".to_owned();
     for entry in std::fs::read_dir(at).doing(doing)? {
         let entry = entry.doing(doing)?;

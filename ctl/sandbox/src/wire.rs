@@ -17,6 +17,8 @@ const TEXT_BYTES_MAX: usize = 1024;
 pub enum Told {
     /// A directory is not shown as a copy, for this reason.
     NotCopied(String),
+    /// The kernel lacks a layer, for this reason.
+    Lacking(String),
     /// The sandbox stands and the command can be found.
     Stands,
     /// A step failed.
@@ -46,6 +48,7 @@ impl Told {
             Told::Stopped(signal) => (4, *signal, ""),
             Told::Ended(status) => (5, *status, ""),
             Told::NotCopied(why) => (6, 0, why),
+            Told::Lacking(what) => (7, 0, what),
         }
     }
 
@@ -58,6 +61,7 @@ impl Told {
             4 => Some(Told::Stopped(number)),
             5 => Some(Told::Ended(number)),
             6 => Some(Told::NotCopied(text)),
+            7 => Some(Told::Lacking(text)),
             _ => None,
         }
     }
@@ -67,6 +71,7 @@ impl Told {
         match error {
             Error::Step { what, errno } => Told::Failed(what.clone(), errno.raw_os_error()),
             Error::NotFound => Told::NotFound,
+            Error::Lacking(what) => Told::Lacking(what.clone()),
             Error::NotExecutable(errno) => Told::NotExecutable(errno.raw_os_error()),
             Error::Missing(path) => Told::Failed(path.display().to_string(), libc::ENOENT),
             other => Told::Failed(other.to_string(), 0),
@@ -107,6 +112,7 @@ impl Told {
                 errno: Errno::from_raw_os_error(errno),
             },
             Told::NotFound => Error::NotFound,
+            Told::Lacking(what) => Error::Lacking(what),
             Told::NotExecutable(errno) => Error::NotExecutable(Errno::from_raw_os_error(errno)),
             Told::Stands | Told::NotCopied(_) | Told::Stopped(_) | Told::Ended(_) => Error::Lost,
         }
@@ -139,6 +145,7 @@ mod tests {
             Told::Stopped(20),
             Told::Ended(-1),
             Told::NotCopied("/a: no".to_owned()),
+            Told::Lacking("seccomp: no".to_owned()),
         ];
         let mut file = tempfile::tempfile().unwrap();
         all.iter().for_each(|told| told.send(&mut file).unwrap());

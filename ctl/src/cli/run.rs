@@ -19,7 +19,7 @@ pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude
     2 for wrong usage. SIGTERM is passed on; a second one kills it.";
 
 /// What says how a command is run.
-const OF_A_RUN: [&str; 18] = [
+const OF_A_RUN: [&str; 20] = [
     "session",
     "from",
     "at",
@@ -33,11 +33,26 @@ const OF_A_RUN: [&str; 18] = [
     "no_default_allows",
     "allow_socket",
     "strict",
+    "best_effort",
+    "no_sandbox",
     "time",
     "then",
     "report",
     "quiet",
     "command",
+];
+
+/// What says how a sandbox is made.
+const OF_A_SANDBOX: [&str; 9] = [
+    "net",
+    "no_network",
+    "allow",
+    "allow_socket",
+    "show",
+    "hide",
+    "no_default_allows",
+    "strict",
+    "best_effort",
 ];
 
 #[doc = concat!("Arguments of `run`.")]
@@ -87,6 +102,12 @@ pub struct RunArgs {
     /// Deny user namespaces, too, and limit writing by Landlock: agents' own sandboxes do not work then
     #[arg(long)]
     pub strict: bool,
+    /// Run also if this kernel lacks a part of the sandbox, without that part; print which [default: an error]
+    #[arg(long)]
+    pub best_effort: bool,
+    /// Only show the branch at the project's path: the command can do elsewhere whatever you can
+    #[arg(long, conflicts_with_all = OF_A_SANDBOX)]
+    pub no_sandbox: bool,
     /// End the command after this time: SIGTERM, five seconds later SIGKILL
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub time: Option<Duration>,

@@ -9,6 +9,7 @@ mod home;
 pub mod kept;
 mod others;
 mod plan;
+mod relay;
 mod report;
 mod then;
 mod user;
@@ -23,6 +24,7 @@ use agentvfs_client::protocol::*;
 use agentvfs_sandbox::copies::Outside;
 use agentvfs_sandbox::{Ended, Error, Plan, Standing};
 use home::Allowed;
+use relay::{Bound, Relay};
 use report::{Facts, Report};
 use std::time::{Duration, Instant};
 use then::Done;
@@ -49,6 +51,14 @@ pub fn run(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
     if let Some(name) = &args.discard {
         return others::discard(name, context);
     }
+    if context.home().socket_of_run().is_some() {
+        return Err(Failure {
+            exit: NOT_RUN,
+            ..Failure::new("cannot run", "this is the sandbox of a run already")
+        }
+        .kind("in-sandbox")
+        .hint("agentvfs branch create NAME creates a branch, agentvfs fs works with its files"));
+    }
     let checked = plan::check(args, context).and_then(|()| Report::check(args));
     let done = checked.and_then(|report| in_branch(args, report.as_ref(), context));
     done.map_err(|failure| match failure.exit {
@@ -67,7 +77,7 @@ fn in_branch(
 ) -> Result<u8, Failure> {
     let mut work = work::begin(args, context)?;
     let started = start(args, &mut work, context);
-    let (standing, plan, mut allowed) = match started {
+    let (standing, plan, mut allowed, relay) = match started {
         Ok(started) => started,
         Err(failure) => {
             work::unmark(&mut work, context);
@@ -78,6 +88,7 @@ fn in_branch(
     if !args.quiet {
         words::begun(args, &work, (&plan, &allowed), &standing, context);
     }
+    let layers = (standing.layers(), standing.lacking().to_vec());
     // The daemon ends connections that are silent for long.
     context.forget_client();
     let (started, since) = (work::now(), Instant::now());
@@ -87,14 +98,23 @@ fn in_branch(
         .go(args.time, &mut tick)
         .map_err(|e| not_run(args, e));
     let took = since.elapsed();
+    // Before anything is looked at: what the command asked for may still be worked on.
+    let asked_for_nothing = relay.is_none_or(Relay::end);
     let outside = copies.map(|copies| copies.end()).unwrap_or_default();
     words::outside_failures(&outside);
-    let after = after(args, &mut work, (&ended, &outside), took, context);
+    let run = Ran {
+        ended: &ended,
+        outside: &outside,
+        took,
+        asked_for_nothing,
+    };
+    let after = after(args, &mut work, &run, context);
     let written = report.map_or(Ok(()), |report| {
         report.write(&Facts {
             args,
             work: &work,
             plan: &plan,
+            layers,
             started,
             took,
             ended: ended.as_ref(),
@@ -125,18 +145,29 @@ fn start(
     args: &RunArgs,
     work: &mut Work,
     context: &mut Context,
-) -> Result<(Standing, Plan, Allowed), Failure> {
+) -> Result<(Standing, Plan, Allowed, Option<Relay>), Failure> {
     let (plan, mut allowed) = plan::plan(args, work, context)?;
     words::left(&allowed.left);
     work::mark(work, &plan.command, context)?;
     then::check(args, work)?;
     commit(args, work, (Vec::new(), false), context)?;
+    let no_socket = |e: std::io::Error| Failure::new("cannot offer a socket", e.to_string());
+    let bound = plan::socket_in(&plan.places).map(|(path, _)| Bound::at(path));
+    let bound = bound.transpose().map_err(no_socket)?;
     let standing = agentvfs_sandbox::start(&plan).map_err(|e| not_run(args, e))?;
+    let sandbox = SandboxOf {
+        workspace: work.info.name.clone(),
+        branch: work.branch.clone(),
+        created: work.created,
+        process: None,
+    };
+    let relay = bound.map(|bound| Relay::begin(bound, context.home(), sandbox));
+    let relay = relay.transpose().map_err(no_socket)?;
     if let Some(copies) = &mut allowed.copies {
         let failed = |e: std::io::Error| Failure::new("cannot keep copies", e.to_string());
         copies.wait().map_err(failed)?;
     }
-    Ok((standing, plan, allowed))
+    Ok((standing, plan, allowed, relay))
 }
 
 /// Makes an automatic commit that names the run; with `wait` its id is known then.
@@ -179,6 +210,15 @@ fn told_command(args: &RunArgs) -> String {
     text
 }
 
+/// What is known once the command has ended.
+struct Ran<'a> {
+    ended: &'a Result<Ended, Failure>,
+    outside: &'a Outside,
+    took: Duration,
+    /// It asked for nothing through its socket that may have changed something.
+    asked_for_nothing: bool,
+}
+
 /// What there is to tell once the command has ended.
 struct After {
     /// What it changed.
@@ -194,11 +234,16 @@ struct After {
 fn after(
     args: &RunArgs,
     work: &mut Work,
-    (ended, outside): (&Result<Ended, Failure>, &Outside),
-    took: Duration,
+    ran: &Ran<'_>,
     context: &mut Context,
 ) -> Result<After, Failure> {
-    let changes = work::changes(work, context)?;
+    let Ran {
+        ended,
+        outside,
+        took,
+        asked_for_nothing,
+    } = *ran;
+    let changes = work::changes(work, asked_for_nothing, context)?;
     let status = ended.as_ref().map_or(NOT_RUN, |ended| ended.status());
     let facts = vec![
         ("exit".to_owned(), status.to_string()),
@@ -209,9 +254,10 @@ fn after(
         commit_with_id(args, work, &facts, context)?;
         commits = work::commits(work, context)?;
     }
-    let is_empty = work.is_generated && changes.is_empty();
+    // What it asked for (labels, keys, calls) is no change of a file.
+    let is_empty = work.is_generated && changes.is_empty() && asked_for_nothing;
     let is_kept = !(is_empty && work::forget_new(work, context));
-    if changes.is_empty() && is_kept {
+    if changes.is_empty() && is_kept && asked_for_nothing {
         work::unmark(work, context);
     }
     if is_kept && args.report.is_none() {
@@ -276,6 +322,10 @@ fn not_run(args: &RunArgs, error: Error) -> Failure {
         Error::Namespaces(_) => (
             FAILED,
             "agentvfs doctor says what keeps this user from creating namespaces",
+        ),
+        Error::Lacking(_) => (
+            FAILED,
+            "agentvfs run --best-effort runs without what this kernel lacks",
         ),
         _ => (
             FAILED,

@@ -14,6 +14,22 @@ wire! {
         pub protocol: u32,
         /// Name and version of the client, for the log.
         pub client: String,
+        /// For a command in a sandbox: all that the connection may work with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub sandbox: Option<SandboxOf>,
+    }
+
+    /// Whose sandbox a connection comes from.
+    pub struct SandboxOf {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch that the sandbox shows.
+        pub branch: String,
+        /// When that branch was made: another one may get its name.
+        pub created: Moment,
+        /// The process that asks, as the daemon sees it.
+        #[serde(default)]
+        pub process: Option<u32>,
     }
 
     /// No parameters.

@@ -7,10 +7,11 @@ use super::user::{existing, short, told, user_home};
 use super::work::{self, Work};
 use crate::cli::{NetArg, RunArgs};
 use agentvfs_client::failure::Failure;
+use agentvfs_client::home::SOCKET_VARIABLE;
 use agentvfs_client::infer::read_state;
 use agentvfs_client::protocol::{MAIN, WorkspaceStatus};
 use agentvfs_client::quote::shown;
-use agentvfs_sandbox::{Net, PathRule, Plan, What};
+use agentvfs_sandbox::{Net, PathRule, Plan, Protection, What};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
@@ -45,7 +46,7 @@ const SECRETS: [&str; 22] = [
 /// Variables that name a directory for temporary files: of no use where that is read-only.
 const TEMPORARY: [&str; 3] = ["TMPDIR", "TMP", "TEMP"];
 /// Variables that are set for the command, or that name what it does not see.
-const OWN: [&str; 2] = ["AGENTVFS_HOME", "AGENTVFS_SOCKET"];
+const OWN: [&str; 2] = ["AGENTVFS_HOME", SOCKET_VARIABLE];
 
 /// The command: the words, else the user's shell.
 pub fn command(args: &RunArgs) -> Vec<OsString> {
@@ -144,10 +145,18 @@ pub fn plan(
         return Err(Failure::usage("the branch cannot be shown at /").hint("use --at DIR"));
     }
     let cwd = cwd(args, work, &at, context)?;
-    let mut places = places(args, work, &at, context)?;
-    let session = kept(context.home(), &work.info.name, &work.branch);
-    let home = context.home().root();
-    let allowed = home::allow(args, (&session, &work.run), &mut places, home)?;
+    let protection = protection(args);
+    let (places, allowed) = match protection {
+        Protection::ViewOnly => (vec![view(work, &at)], Allowed::default()),
+        _ => {
+            let mut places = places(args, work, &at, context)?;
+            let session = kept(context.home(), &work.info.name, &work.branch);
+            let home = context.home().root();
+            let allowed = home::allow(args, (&session, &work.run), &mut places, home)?;
+            places.extend(socket(work, &at, &places, context));
+            (places, allowed)
+        }
+    };
     let plan = Plan {
         command: command(args),
         env: environment(args, work, &places, &cwd.0)?,
@@ -158,8 +167,45 @@ pub fn plan(
             false => Net::Host,
         },
         strict: args.strict,
+        protection,
     };
     Ok((plan, allowed))
+}
+
+fn protection(args: &RunArgs) -> Protection {
+    match (args.no_sandbox, args.best_effort) {
+        (true, _) => Protection::ViewOnly,
+        (_, true) => Protection::BestEffort,
+        _ => Protection::All,
+    }
+}
+
+/// The socket of the run. It would show what is hidden of the branch, so there is none then.
+fn socket(work: &Work, at: &Path, places: &[PathRule], context: &Context) -> Option<PathRule> {
+    let branches = at.join(".agentvfs");
+    let hides = |place: &PathRule| {
+        let is_hidden = place.what == What::Hidden && place.at.starts_with(at);
+        is_hidden && !place.at.starts_with(&branches)
+    };
+    let run = Path::new("/run");
+    if places.iter().any(hides) || !run.is_dir() {
+        return None;
+    }
+    let name = format!("{}-{}.sock", work.run, std::process::id());
+    let path = context.home().runs().join(name);
+    Some(place(&run.join("agentvfs.sock"), What::Socket(path)))
+}
+
+/// The path of the run's socket outside and inside, if there is one.
+pub fn socket_in(places: &[PathRule]) -> Option<(&Path, &Path)> {
+    places.iter().find_map(|place| match &place.what {
+        What::Socket(from) => Some((from.as_path(), place.at.as_path())),
+        _ => None,
+    })
+}
+
+fn view(work: &Work, at: &Path) -> PathRule {
+    place(at, What::View(work.view.clone()))
 }
 
 /// The working directory, and the one where that is not there.
@@ -194,7 +240,7 @@ fn places(
     at: &Path,
     context: &mut Context,
 ) -> Result<Vec<PathRule>, Failure> {
-    let mut places = vec![place(at, What::View(work.view.clone()))];
+    let mut places = vec![view(work, at)];
     if work.branch == MAIN {
         places.push(place(&at.join(".agentvfs/branches"), What::Hidden));
     }
@@ -230,6 +276,10 @@ fn places(
     }
     for path in &args.hide {
         let path = context.absolute(path)?;
+        if path.starts_with(at) {
+            // Snapshots would show it.
+            places.push(place(&at.join(".agentvfs"), What::Hidden));
+        }
         places.push(place(&path, What::Hidden));
     }
     if let Some(runtime) = runtime_directory() {
@@ -296,7 +346,13 @@ fn environment(
         OWN.iter().any(|own| key == own)
             || TEMPORARY.iter().any(|name| key == name) && !is_writable(value)
     };
-    env.retain(|(key, value)| !is_of_no_use(key, value));
+    if !args.no_sandbox {
+        env.retain(|(key, value)| !is_of_no_use(key, value));
+    }
+    let sandbox = match args.no_sandbox {
+        true => "none",
+        false => "linux-namespace",
+    };
     let mut set = |key: &OsStr, value: &OsStr| {
         env.retain(|(other, _)| other != key);
         env.push((key.to_owned(), value.to_owned()));
@@ -308,10 +364,13 @@ fn environment(
         ("AGENTVFS_SESSION", OsStr::new(&work.branch)),
         ("AGENTVFS_RUN", OsStr::new(&work.run)),
         ("AGENTFS", OsStr::new("1")),
-        ("AGENTFS_SANDBOX", OsStr::new("linux-namespace")),
+        ("AGENTFS_SANDBOX", OsStr::new(sandbox)),
         ("AGENTFS_SESSION", OsStr::new(&work.branch)),
     ] {
         set(OsStr::new(key), value);
+    }
+    if let Some((_, at)) = socket_in(places) {
+        set(OsStr::new(SOCKET_VARIABLE), at.as_os_str());
     }
     for pair in &args.env {
         let (key, value) = key_value(pair)?;

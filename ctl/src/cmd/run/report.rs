@@ -14,7 +14,7 @@ use agentvfs_client::quote::shown;
 use agentvfs_client::render::insert_bytes;
 use agentvfs_client::when::rfc3339;
 use agentvfs_sandbox::copies::Outside;
-use agentvfs_sandbox::{Ended, Net, Plan};
+use agentvfs_sandbox::{Ended, Plan};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde_json::{Map, Value, json};
 use std::ffi::{OsStr, OsString};
@@ -24,18 +24,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
-
-/// Layers of every sandbox.
-const LAYERS: [&str; 8] = [
-    "user-namespace",
-    "mount-namespace",
-    "pid-namespace",
-    "ipc-namespace",
-    "uts-namespace",
-    "no-new-privileges",
-    "seccomp",
-    "landlock-scopes",
-];
 
 /// A file that can be written.
 pub struct Report {
@@ -52,6 +40,8 @@ pub struct Facts<'a> {
     pub work: &'a Work,
     /// The sandbox.
     pub plan: &'a Plan,
+    /// Its layers in force, and those that the kernel lacks, each with why.
+    pub layers: (Vec<&'static str>, Vec<String>),
     /// When the command began.
     pub started: Moment,
     /// How long it took.
@@ -160,7 +150,9 @@ fn object(facts: &Facts<'_>) -> Value {
     add("session", work.branch.clone().into());
     let words = plan.command.iter().map(|word| word.to_string_lossy());
     add("command", words.collect::<Vec<_>>().into());
-    add("sandbox", layers(plan).into());
+    let (layers, lacking) = &facts.layers;
+    add("sandbox", layers.clone().into());
+    add("lacking", lacking.clone().into());
     let (exit, signal) = match facts.ended {
         Ok(Ended::Signal(number)) => (None, Some(*number)),
         Ok(other) => (Some(other.status()), None),
@@ -207,19 +199,6 @@ fn object(facts: &Facts<'_>) -> Value {
 
 fn told_failure(failure: &Failure) -> String {
     format!("{}: {}", failure.what, failure.why)
-}
-
-fn layers(plan: &Plan) -> Vec<&'static str> {
-    let network = (plan.net == Net::None).then_some("network-namespace");
-    let strict: &[&str] = match plan.strict {
-        true => &["landlock-files", "no-user-namespaces"],
-        false => &[],
-    };
-    LAYERS
-        .into_iter()
-        .chain(network)
-        .chain(strict.iter().copied())
-        .collect()
 }
 
 fn then_word(then: ThenArg) -> &'static str {

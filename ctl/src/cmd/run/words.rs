@@ -11,7 +11,7 @@ use agentvfs_client::protocol::Changed;
 use agentvfs_client::quote::{one_line, shown};
 use agentvfs_client::render::count;
 use agentvfs_sandbox::copies::Outside;
-use agentvfs_sandbox::{Ended, Net, Plan, Standing, What};
+use agentvfs_sandbox::{Ended, Net, Plan, Protection, Standing, What};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -46,6 +46,34 @@ pub fn begun(
         "run {} in branch {branch} of {workspace}, at {at}",
         work.run
     ));
+    match plan.protection {
+        Protection::ViewOnly => warn(&format!(
+            "no sandbox: outside {at} the command can do whatever you can"
+        )),
+        _ => line(&shown_and_hidden(args, (plan, allowed), &at)),
+    }
+    for lacking in standing.lacking() {
+        warn(&format!("this kernel lacks {lacking}: run without it"));
+    }
+    line(&format!(
+        "join      agentvfs run{} -w {workspace} --session {branch} -- bash",
+        root(context)
+    ));
+    for why in standing.not_copied() {
+        warn(&format!("{why}: no copy can be made, it is read-only"));
+    }
+    for replaced in standing.replaced() {
+        let name = ["standard input", "standard output", "standard error"];
+        let name = name.get(replaced.0 as usize).unwrap_or(&"a descriptor");
+        warn(&format!(
+            "{name} is {}; the command gets /dev/null instead",
+            replaced.1
+        ));
+    }
+}
+
+/// What of the machine is writable, a copy, open, hidden; and the network.
+fn shown_and_hidden(args: &RunArgs, (plan, allowed): (&Plan, &Allowed), at: &str) -> String {
     let mut writable = vec![format!("{at} (branch)")];
     let places = plan.places.iter().filter(|p| p.what == What::Writable);
     writable.extend(places.map(|place| path(&place.at)));
@@ -67,24 +95,7 @@ pub fn begun(
         Net::Host => "host",
         Net::None => "none",
     };
-    line(&format!(
-        "writable  {writable}{copies}{sockets}{hidden}   network  {network}"
-    ));
-    line(&format!(
-        "join      agentvfs run{} -w {workspace} --session {branch} -- bash",
-        root(context)
-    ));
-    for why in standing.not_copied() {
-        warn(&format!("{why}: no copy can be made, it is read-only"));
-    }
-    for replaced in standing.replaced() {
-        let name = ["standard input", "standard output", "standard error"];
-        let name = name.get(replaced.0 as usize).unwrap_or(&"a descriptor");
-        warn(&format!(
-            "{name} is {}; the command gets /dev/null instead",
-            replaced.1
-        ));
-    }
+    format!("writable  {writable}{copies}{sockets}{hidden}   network  {network}")
 }
 
 /// The option that names the home, where one was given.

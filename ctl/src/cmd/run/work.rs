@@ -32,6 +32,8 @@ pub struct Work {
     pub branch: String,
     /// Where the branch is in the mount.
     pub view: PathBuf,
+    /// When the branch was made.
+    pub created: Moment,
     /// The branch was made for this run alone.
     pub is_generated: bool,
     /// The branch was made by this run.
@@ -62,6 +64,7 @@ pub fn begin(args: &RunArgs, context: &mut Context) -> Result<Work, Failure> {
     let work = |held| Work {
         branch: row.name.clone(),
         view,
+        created: row.created,
         made_of: is_new.then(|| parent(context)),
         registered: None,
         is_marked: false,
@@ -382,11 +385,15 @@ fn hold(info: &Info, view: &Path) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// What differs from where the run began.
-pub fn changes(work: &Work, context: &mut Context) -> Result<Vec<Changed>, Failure> {
+/// What differs from where the run began; `is_head_same` if the command cannot have made a commit.
+pub fn changes(
+    work: &Work,
+    is_head_same: bool,
+    context: &mut Context,
+) -> Result<Vec<Changed>, Failure> {
     let what = format!("cannot compare branch {}", work.branch);
     let (workspace, branch) = (work.info.name.clone(), work.branch.clone());
-    if work.is_generated {
+    if work.is_generated && is_head_same {
         // A new branch's head is what it was made of.
         let call = Call::Diff(Diff {
             workspace,
