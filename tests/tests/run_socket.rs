@@ -54,6 +54,50 @@ fn the_daily_verbs_work_inside_without_options() {
     );
 }
 
+/// What a command tries on another branch `other`, another workspace `second`, and the machine.
+const TRIES: &[&str] = &[
+    "branch delete other",
+    "branch rename s t",
+    "branch rename other t",
+    "branch create mine --from other:theirs",
+    "branch create mine --branch other",
+    "branch merge other --into s",
+    "branch merge s --into other",
+    "branch merge s --into main",
+    "branch delete s",
+    "branch delete main",
+    "checkpoint x --branch main",
+    "checkpoint x -w second",
+    "checkpoint x --meta run=1",
+    "rollback theirs",
+    "rollback other:theirs",
+    "diff other:theirs",
+    "log --branch other",
+    "log --branch main",
+    "undo --branch other",
+    "fs cat f --branch other",
+    "fs cat f --ref other:theirs",
+    "fs write f --branch other",
+    "kv set k 1 --branch main",
+    "kv list -w second",
+    "status second",
+    "apply",
+    "apply --branch other",
+    "update",
+    "export /tmp/x.db",
+    "import /etc/passwd -w new",
+    "stop",
+    "stop second",
+    "delete --yes",
+    "start --from /etc",
+    "gc",
+    "stats",
+    "fsck",
+    "config",
+    "session list",
+    "run true",
+];
+
 #[test]
 fn other_branches_and_the_machine_do_not_exist_for_it() {
     let Some(env) = sandbox::env(&[("f", "base\n")]) else {
@@ -70,50 +114,8 @@ fn other_branches_and_the_machine_do_not_exist_for_it() {
     .id();
     fs::create_dir(env.path("second")).unwrap();
     env.workspace(&["start", "--from", "second"]).ok();
-    let tries = [
-        "branch delete other",
-        "branch rename s t",
-        "branch rename other t",
-        "branch create mine --from other:theirs",
-        "branch create mine --branch other",
-        "branch merge other --into s",
-        "branch merge s --into other",
-        "branch merge s --into main",
-        "branch delete s",
-        "branch delete main",
-        "checkpoint x --branch main",
-        "checkpoint x -w second",
-        "checkpoint x --meta run=1",
-        "rollback theirs",
-        "rollback other:theirs",
-        "diff other:theirs",
-        "log --branch other",
-        "log --branch main",
-        "undo --branch other",
-        "fs cat f --branch other",
-        "fs cat f --ref other:theirs",
-        "fs write f --branch other",
-        "kv set k 1 --branch main",
-        "kv list -w second",
-        "status second",
-        "apply",
-        "apply --branch other",
-        "update",
-        "export /tmp/x.db",
-        "import /etc/passwd -w new",
-        "stop",
-        "stop second",
-        "delete --yes",
-        "start --from /etc",
-        "gc",
-        "stats",
-        "fsck",
-        "config",
-        "session list",
-        "run true",
-    ];
     let mut script = String::new();
-    for words in tries.into_iter().map(str::to_owned).chain([
+    for words in TRIES.iter().map(|words| (*words).to_owned()).chain([
         format!("rollback {id}"),
         format!("diff {id}"),
         format!("fs cat f --ref {id}"),
