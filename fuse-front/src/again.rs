@@ -9,29 +9,35 @@ use crate::transport::Space;
 use crate::wire::{Answer, Header, Request};
 use engine::record;
 use engine::types::Wait;
-use engine::{RequestId, within_request};
+use engine::{Process, RequestId, within_request};
 use rustix::io::Errno;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The process that served the mount before, as long as it has threads. Some of them make calls on their own mount
 /// that change nothing if that process answers them (`announce.rs`); here they would.
 #[derive(Debug, Default)]
-pub(crate) struct Before(AtomicU32);
+pub(crate) struct Before {
+    process: Option<Process>,
+    is_gone: AtomicBool,
+}
 
 impl Before {
-    /// A process by its id.
-    pub(crate) fn new(process: u32) -> Before {
-        Before(AtomicU32::new(process))
+    /// That of a process that is still there.
+    pub(crate) fn new(process: Process) -> Before {
+        Before {
+            process: Some(process),
+            is_gone: AtomicBool::new(false),
+        }
     }
 
-    /// Its id, until it is gone.
-    pub(crate) fn process(&self) -> Option<u32> {
-        Some(self.0.load(Relaxed)).filter(|process| *process != 0)
+    /// The process, until it is gone.
+    pub(crate) fn process(&self) -> Option<Process> {
+        self.process.filter(|_| !self.is_gone.load(Relaxed))
     }
 
     /// It is gone.
     pub(crate) fn is_gone(&self) {
-        self.0.store(0, Relaxed);
+        self.is_gone.store(true, Relaxed);
     }
 
     /// Whether a thread is one of that process.
@@ -44,7 +50,7 @@ impl Before {
             let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
             line.and_then(|id| id.trim().parse().ok())
         };
-        status.ok().and_then(of) == Some(process)
+        status.ok().and_then(of) == Some(process.pid)
     }
 }
 

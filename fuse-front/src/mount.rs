@@ -19,6 +19,7 @@ use crate::stats::Stats;
 use crate::transport::{Connection, Device, Transport};
 use crate::{device, stale, table};
 use engine::Workspace;
+use engine::descent::seen;
 use engine::types::NoKernelCache;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -320,7 +321,7 @@ impl Mounted {
             device: device.upgrade()?.duplicate().ok()?,
             dev: self.dev,
             agreed: *agreed,
-            process: std::process::id(),
+            process: seen(std::process::id()).map(|seen| seen.process),
         })
     }
 

@@ -11,7 +11,8 @@ use crate::serve::{Front, Shared};
 use crate::table;
 use crate::transport::{Connection, Device};
 use crate::wire::Layout;
-use engine::Workspace;
+use engine::descent::seen;
+use engine::{Process, Workspace};
 use std::io::{Error, Result};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,8 @@ pub struct Kept {
     pub dev: (u32, u32),
     /// What was agreed on.
     pub agreed: Agreed,
-    /// The process that serves it.
-    pub process: u32,
+    /// The process that serves it; `None` where it is gone.
+    pub process: Option<Process>,
 }
 
 /// Goes on with a mount. `ws` was opened by [`engine::Engine::open_kept`] with the connection's number.
@@ -54,7 +55,9 @@ pub fn resume(
     kept: Kept,
 ) -> std::result::Result<Mounted, MountError> {
     let mountpoint = table::resolve(&opts.mountpoint);
-    let other = Some(kept.process).filter(|process| *process != std::process::id());
+    let other = kept
+        .process
+        .filter(|process| process.pid != std::process::id());
     let before = other.map(Before::new).unwrap_or_default();
     let shared = mount::shared(ws, opts, Some(kept.agreed.number), before);
     go_on(&shared, &mountpoint, opts, kept).map_err(|source| {
@@ -143,8 +146,9 @@ impl Settle {
             let Some(process) = shared.before.process() else {
                 return;
             };
-            let threads = std::fs::read_dir(format!("/proc/{process}/task"));
-            if threads.map_or(0, Iterator::count) <= 1 {
+            let threads = std::fs::read_dir(format!("/proc/{}/task", process.pid));
+            let is_other = seen(process.pid).is_none_or(|seen| seen.process != process);
+            if is_other || threads.map_or(0, Iterator::count) <= 1 {
                 return shared.before.is_gone();
             }
             drop(shared);

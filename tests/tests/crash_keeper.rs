@@ -118,7 +118,11 @@ fn daemons_that_die_again_and_again_are_given_up() {
     let doctor = || env.told(env.command(&env.path(""), &["doctor"])).out;
     let why = "mounts were given up: daemons end again and again: 3 within a minute";
     assert!(env.log().contains("daemons end again and again") && doctor().contains(why));
+    let status = || env.workspace(&["status", "project"]);
+    let why = "its mount was given up: daemons end again and again: 3 within a minute";
+    assert!(status().err.contains(why), "{:?}", status());
     env.workspace(&["log", "project"]).ok();
+    assert!(status().ok().contains(why), "{:?}", status());
     assert_eq!(fs::read(root.join("a")).unwrap(), b"a");
     assert!(!doctor().contains("given up"));
     assert!(doctor().contains("mounts outlive a crash of the daemon"));

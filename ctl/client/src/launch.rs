@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A daemon's log longer than this is put aside.
@@ -72,6 +72,15 @@ pub struct Launch {
 
 /// A connection to the daemon of `home`; starts it where none runs.
 pub fn connect_or_start(home: &Home, launch: &Launch) -> Result<Client, Failure> {
+    connect_or_start_in(home, launch, &mut Vec::new())
+}
+
+/// The same; the processes that were started on the way, which may have ended again, are in `started`.
+pub(crate) fn connect_or_start_in(
+    home: &Home,
+    launch: &Launch,
+    started: &mut Vec<Child>,
+) -> Result<Client, Failure> {
     let deadline = Instant::now() + DEADLINE;
     if let Some(socket) = home.socket_of_run() {
         return connect_to_run(socket, deadline);
@@ -79,7 +88,7 @@ pub fn connect_or_start(home: &Home, launch: &Launch) -> Result<Client, Failure>
     loop {
         match Client::connect(&home.socket()) {
             Ok(client) => return Ok(client),
-            Err(ClientError::NotRunning) => start_one(home, launch, deadline)?,
+            Err(ClientError::NotRunning) => start_one(home, launch, deadline, started)?,
             Err(ClientError::Ending) => {}
             Err(error) => return Err(unusable(&error)),
         }
@@ -137,11 +146,16 @@ fn see_log(home: &Home) -> String {
 }
 
 /// Starts a daemon unless somebody else just did.
-fn start_one(home: &Home, launch: &Launch, deadline: Instant) -> Result<(), Failure> {
+fn start_one(
+    home: &Home,
+    launch: &Launch,
+    deadline: Instant,
+    started: &mut Vec<Child>,
+) -> Result<(), Failure> {
     home.prepare().map_err(|e| cannot_start(&e.to_string()))?;
     let _lock = launch_lock(&home.launch_lock(), deadline)?;
     match Client::connect(&home.socket()) {
-        Err(ClientError::NotRunning) => spawn(home, launch, deadline),
+        Err(ClientError::NotRunning) => spawn(home, launch, deadline, started),
         _ => Ok(()),
     }
 }
@@ -176,7 +190,12 @@ fn private_file(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-fn spawn(home: &Home, launch: &Launch, deadline: Instant) -> Result<(), Failure> {
+fn spawn(
+    home: &Home,
+    launch: &Launch,
+    deadline: Instant,
+    started: &mut Vec<Child>,
+) -> Result<(), Failure> {
     let (here, there) = UnixStream::pair().map_err(|e| cannot_start(&e.to_string()))?;
     let log = open_log(&home.log())
         .map_err(|e| cannot_start(&format!("{}: {e}", home.log().display())))?;
@@ -184,7 +203,7 @@ fn spawn(home: &Home, launch: &Launch, deadline: Instant) -> Result<(), Failure>
     if launch.verbose && process_env("AGENTVFS_LOG").is_none() {
         daemon.env("AGENTVFS_LOG", "debug");
     }
-    daemon
+    let process = daemon
         .arg0("agentvfs")
         .arg("daemon")
         .arg("--root")
@@ -195,6 +214,7 @@ fn spawn(home: &Home, launch: &Launch, deadline: Instant) -> Result<(), Failure>
         .stderr(Stdio::from(log))
         .spawn()
         .map_err(|e| cannot_start(&e.to_string()))?;
+    started.push(process);
     // It has the other end, which nobody else may keep open: where the daemon dies, reading ends.
     drop(daemon);
     let remaining = deadline

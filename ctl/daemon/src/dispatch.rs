@@ -305,7 +305,10 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
     };
     match answer.info.status {
         WorkspaceStatus::Started => {
-            let status = on(mounts, &ask.workspace, |w| verbs::status(w, &ask.branch))?;
+            let mut status = on(mounts, &ask.workspace, |w| verbs::status(w, &ask.branch))?;
+            if let Some(recovered) = &mut status.recovered {
+                recovered.push_str(&given_up(mounts));
+            }
             answer.healthy = status.poisoned.is_none() && status.not_imported.is_empty();
             let base = answer.info.base.path();
             answer.troubles.extend(base_trouble(base, &status));
@@ -317,8 +320,9 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
             answer.facts = Some(of_status(status, requests));
         }
         WorkspaceStatus::Stale => answer.troubles.push(format!(
-            "its daemon crashed; no acknowledged write is lost: \
+            "its daemon crashed{}; no acknowledged write is lost: \
              agentvfs start {} recovers it",
+            given_up(mounts),
             ask.workspace
         )),
         WorkspaceStatus::Initialized | WorkspaceStatus::Stopped => {}
@@ -330,6 +334,13 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
         ));
     }
     Ok(answer)
+}
+
+/// Why mounts ended although a keeper held them; empty where that did not happen.
+fn given_up(mounts: &Mounts) -> String {
+    let why = mounts.keeping().given_up().map(str::trim_end);
+    why.map(|why| format!("; its mount was given up: {why}"))
+        .unwrap_or_default()
 }
 
 fn troubles(status: &engine::Status) -> Vec<String> {

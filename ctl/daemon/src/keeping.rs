@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub struct Keeping {
     home: Home,
     is_wanted: bool,
+    /// Why the keeper before gave its mounts up, if it did.
+    given_up: Option<String>,
     state: Mutex<State>,
 }
 
@@ -69,9 +71,12 @@ impl Keeping {
         let (keeper, kept) = joined.unzip();
         let is_off = process_env(VARIABLE).is_some_and(|value| value == "off");
         let is_wanted = keeper.is_some() || !is_off;
+        // The next keeper removes it.
+        let given_up = std::fs::read_to_string(home.given_up()).ok();
         let keeping = Arc::new(Keeping {
             home: home.clone(),
             is_wanted,
+            given_up,
             state: Mutex::default(),
         });
         if let Some(keeper) = keeper {
@@ -84,6 +89,11 @@ impl Keeping {
     /// Whether mounts are to outlive the daemon.
     pub fn is_wanted(&self) -> bool {
         self.is_wanted
+    }
+
+    /// Why the mounts of the home ended before this daemon began, where a keeper gave them up.
+    pub fn given_up(&self) -> Option<&str> {
+        self.given_up.as_deref()
     }
 
     /// Has a mount held.

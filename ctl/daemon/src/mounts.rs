@@ -99,6 +99,11 @@ impl Mounts {
         }
     }
 
+    /// Who holds the devices of mounts.
+    pub fn keeping(&self) -> &Keeping {
+        &self.keeping
+    }
+
     /// The home.
     pub fn home(&self) -> &Home {
         &self.home

@@ -6,11 +6,11 @@
 use super::VARIABLE;
 use super::wire::{self, Said, Told};
 use crate::home::{Home, process_env};
-use crate::launch::{Launch, Program, connect_or_start};
+use crate::launch::{Launch, Program, connect_or_start_in};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::{PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Result, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -326,13 +326,18 @@ impl Keeper {
         let (home, program) = (self.home.clone(), Program::At(self.program.clone()));
         let (number, ended) = (self.start, self.ended.1.try_clone());
         let start = move || {
-            let verbose = false;
-            if let Err(failure) = connect_or_start(&home, &Launch { program, verbose }) {
+            let (mut started, verbose) = (Vec::new(), false);
+            let launch = Launch { program, verbose };
+            if let Err(failure) = connect_or_start_in(&home, &launch, &mut started) {
                 tracing::error!("the daemon cannot be started: {}", failure.why);
             }
-            // Until it ends, so that nothing of it is left then. There is no error but that somebody else did.
-            let _ = rustix::process::wait(WaitOptions::empty());
-            if let Ok(mut ended) = ended {
+            let is_some = !started.is_empty();
+            for mut process in started {
+                // It is a child that nobody else waits for.
+                let _ = process.wait();
+            }
+            // Another process's daemon joins, or is missed after a time.
+            if let (true, Ok(mut ended)) = (is_some, ended) {
                 // If it cannot be told, the daemon is not waited for for ever.
                 let _ = ended.write_all(&number.to_ne_bytes());
             }

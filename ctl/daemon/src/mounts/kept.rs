@@ -7,7 +7,8 @@ use super::Mounts;
 use super::running::Running;
 use crate::keeping::Held;
 use agentvfs_client::keeper::KeptMount;
-use engine::{CloseMode, Workspace};
+use engine::descent::seen;
+use engine::{CloseMode, Process, Workspace};
 use fuse_front::wire::Layout;
 use fuse_front::{Agreed, Kept, Mounted};
 use serde::{Deserialize, Serialize};
@@ -23,8 +24,20 @@ pub(super) struct Note {
     long_setxattr: bool,
     /// The kernel checks permissions.
     permissions: bool,
-    /// The daemon that served it.
+    /// Id of the daemon that served it.
     process: u32,
+    /// When that was started, in clock ticks since the machine was; 0 in notes of older daemons.
+    #[serde(default)]
+    started: u64,
+}
+
+impl Note {
+    /// The daemon that served the mount, if it is still there.
+    fn before(&self) -> Option<Process> {
+        let is_it = |process: &Process| [0, process.started].contains(&self.started);
+        let found = seen(self.process).map(|seen| seen.process);
+        found.filter(is_it)
+    }
 }
 
 /// Why a mount cannot be gone on with.
@@ -70,7 +83,7 @@ impl Mounts {
                 number: note.connection,
                 layout,
             },
-            process: note.process,
+            process: note.before(),
         };
         let gate = self.gate.clone();
         let woken = move || gate.wake();
@@ -103,7 +116,8 @@ impl Mounts {
             connection: kept.agreed.number,
             long_setxattr: kept.agreed.layout.long_setxattr,
             permissions,
-            process: kept.process,
+            process: kept.process?.pid,
+            started: kept.process?.started,
         };
         let text = serde_json::to_string(&note).ok()?;
         let base = workspace.base_directory();
