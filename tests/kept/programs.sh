@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Real programs in a mount whose daemon is killed again and again: git, SQLite and cargo must notice nothing.
+# Real programs in a mount whose daemon is killed again and again: git, SQLite, cargo, fsx and shells in tmux must
+# notice nothing. What is not installed of fsx (crates.io) and tmux is left out, and said.
 #
 #   tests/kept/programs.sh PROGRAM DIR      PROGRAM: an agentvfs; DIR: an empty directory for everything
 #
-# Settings: ROUNDS (3) of all programs; PAUSE (0.15), seconds between two kills.
+# Settings: ROUNDS (3) of all programs; PAUSE (0.15), seconds between two strikes; STRIKE: kill (so by default), or
+# replace: two builds take the mount over from each other, by turns.
 set -euo pipefail
 
 program=$(realpath "$1")
@@ -15,11 +17,18 @@ export GIT_AUTHOR_DATE='2026-01-01T00:00:00Z' GIT_COMMITTER_DATE='2026-01-01T00:
 
 say() { printf '%s\n' "$*"; }
 
-kills=$dir/kills
-: >"$kills"
+strikes=$dir/strikes
+: >"$strikes"
+kill_daemon() { pkill -KILL -f "^agentvfs daemon --root $AGENTVFS_HOME"; }
+replace_daemon() {
+    local turn=$(($(stat -c %s "$strikes") % 2))
+    "${builds[turn]}" start project >/dev/null
+}
+cp "$program" "$dir/agentvfs"
+builds=("$dir/agentvfs" "$program")
 strike() {
     while sleep "${PAUSE:-0.15}"; do
-        pkill -KILL -f "^agentvfs daemon --root $AGENTVFS_HOME" && printf x >>"$kills"
+        if "${STRIKE:-kill}_daemon"; then printf x >>"$strikes"; fi
     done
 }
 
@@ -66,7 +75,37 @@ with_cargo() {
     cargo run --quiet
 }
 
+# Random calls on one file, each byte known, also through mappings.
+with_fsx() {
+    printf 'flen = 262144\n[opsize]\nmax = 65536\n[weights]\nmapread = 10\nmapwrite = 10\npunch_hole = 4\n' >"$dir/fsx.toml"
+    fsx -q -N 3000 -S "$RANDOM" -f "$dir/fsx.toml" -P "$dir" "$1" >"$dir/fsx.log" 2>&1 || tail -20 "$dir/fsx.log"
+}
+
+# Four shells that stay in a directory of the mount: each appends numbers to a file of its own and counts them.
+with_tmux() {
+    local n
+    mkdir "$1"
+    cat >"$dir/shell.sh" <<'END'
+for n in $(seq 200); do
+    echo "$n" >>"log-$1"
+    [ "$(wc -l <"log-$1")" -eq "$n" ] || echo "$1: not $n lines" >>bad
+done
+mv "log-$1" "done-$1"
+END
+    tmux -S "$dir/tmux" -f /dev/null new-session -d -c "$1" sh "$dir/shell.sh" 1
+    for n in 2 3 4; do
+        tmux -S "$dir/tmux" new-window -d -c "$1" sh "$dir/shell.sh" "$n"
+    done
+    while tmux -S "$dir/tmux" has-session 2>/dev/null; do sleep 0.1; done
+    cat "$1"/done-[1-4] | wc -l
+    [ ! -e "$1/bad" ] || cat "$1/bad"
+}
+
 mkdir "$dir/project" "$dir/native"
+programs='git, SQLite, cargo'
+for name in fsx tmux; do
+    if command -v "$name" >/dev/null; then programs+=", $name"; else say "left out: $name is not installed"; fi
+done
 "$program" start project --from "$dir/project" >/dev/null
 mount=$AGENTVFS_HOME/mnt/project
 expected=$(with_git "$dir/native/git")
@@ -80,5 +119,13 @@ for round in $(seq "${ROUNDS:-3}"); do
     [ "$found" = 'ok 200|200' ] || { say "sqlite: $found"; exit 1; }
     found=$( (with_cargo "$mount/cargo-$round") | paste -sd' ')
     [ "$found" = 'Hello, world! 55 55' ] || { say "cargo: $found"; exit 1; }
-    say "round $round: git, SQLite and cargo noticed nothing of $(stat -c %s "$kills") kills"
+    if [[ $programs = *fsx* ]]; then
+        found=$(with_fsx "$mount/fsx-$round")
+        [ -z "$found" ] || { say "fsx: $found"; exit 1; }
+    fi
+    if [[ $programs = *tmux* ]]; then
+        found=$(with_tmux "$mount/tmux-$round")
+        [ "$found" = 800 ] || { say "tmux: $found"; exit 1; }
+    fi
+    say "round $round: $programs noticed nothing of $(stat -c %s "$strikes") strikes"
 done

@@ -146,6 +146,20 @@ fn a_daemon_that_stands_still_for_a_while_is_not_ended() {
 }
 
 #[test]
+#[ignore = "takes two minutes; .ci/long kept runs it"]
+fn a_daemon_that_hangs_is_ended_and_replaced() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    let daemon = env.daemons();
+    kill_process(daemon[0], Signal::STOP).unwrap();
+    fs::write(root.join("a"), b"a").unwrap();
+    let after = env.daemons();
+    assert!(after.len() == 1 && after != daemon, "{daemon:?} {after:?}");
+    assert!(env.log().contains("the daemon hangs; ending it"));
+    assert_eq!(fs::read(root.join("a")).unwrap(), b"a");
+}
+
+#[test]
 fn another_build_goes_on_with_mounts_that_are_in_use() {
     let Some(env) = kept() else { return };
     let root = env.start();
