@@ -60,6 +60,14 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// What `hook --help` says more.
+const HOOK_HELP: &str = "Example:\n  \
+    echo '{\"hook_event_name\": \"UserPromptSubmit\", \"session_id\": \"s\", \"prompt_id\": \"7\"}' | agentvfs hook claude\n\n\
+    In the mount of a workspace, tool calls that may change files are recorded as with `agentvfs tool`, and each\n\
+    prompt and end of a turn is an automatic commit with the metadata agent, session and prompt or prompt-end:\n\
+    `agentvfs rollback --meta prompt=7` goes back to before that turn. The exit status is always 0; what cannot be\n\
+    recorded is a line in hooks.log of the agentvfs home. After 2 s it ends, whatever it waits for.";
+
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
@@ -142,6 +150,12 @@ pub enum Command {
     /// Serve a workspace over another protocol
     #[command(subcommand)]
     Serve(ServeVerb),
+    /// Note what an agent says by its hook, as JSON on standard input; the agents' settings call this
+    #[command(after_help = HOOK_HELP)]
+    Hook {
+        /// claude, codex, gemini, cursor, openhands, or another agent that speaks like one of these
+        agent: String,
+    },
     /// Check whether this machine has what agentvfs needs; name what is missing and how to get it
     #[command(after_help = "Example:\n  agentvfs doctor")]
     Doctor(RowArgs),

@@ -18,6 +18,7 @@ mod fs;
 mod fsck;
 mod gc;
 mod here;
+pub mod hook;
 mod import;
 mod init;
 mod kv;
@@ -65,6 +66,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Completions(args) => completions::run(&args, cli.global.json),
         Command::Man(verb) => man::run(&verb, cli.global.json),
+        Command::Hook { agent } => Ok(hook::run(&agent, cli.global.root.as_deref())),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Daily(verb) | Command::Workspace(verb) => {
             run_verb(verb, &mut Context::new(cli.global)?)

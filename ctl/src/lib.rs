@@ -24,6 +24,9 @@ use std::process::ExitCode;
 ///
 /// Exit status: 0 done, 1 it failed, 2 wrong usage, 3 no daemon can be reached or started.
 pub fn main() -> ExitCode {
+    if let Some(agent) = cmd::hook::plain(std::env::args_os()) {
+        return ExitCode::from(cmd::hook::run(&agent, None));
+    }
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(told) => return told.tell(cli::asks_for_json(std::env::args_os())),

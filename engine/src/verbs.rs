@@ -37,7 +37,10 @@ pub use branches::{
     BranchInfo, Created, Deleted, create_branch, create_branch_in_sandbox, list_branches,
     rename_branch,
 };
-pub use calls::{call_finish, call_record, call_start, calling, end_calls_of, running_calls};
+pub use calls::{
+    call_finish, call_finish_keyed, call_record, call_start, calling, end_calls_of, give_up_keyed,
+    running_calls,
+};
 pub use checkpoint::{checkpoint, commit_automatically};
 pub use diff::diff;
 pub use exchange::{Calls, commit_of, create_branch_from};

@@ -173,7 +173,23 @@ pub(crate) fn events() -> Vec<Event> {
         after: 3,
         counters: crate::seeds::counters(),
     });
+    events.push(Event::Timeline {
+        time: NOW,
+        what: keyed(),
+    });
     events
+}
+
+/// A call begins that is ended by a key.
+fn keyed() -> What {
+    What::Begun {
+        call: 4,
+        name: "Bash".into(),
+        parameters: None,
+        before: state(5, true),
+        owner: Owner::Key("claude:session:tool".into()),
+        apart: vec![],
+    }
 }
 
 /// A log with an entry of each kind.

@@ -96,7 +96,7 @@ fn a_report_says_what_ran_and_what_became_of_it() {
             .clone()
     };
     assert_eq!(of(&told["after"])["meta"]["exit"], "3");
-    assert_eq!(of(&told["after"])["meta"]["run"], told["run"]);
+    assert_eq!(of(&told["after"])["meta"]["run-end"], told["run"]);
     assert_eq!(of(&told["before"])["meta"]["run"], told["run"]);
     assert!(told["before"] != told["after"]);
 }

@@ -342,30 +342,34 @@ fn runs_leave_commits_that_name_them() {
     let commits = log["commits"].as_array().unwrap();
     let of_run: Vec<_> = commits
         .iter()
-        .filter(|c| c["meta"]["run"] == id.trim())
+        .filter(|c| {
+            ["run", "run-end"]
+                .iter()
+                .any(|key| c["meta"][key] == id.trim())
+        })
         .collect();
     assert_eq!(of_run.len(), 2, "{log}");
     assert!(of_run.iter().all(|c| c["automatic"] == true), "{log}");
     assert_eq!(of_run[0]["meta"]["exit"], "4");
     assert!(of_run[0]["meta"]["duration"].is_string(), "{log}");
+    assert_eq!(of_run[0]["meta"]["run-end"], id.trim());
+    assert_eq!(of_run[1]["meta"]["run"], id.trim());
     assert_eq!(
         of_run[1]["meta"]["command"],
         "sh -c echo $AGENTVFS_RUN > f; exit 4"
     );
-    let meta = format!("run={}", id.trim());
     fs::write(view(&env, "s").join("f"), "later\n").unwrap();
-    let args = [
-        "workspace",
-        "rollback",
-        "-w",
-        "project",
-        "--branch",
-        "s",
-        "--meta",
-        &meta,
-    ];
-    env.told(env.command(&env.project(), &args)).id_or_pending();
-    assert_eq!(fs::read_to_string(view(&env, "s").join("f")).unwrap(), id);
+    for (key, shown) in [("run-end", id.as_str()), ("run", "base\n")] {
+        let meta = format!("{key}={}", id.trim());
+        let args = [
+            "rollback", "-w", "project", "--branch", "s", "--meta", &meta,
+        ];
+        env.told(env.command(&env.project(), &args)).id_or_pending();
+        assert_eq!(
+            fs::read_to_string(view(&env, "s").join("f")).unwrap(),
+            shown
+        );
+    }
 }
 
 #[test]

@@ -349,6 +349,8 @@ methods! {
     ToolStart = "tool.start" (ToolStart) Changes;
     /// Notes that one has ended.
     ToolFinish = "tool.finish" (ToolFinish) Changes;
+    /// Gives up those that nobody ends any more.
+    ToolGiveUp = "tool.give_up" (ToolGiveUp) Changes;
     /// Notes one that is over.
     ToolRecord = "tool.record" (ToolRecord) Changes;
     /// One call.

@@ -45,6 +45,7 @@ pub fn call_object(item: &TimelineRow) -> Value {
         "switches": item.switches,
         "branch": item.branch,
         "branch_deleted": item.branch_deleted,
+        "key": item.key,
     })
 }
 

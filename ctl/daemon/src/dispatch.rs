@@ -82,6 +82,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::KvDelete(ask) => reply(&kv::delete(mounts, ask)?),
         Call::ToolStart(ask) => reply(&timeline::start(mounts, ask, watch.caller)?),
         Call::ToolFinish(ask) => reply(&timeline::finish(mounts, ask)?),
+        Call::ToolGiveUp(ask) => reply(&timeline::give_up(mounts, ask)?),
         Call::ToolRecord(ask) => reply(&timeline::record(mounts, ask)?),
         Call::ToolShow(ask) => reply(&timeline::show(mounts, ask)?),
         Call::ToolUndo(ask) => reply(&timeline::undo(mounts, ask)?),
@@ -144,14 +145,22 @@ fn checkpoint(
         meta: ask.meta.clone(),
         wait: ask.wait,
     };
-    if ask.automatic && (ask.label.is_some() || !ask.message.is_empty()) {
-        let why = "an automatic commit has neither label nor message";
+    let wrong = match ask.automatic {
+        true if ask.label.is_some() => Some("an automatic commit has no label"),
+        false if ask.unlike.is_some() => Some("unlike is for automatic commits"),
+        _ => None,
+    };
+    if let Some(why) = wrong {
         return Err(Fault::protocol(code::INVALID_PARAMS, why));
     }
+    let unlike = ask.unlike.clone();
     let made = on(mounts, &ask.workspace, |w| match ask.automatic {
-        true => verbs::commit_automatically(w, &ask.branch, (request.meta, ask.wait), progress),
-        false => verbs::checkpoint(w, &ask.branch, request, progress),
+        true => verbs::commit_automatically(w, &ask.branch, (request, unlike), progress),
+        false => verbs::checkpoint(w, &ask.branch, request, progress).map(Some),
     })?;
+    let Some(made) = made else {
+        return Ok(CheckpointAnswer::default());
+    };
     Ok(CheckpointAnswer {
         commit: made.commit.map(|id| id.to_string()),
         files_changed: made.files_changed,

@@ -30,7 +30,6 @@ mod mountpoint;
 mod mounts;
 mod peer;
 mod project;
-pub mod record;
 mod request;
 mod sandboxed;
 mod server;
@@ -62,6 +61,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use fuse_front::{is_dead_mount, unescape};
 pub use store::fsck_answer;
 
 /// How long to wait for the store's lock: a daemon that is just ending gives it up soon.

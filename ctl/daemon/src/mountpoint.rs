@@ -11,9 +11,9 @@
 //! and what lies in the way is moved aside, never lost.
 
 use super::aside;
-use super::record::Record;
 use agentvfs_client::home::Home;
 use agentvfs_client::protocol::{Bytes, Fault};
+use agentvfs_client::record::Record;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, Permissions};

@@ -21,13 +21,13 @@ use super::callers::Callers;
 use super::gate::Gate;
 use super::jobs::Jobs;
 use super::keeping::Keeping;
-use super::record::{Record, Records};
 use super::sessions::Sessions;
 use super::{faults, mountpoint, project, sharing};
 use agentvfs_client::home::Home;
 use agentvfs_client::protocol::{
     Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, WorkspaceStatus,
 };
+use agentvfs_client::record::{Record, Records};
 use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
 use fuse_front::{MountError, Transport};
 use mountpoint::MountPoints;

@@ -15,7 +15,7 @@ use engine::verbs;
 use serde_json::Value;
 
 /// Keys by which a run finds its own commits again.
-const KEYS_OF_RUNS: [&str; 4] = ["run", "command", "exit", "duration"];
+const KEYS_OF_RUNS: [&str; 5] = ["run", "run-end", "command", "exit", "duration"];
 /// Branches that one sandbox may have made.
 const BRANCHES_MAX: usize = 128;
 
@@ -83,6 +83,10 @@ fn needs(call: &Call) -> Needs<'_> {
         Call::KvGet(ask) => in_state(&ask.workspace, &ask.branch, &ask.state),
         Call::KvList(ask) => in_state(&ask.workspace, &ask.branch, &ask.state),
         Call::KvDelete(ask) => one(&ask.workspace, &ask.branch),
+        // Calls are found by their keys on all branches.
+        Call::ToolGiveUp(_) => Needs::More,
+        Call::ToolStart(ask) if ask.key.is_some() => Needs::More,
+        Call::ToolFinish(ask) if ask.key.is_some() => Needs::More,
         Call::ToolStart(ask) => one(&ask.workspace, &ask.branch),
         Call::ToolFinish(ask) => one(&ask.workspace, &ask.branch),
         Call::ToolRecord(ask) => one(&ask.workspace, &ask.branch),
@@ -302,6 +306,7 @@ mod tests {
             "\"base\":\"/p\"",
             "\"cgroup\":\"/c\"",
             "\"file\":\"/f\"",
+            "\"prefix\":\"k\",\"error\":\"e\"",
         ];
         let mut found = Vec::new();
         for count in 0..=2 {
@@ -319,7 +324,7 @@ mod tests {
     }
 
     /// Methods that a sandbox has nothing of.
-    const REFUSED: [&str; 20] = [
+    const REFUSED: [&str; 21] = [
         "workspace.init",
         "workspace.start",
         "workspace.stop",
@@ -340,6 +345,7 @@ mod tests {
         "session.unregister",
         "run.begin",
         "run.wrote_nothing",
+        "tool.give_up",
     ];
 
     #[test]
@@ -358,7 +364,12 @@ mod tests {
                     Needs::Branches(name, branches, _) => name == "w" && !branches.is_empty(),
                     Needs::Child(name, branch) => name == "w" && branch == "b",
                 };
-                assert_eq!(is_bound, !REFUSED.contains(method), "{request:?}");
+                let by_key = matches!(&request.call, Call::ToolFinish(ask) if ask.key.is_some());
+                assert_eq!(
+                    is_bound,
+                    !REFUSED.contains(method) && !by_key,
+                    "{request:?}"
+                );
             }
         }
     }
@@ -374,6 +385,7 @@ mod tests {
                 meta: vec![(key.to_owned(), "x".to_owned())],
                 wait: true,
                 automatic,
+                unlike: None,
                 progress: false,
             })
         };

@@ -18,13 +18,17 @@ const ITEMS_MAX: u64 = 10_000;
 /// A call begins; `caller` is the process that asks.
 pub fn start(mounts: &Mounts, ask: &ToolStart, caller: Option<u32>) -> Result<CallId, Fault> {
     let workspace = mounts.workspace(&ask.workspace)?;
+    if ask.of_process && ask.key.is_some() {
+        return Err(wrong("a call must not have both a key and a process"));
+    }
     // Only calls of processes can be told to be no part of one another.
     let lineage = match ask.of_process || !verbs::calling(&workspace).is_empty() {
         true => lineage(caller),
         false => Vec::new(),
     };
-    let owner = match lineage.first() {
-        Some(process) if ask.of_process => {
+    let owner = match (&ask.key, lineage.first()) {
+        (Some(key), _) => Owner::Key(key.clone()),
+        (None, Some(process)) if ask.of_process => {
             mounts.callers().watch(*process).map_err(not_watched)?;
             Owner::Process(*process)
         }
@@ -35,7 +39,7 @@ pub fn start(mounts: &Mounts, ask: &ToolStart, caller: Option<u32>) -> Result<Ca
         name: ask.name.clone(),
         parameters: ask.parameters.clone(),
         unsynced: ask.unsynced,
-        owner,
+        owner: owner.clone(),
         lineage,
     };
     let id = on(mounts, &ask.workspace, |w| {
@@ -56,22 +60,44 @@ fn not_watched(error: std::io::Error) -> Fault {
 
 fn outcome(result: &Option<String>, error: &Option<String>) -> Result<CallOutcome, Fault> {
     match (result, error) {
-        (Some(_), Some(_)) => Err(Fault::protocol(
-            code::INVALID_PARAMS,
-            "a call must not have both a result and an error",
-        )),
+        (Some(_), Some(_)) => Err(wrong("a call must not have both a result and an error")),
         (_, Some(why)) => Ok(CallOutcome::Error(why.clone())),
         (result, None) => Ok(CallOutcome::Success(result.clone())),
     }
 }
 
+fn wrong(what: &str) -> Fault {
+    Fault::protocol(code::INVALID_PARAMS, what)
+}
+
 /// A call has ended.
-pub fn finish(mounts: &Mounts, ask: &ToolFinish) -> Result<Nothing, Fault> {
+pub fn finish(mounts: &Mounts, ask: &ToolFinish) -> Result<Finished, Fault> {
     let outcome = outcome(&ask.result, &ask.error)?;
-    on(mounts, &ask.workspace, |w| {
-        verbs::call_finish(w, &ask.branch, ask.id, outcome)
+    let id = match (ask.id, &ask.key) {
+        (Some(_), None) if ask.unsynced => return Err(wrong("unsynced needs a key")),
+        (Some(id), None) => {
+            on(mounts, &ask.workspace, |w| {
+                verbs::call_finish(w, &ask.branch, id, outcome)
+            })?;
+            None
+        }
+        (None, Some(key)) => on(mounts, &ask.workspace, |w| {
+            verbs::call_finish_keyed(w, key, (outcome, ask.unsynced))
+        })?,
+        _ => return Err(wrong("a call is named by its id or its key")),
+    };
+    Ok(Finished { id })
+}
+
+/// Calls of which nobody will tell that they have ended.
+pub fn give_up(mounts: &Mounts, ask: &ToolGiveUp) -> Result<GivenUp, Fault> {
+    if ask.prefix.is_empty() {
+        return Err(wrong("an empty prefix would mean the calls of everybody"));
+    }
+    let calls = on(mounts, &ask.workspace, |w| {
+        verbs::give_up_keyed(w, &ask.prefix, &ask.error)
     })?;
-    Ok(Nothing {})
+    Ok(GivenUp { calls })
 }
 
 /// A call is over.
@@ -201,6 +227,7 @@ fn row(item: TimelineItem, (branch, branch_deleted): (&str, bool)) -> TimelineRo
         switches: item.switches,
         doubt: None,
         own_before: None,
+        key: item.key,
         branch: branch.to_owned(),
         branch_deleted,
     }

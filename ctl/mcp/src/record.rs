@@ -7,17 +7,9 @@ use super::answer::Answer;
 use super::session::Turn;
 use super::tools::Tool;
 use agentvfs_client::failure::Failure;
-use agentvfs_client::protocol::{Call, CallId, Nothing, ToolFinish, ToolStart};
-use serde_json::{Map, Value, json};
-
-/// Longest text in recorded parameters, in bytes.
-const TEXT_BYTES_MAX: usize = 1000;
-
-/// Most members of a list in recorded parameters.
-const MEMBERS_MAX: usize = 32;
-
-/// Longest recorded parameters or result, in bytes.
-const RECORD_BYTES_MAX: usize = 16 << 10;
+use agentvfs_client::protocol::{Call, CallId, Finished, ToolFinish, ToolStart};
+use agentvfs_client::short::{RECORD_BYTES_MAX, TEXT_BYTES_MAX, cut, recorded_json};
+use serde_json::{Map, Value};
 
 /// Carries out a call, with an entry in the timeline of the branch that it changes.
 pub fn recorded(
@@ -30,10 +22,11 @@ pub fn recorded(
         workspace: turn.workspace(),
         branch: branch.clone(),
         name: tool.name.to_owned(),
-        parameters: Some(parameters(&arguments)),
+        parameters: Some(recorded_json(Value::Object(arguments.clone()))),
         // What the call changes is in the same journal, behind it.
         unsynced: true,
         of_process: true,
+        key: None,
     });
     let started: Result<CallId, Failure> = turn.ask("cannot record the call", &start);
     let done = tool.run(turn, arguments);
@@ -42,11 +35,13 @@ pub fn recorded(
         let finish = Call::ToolFinish(ToolFinish {
             workspace: turn.workspace(),
             branch,
-            id,
+            id: Some(id),
+            key: None,
             result,
             error,
+            unsynced: false,
         });
-        let Nothing {} = turn.ask("cannot record the call", &finish)?;
+        let Finished { .. } = turn.ask("cannot record the call", &finish)?;
         Ok(id)
     });
     match (done, finished) {
@@ -81,69 +76,13 @@ fn outcome(done: &Result<Answer, Failure>) -> (Option<String>, Option<String>) {
     }
 }
 
-/// The parameters as JSON, long parts of them cut.
-fn parameters(arguments: &Map<String, Value>) -> String {
-    let mut value = Value::Object(arguments.clone());
-    shorten(&mut value);
-    let text = value.to_string();
-    if text.len() <= RECORD_BYTES_MAX {
-        return text;
-    }
-    json!({ "cut": cut(&text, RECORD_BYTES_MAX / 8) }).to_string()
-}
-
-fn shorten(value: &mut Value) {
-    match value {
-        Value::String(text) if text.len() > TEXT_BYTES_MAX => *text = cut(text, TEXT_BYTES_MAX),
-        Value::Array(members) => {
-            let more = members.len().saturating_sub(MEMBERS_MAX);
-            members.truncate(MEMBERS_MAX);
-            members.iter_mut().for_each(shorten);
-            if more > 0 {
-                members.push(format!("… {more} more").into());
-            }
-        }
-        Value::Object(members) => members.values_mut().for_each(shorten),
-        _ => {}
-    }
-}
-
-/// The beginning of a text, and how long it was.
-fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    format!(
-        "{}… ({} bytes)",
-        &text[..text.floor_char_boundary(most)],
-        text.len()
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
-    }
-
-    #[test]
-    fn parameters_are_recorded_as_they_are_or_cut() {
-        let short = json!({"path": "a", "content": "b", "n": 1});
-        let kept: Value = serde_json::from_str(&parameters(&object(short.clone()))).unwrap();
-        assert_eq!(kept, short);
-        let long = json!({"path": "a", "content": "ä".repeat(1 << 20), "list": vec![1; 5000]});
-        let kept: Value = serde_json::from_str(&parameters(&object(long))).unwrap();
-        let content = kept["content"].as_str().unwrap();
-        assert!(
-            content.len() < 1100 && content.ends_with("(2097152 bytes)"),
-            "{content}"
-        );
-        assert_eq!(kept["list"].as_array().unwrap().len(), 33);
-        let many: Map<String, Value> = (0..9000).map(|i| (i.to_string(), json!([i]))).collect();
-        assert!(parameters(&many).len() < RECORD_BYTES_MAX);
-        assert!(serde_json::from_str::<Value>(&parameters(&many)).unwrap()["cut"].is_string());
     }
 
     #[test]

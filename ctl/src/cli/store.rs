@@ -18,7 +18,7 @@ Settings, with their defaults:
   keep-all=1h       keep all automatic commits up to this age
   keep-hourly=1d    keep one automatic commit an hour up to this age
   keep-daily=30d    keep one automatic commit a day up to this age
-  keep-calls=30d    keep the states before and after each tool call up to this age
+  keep-calls=30d    keep the states before and after each tool call, run and turn of an agent up to this age
   end-calls=1h      end a tool call that no process holds at this age; off: never
   quota=none        limit of the home's size, such as 20G; beyond it writes fail with EDQUOT
   gc-grace=1h       keep unreachable objects up to this age

@@ -31,6 +31,7 @@ pub fn run(args: &CheckpointArgs, context: &mut Context) -> Result<u8, Failure> 
         meta,
         wait: !args.no_wait,
         automatic: false,
+        unlike: None,
         progress: Bar::is_wanted(),
     });
     let since = Instant::now();

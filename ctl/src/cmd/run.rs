@@ -177,8 +177,10 @@ fn commit(
     (more, wait): (Vec<(String, String)>, bool),
     context: &mut Context,
 ) -> Result<(), Failure> {
+    // Two keys, so that `rollback --meta run=ID` goes back to before the run.
+    let key = if more.is_empty() { "run" } else { "run-end" };
     let mut meta = vec![
-        ("run".to_owned(), work.run.clone()),
+        (key.to_owned(), work.run.clone()),
         ("command".to_owned(), told_command(args)),
     ];
     meta.extend(more);
@@ -191,6 +193,7 @@ fn commit(
         meta,
         wait,
         automatic: true,
+        unlike: None,
         progress: false,
     });
     let _: CheckpointAnswer = context.ask(&what, &call)?;

@@ -89,6 +89,7 @@ fn start(args: ToolStartArgs, context: &mut Context) -> Result<u8, Failure> {
         parameters,
         unsynced: false,
         of_process: false,
+        key: None,
     });
     let answer: CallId = context.ask(&format!("cannot record {}", args.name), &call)?;
     print_id(answer.id, context)
@@ -112,11 +113,13 @@ fn finish(
     let call = Call::ToolFinish(ToolFinish {
         workspace: context.workspace(None)?,
         branch: context.branch()?,
-        id,
+        id: Some(id),
+        key: None,
         result,
         error,
+        unsynced: false,
     });
-    let _: Nothing = context.ask(&format!("cannot end tool call {id}"), &call)?;
+    let _: Finished = context.ask(&format!("cannot end tool call {id}"), &call)?;
     if context.json() {
         print_json(&json!({ "id": id, "status": status }))?;
     }

@@ -11,7 +11,7 @@ use crate::output::{print_json, warn};
 use crate::signals::pass_signals_on;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
-    Call, CallId, Nothing, OneCall, TimelineRow, ToolFinish, ToolStart,
+    Call, CallId, Finished, OneCall, TimelineRow, ToolFinish, ToolStart,
 };
 use agentvfs_daemon::sys;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -52,6 +52,7 @@ pub fn run(args: &ToolExecArgs, context: &mut Context) -> Result<u8, Failure> {
         parameters: Some(json!({ "command": words, "cwd": cwd }).to_string()),
         unsynced: false,
         of_process: true,
+        key: None,
     });
     let what = format!("cannot record {}", args.name);
     let begun: Result<CallId, Failure> = context.ask(&what, &start);
@@ -66,11 +67,13 @@ pub fn run(args: &ToolExecArgs, context: &mut Context) -> Result<u8, Failure> {
     let finish = Call::ToolFinish(ToolFinish {
         workspace: workspace.clone(),
         branch: branch.clone(),
-        id,
+        id: Some(id),
+        key: None,
         result: ended.result,
         error: ended.error,
+        unsynced: false,
     });
-    let noted: Result<Nothing, Failure> =
+    let noted: Result<Finished, Failure> =
         context.ask(&format!("cannot record the end of call {id}"), &finish);
     let told = noted.and_then(|_| match context.json() {
         true => tell(

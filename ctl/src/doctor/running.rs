@@ -4,8 +4,8 @@ use super::{Finding, PATIENCE, asked, patiently, text_of};
 use agentvfs_client::connection::{Client, ClientError};
 use agentvfs_client::home::Home;
 use agentvfs_client::identity::build;
-use agentvfs_daemon::record::Records;
-use fuse_front::unescape;
+use agentvfs_client::record::Records;
+use agentvfs_daemon::unescape;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -194,7 +194,7 @@ fn unserved(check: &'static str, home: &Home, mounts: &[(String, PathBuf)]) -> V
         .iter()
         .map(|(_, place)| {
             let place = place.clone();
-            asked(move || fuse_front::is_dead_mount(&place))
+            asked(move || agentvfs_daemon::is_dead_mount(&place))
         })
         .collect();
     let mut all = Vec::new();

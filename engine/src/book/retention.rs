@@ -1,7 +1,7 @@
 //! Which automatic commits are kept, for how long.
 //!
-//! What the branch was before and after tool calls for a month, at most [`CALL_STATES_MAX`] states. Of the
-//! others all of the last hour, then the newest of each hour for a day, the newest of each day for a month
+//! What the branch was before and after tool calls, runs and turns of agents (commits with metadata) for a month,
+//! at most [`CALL_STATES_MAX`] states. Of the others all of the last hour, then the newest of each hour for a day, the newest of each day for a month
 //! (or what the settings say). Invariant: what somebody asked for, what has a label, the head, what
 //! undo and redo go to, what a kept commit has as parent, what a branch was made of or a merge was made
 //! of (another branch's commit has it as parent), the newest state, and what is not stored yet never
@@ -82,7 +82,8 @@ impl History {
         let (mut out, mut of_calls) = (Vec::new(), 0);
         for state in self.states.values().rev().filter(|s| may_expire(s)) {
             let (age, sec) = (age(now, state.info.time), state.info.time.sec);
-            if used.contains(&state.info.number) && age < s.keep_calls {
+            let told_of = used.contains(&state.info.number) || !state.info.meta.is_empty();
+            if told_of && age < s.keep_calls {
                 of_calls += 1;
                 if of_calls <= CALL_STATES_MAX {
                     continue;
@@ -276,6 +277,23 @@ mod tests {
         assert_eq!(gone.states, (1..=11).collect::<Vec<_>>());
         let gone = h.expired(at(0), &settings, &BTreeSet::new());
         assert_eq!(gone.states, (1..=38).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn commits_with_metadata_are_kept_as_long_as_those_of_calls() {
+        let states = (1..=40).map(|n| {
+            let meta = vec![("prompt".to_owned(), n.to_string())];
+            let info = state(n, OpKind::Auto, (41 - n as i64) * DAY_SECS, &[]);
+            StateInfo { meta, ..info }
+        });
+        let mut h = history(states.collect());
+        h.head = 40;
+        let settings = Settings {
+            keep_daily: Duration::from_secs(3 * DAY_SECS as u64),
+            ..Settings::default()
+        };
+        let gone = h.expired(at(0), &settings, &BTreeSet::new());
+        assert_eq!(gone.states, (1..=11).collect::<Vec<_>>());
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Timeline {
                 apart,
                 ..
             } => {
-                self.begin(*call, entry.time, *owner, apart);
+                self.begin(*call, entry.time, owner.clone(), apart);
                 self.mention_used(*before);
             }
             What::Ended { call, after, .. } | What::Over { call, after, .. } => {

@@ -13,8 +13,8 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::OpKind;
 use crate::record::call::{
-    CALL_TEXT_BYTES_MAX, CallOutcome, EndedBy, Owner, PROCESS_CALLS_MAX, Process, StateRef,
-    TOOL_NAME_BYTES_MAX, What,
+    CALL_KEY_BYTES_MAX, CALL_TEXT_BYTES_MAX, CallOutcome, EndedBy, Owner, PROCESS_CALLS_MAX,
+    Process, StateRef, TOOL_NAME_BYTES_MAX, What,
 };
 use crate::tree::Tree;
 use crate::types::Time;
@@ -57,13 +57,20 @@ pub struct CallRecord {
 pub(crate) fn call_start_in(branch: &Branch, author: &str, call: CallStart) -> Result<u64> {
     check_name(&call.name)?;
     check_text(call.parameters.as_deref())?;
+    check_key(&call.owner)?;
     timeline::bound_timeline(branch)?;
     let (mut inner, before) = state_now(branch, author)?;
-    if call.owner != Owner::Anybody && inner.book.timeline.of_processes() >= PROCESS_CALLS_MAX {
+    if let Owner::Key(key) = &call.owner
+        && let Some(id) = inner.book.timeline.keyed(key)
+    {
+        // It was told of twice.
+        return Ok(id);
+    }
+    if call.owner != Owner::Anybody && inner.book.timeline.owned() >= PROCESS_CALLS_MAX {
         return Err(Error::TooManyCalls(PROCESS_CALLS_MAX));
     }
     let id = inner.book.timeline.next_call;
-    let apart = inner.book.timeline.apart_of(&call.lineage);
+    let apart = inner.book.timeline.apart_of(&call.owner, &call.lineage);
     let what = What::Begun {
         call: id,
         name: call.name,
@@ -76,10 +83,7 @@ pub(crate) fn call_start_in(branch: &Branch, author: &str, call: CallStart) -> R
     let Inner { whose, book, .. } = &mut *inner;
     whose.begun(id, &apart, &book.timeline.running);
     drop(inner);
-    match call.unsynced {
-        true => branch.signal(),
-        false => noted(branch)?,
-    }
+    noted_or_later(branch, call.unsynced)?;
     Ok(id)
 }
 
@@ -87,7 +91,7 @@ pub(crate) fn call_finish_in(
     branch: &Branch,
     author: &str,
     id: u64,
-    outcome: CallOutcome,
+    (outcome, unsynced): (CallOutcome, bool),
 ) -> Result<()> {
     check_outcome(&outcome)?;
     timeline::bound_timeline(branch)?;
@@ -97,7 +101,7 @@ pub(crate) fn call_finish_in(
     check_running(&inner, id)?;
     note_end(branch, &mut inner, id, (outcome, EndedBy::Told), after)?;
     drop(inner);
-    noted(branch)
+    noted_or_later(branch, unsynced)
 }
 
 /// Notes that a call that runs has ended, with what it left.
@@ -161,6 +165,17 @@ pub(crate) fn call_record_in(branch: &Branch, author: &str, call: CallRecord) ->
 pub(crate) fn noted(branch: &Branch) -> Result<()> {
     branch.signal();
     branch.sync()
+}
+
+/// The same, unless it is to become durable together with whatever does next.
+pub(crate) fn noted_or_later(branch: &Branch, unsynced: bool) -> Result<()> {
+    match unsynced {
+        true => {
+            branch.signal();
+            Ok(())
+        }
+        false => noted(branch),
+    }
 }
 
 /// The live tree as a state, and as a tree in the numbers that it has. What the kernel has of changes is
@@ -251,6 +266,26 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     Err(Error::BadName {
         kind: "tool",
         name: name.chars().take(60).collect(),
+        rule,
+    })
+}
+
+fn check_key(owner: &Owner) -> Result<()> {
+    let Owner::Key(key) = owner else {
+        return Ok(());
+    };
+    let rule = if key.is_empty() {
+        "it is empty"
+    } else if key.len() > CALL_KEY_BYTES_MAX {
+        "it is longer than 512 bytes"
+    } else if key.chars().any(char::is_control) {
+        "it has control characters"
+    } else {
+        return Ok(());
+    };
+    Err(Error::BadName {
+        kind: "call key",
+        name: key.chars().take(60).collect(),
         rule,
     })
 }

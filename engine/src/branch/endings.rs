@@ -2,7 +2,7 @@
 //!
 //! Who holds a process that makes calls asks `verbs::calling` for them when a workspace is opened, and says by
 //! `verbs::end_calls_of` which are gone: before anybody can change anything, so that what such a call left is
-//! what there was when all ended. A call of nobody's process is given up after the setting `end-calls`.
+//! what there was when all ended. A call that is of no process is given up after the setting `end-calls`.
 //!
 //! Invariant: a call of a process that lives is never ended here, however long it takes.
 
@@ -28,12 +28,12 @@ pub(crate) fn end_overdue_calls(branch: &Branch) {
     }
     let now = clock::now();
     let overdue = |owner: &Owner, started: Time| {
-        *owner == Owner::Anybody && age(started, now).is_some_and(|age| age >= limit)
+        !matches!(owner, Owner::Process(_)) && age(started, now).is_some_and(|age| age >= limit)
     };
     let why = format!("nobody told of its end for {} s", limit.as_secs());
     let author = branch.auto.author.clone();
     // It is tried again with the next look.
-    if let Err(e) = end_calls(branch, &author, &overdue, &(why, EndedBy::Nobody)) {
+    if let Err(e) = end_calls(branch, &author, &overdue, (&why, EndedBy::Nobody, false)) {
         tracing::warn!("{}: calls cannot be timed out: {e}", branch.name());
     }
 }
@@ -46,12 +46,12 @@ pub(crate) fn calls_of_owners(branch: &Branch, meant: &dyn Fn(&Owner, Time) -> b
     meant.map(|(id, _)| *id).collect()
 }
 
-/// Ends the calls that are meant, the innermost first, all with what there is now.
+/// Ends the calls that are meant, the innermost first, all with what there is now; unless `unsynced`, durably.
 pub(crate) fn end_calls(
     branch: &Branch,
     author: &str,
     meant: &dyn Fn(&Owner, Time) -> bool,
-    (why, by): &(String, EndedBy),
+    (why, by, unsynced): (&str, EndedBy, bool),
 ) -> Result<u64> {
     let mut ended = 0;
     for id in calls_of_owners(branch, meant).into_iter().rev() {
@@ -59,13 +59,13 @@ pub(crate) fn end_calls(
         let (mut inner, after) = calls::state_at_hand(branch, author)?;
         // It may have been ended meanwhile.
         if inner.book.timeline.running.contains_key(&id) {
-            let outcome = CallOutcome::Error(why.clone());
-            calls::note_end(branch, &mut inner, id, (outcome, *by), after)?;
+            let outcome = CallOutcome::Error(why.to_owned());
+            calls::note_end(branch, &mut inner, id, (outcome, by), after)?;
             ended += 1;
         }
     }
     if ended > 0 {
-        calls::noted(branch)?;
+        calls::noted_or_later(branch, unsynced)?;
     }
     Ok(ended)
 }

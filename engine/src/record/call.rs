@@ -28,14 +28,20 @@ pub struct Process {
     pub boot: u64,
 }
 
+/// Longest key of a call, in bytes.
+pub const CALL_KEY_BYTES_MAX: usize = 512;
+
 /// Whose a call is that runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Owner {
     /// Whoever knows its id.
     #[default]
     Anybody,
     /// A process: the call ends when that does.
     Process(Process),
+    /// Whoever knows this key, which its beginner chose: programs that are gone between a call's beginning and its end
+    /// need to remember nothing.
+    Key(String),
 }
 
 /// By whom it was told that a call has ended.

@@ -3,7 +3,7 @@
 use crate::book::timeline::running::Running;
 use crate::branch::calls::{self, CallRecord, CallStart};
 use crate::branch::endings::{self, DIED};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::record::call::{CallOutcome, EndedBy, Owner, Process};
 use crate::types::Time;
 use crate::workspace::Workspace;
@@ -15,7 +15,12 @@ pub fn call_start(ws: &Workspace, branch: &str, call: CallStart) -> Result<u64> 
 
 /// Notes that a call that runs has ended. Durable. [`Error::NoSuchCall`], [`Error::CallOver`].
 pub fn call_finish(ws: &Workspace, branch: &str, id: u64, outcome: CallOutcome) -> Result<()> {
-    calls::call_finish_in(ws.branch(branch)?.as_ref(), ws.author(), id, outcome)
+    calls::call_finish_in(
+        ws.branch(branch)?.as_ref(),
+        ws.author(),
+        id,
+        (outcome, false),
+    )
 }
 
 /// Notes a call that is over; gives its id. Durable.
@@ -33,7 +38,7 @@ pub fn running_calls(ws: &Workspace, branch: &str) -> Result<Vec<RunningCall>> {
     let running = inner.book.timeline.running.iter();
     let call = |(id, r): (&u64, &Running)| RunningCall {
         id: *id,
-        owner: r.owner,
+        owner: r.owner.clone(),
         started: r.started,
     };
     Ok(running.map(call).collect())
@@ -45,10 +50,10 @@ pub fn calling(ws: &Workspace) -> Vec<Process> {
     for branch in ws.all_branches() {
         let inner = branch.lock();
         for running in inner.book.timeline.running.values() {
-            if let Owner::Process(process) = running.owner
-                && !found.contains(&process)
+            if let Owner::Process(process) = &running.owner
+                && !found.contains(process)
             {
-                found.push(process);
+                found.push(*process);
             }
         }
     }
@@ -61,19 +66,14 @@ pub fn end_calls_of(ws: &Workspace, gone: &dyn Fn(&Process) -> bool) -> Result<u
     let (mut ended, mut failed) = (0, None);
     for branch in ws.all_branches() {
         let meant = |owner: &Owner, _: Time| match owner {
-            Owner::Anybody => false,
+            Owner::Anybody | Owner::Key(_) => false,
             Owner::Process(process) => gone(process),
         };
         if endings::calls_of_owners(&branch, &meant).is_empty() {
             continue;
         }
         branch.cache().flush_dirty();
-        match endings::end_calls(
-            &branch,
-            ws.author(),
-            &meant,
-            &(DIED.to_owned(), EndedBy::Died),
-        ) {
+        match endings::end_calls(&branch, ws.author(), &meant, (DIED, EndedBy::Died, false)) {
             Ok(count) => ended += count,
             Err(e) => failed = failed.or(Some(e)),
         }
@@ -81,8 +81,47 @@ pub fn end_calls_of(ws: &Workspace, gone: &dyn Fn(&Process) -> bool) -> Result<u
     failed.map_or(Ok(ended), Err)
 }
 
+/// Notes that the call with a key has ended, on whichever branch it runs; `None` where none with that key runs, which
+/// is no error: whoever ends a call by its key may not know whether its beginning was noted. Durable, unless
+/// `unsynced`.
+pub fn call_finish_keyed(
+    ws: &Workspace,
+    key: &str,
+    (outcome, unsynced): (CallOutcome, bool),
+) -> Result<Option<u64>> {
+    calls::check_outcome(&outcome)?;
+    for branch in ws.all_branches() {
+        let found = branch.lock().book.timeline.keyed(key);
+        let Some(id) = found else { continue };
+        return match calls::call_finish_in(&branch, ws.author(), id, (outcome, unsynced)) {
+            Ok(()) => Ok(Some(id)),
+            // It was ended by somebody else meanwhile.
+            Err(Error::CallOver(_)) => Ok(None),
+            Err(error) => Err(error),
+        };
+    }
+    Ok(None)
+}
+
+/// Gives up the calls whose keys begin with `prefix`, on all branches: nobody tells of their end any more. Gives how
+/// many there were. Not durable by itself: if the machine fails, they are given up later.
+pub fn give_up_keyed(ws: &Workspace, prefix: &str, why: &str) -> Result<u64> {
+    let meant =
+        |owner: &Owner, _: Time| matches!(owner, Owner::Key(key) if key.starts_with(prefix));
+    let mut ended = 0;
+    for branch in ws.all_branches() {
+        if endings::calls_of_owners(&branch, &meant).is_empty() {
+            continue;
+        }
+        branch.cache().flush_dirty();
+        let how = (why, EndedBy::Nobody, true);
+        ended += endings::end_calls(&branch, ws.author(), &meant, how)?;
+    }
+    Ok(ended)
+}
+
 /// A call that has not ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningCall {
     /// Its id.
     pub id: u64,

@@ -5,6 +5,7 @@ use super::{CheckpointRequest, Checkpointed};
 use crate::branch::Branch;
 use crate::branch::seal;
 use crate::branch::states;
+use crate::branch::states::Target;
 use crate::change::transition::differs;
 use crate::error::{Error, Result};
 use crate::record::{Event, OpKind};
@@ -167,20 +168,33 @@ pub fn checkpoint(
 
 /// Makes a commit that nobody asked for, with metadata, such as before and after a run; the head stays. After `Ok`
 /// it survives a power cut if it was waited for, else as what programs write does.
+///
+/// With `unlike`, key and value: none where the newest commit with that metadata is what the branch shows now.
 pub fn commit_automatically(
     ws: &Workspace,
     branch: &str,
-    (meta, wait): (Vec<(String, String)>, bool),
+    (req, unlike): (CheckpointRequest, Option<(String, String)>),
     progress: Progress<'_>,
-) -> Result<Checkpointed> {
-    let req = CheckpointRequest {
-        meta,
-        wait,
-        ..CheckpointRequest::default()
-    };
+) -> Result<Option<Checkpointed>> {
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
+    if let Some((key, value)) = unlike
+        && shows(&b, &Target::Meta { key, value })?
+    {
+        return Ok(None);
+    }
     let done = commit_in(&b, ws.author(), OpKind::Auto, req, progress)?;
     branches::snapshots_changed(ws, &b);
-    Ok(done)
+    Ok(Some(done))
+}
+
+/// Whether a branch has such a state, and shows it.
+fn shows(branch: &Branch, target: &Target) -> Result<bool> {
+    let Ok(state) = states::resolve(branch, target) else {
+        return Ok(false);
+    };
+    branch.cache().flush_dirty();
+    let tree = states::tree_of(branch, state)?;
+    let live = branch.lock().live.clone();
+    Ok(!differs(&tree, &live))
 }

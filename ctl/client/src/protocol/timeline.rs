@@ -21,6 +21,9 @@ wire! {
         /// The call is of the process at the other end of the connection: where nobody ends it, it ends with that.
         #[serde(default)]
         pub of_process: bool,
+        /// By which it is ended; one that runs with this key is the answer. Not with `of_process`.
+        #[serde(default)]
+        pub key: Option<String>,
     }
 
     /// Answer of `tool.start` and `tool.record`.
@@ -35,14 +38,44 @@ wire! {
         pub workspace: String,
         /// The branch's name.
         pub branch: String,
-        /// The call.
-        pub id: u64,
+        /// The call; this or `key`.
+        #[serde(default)]
+        pub id: Option<u64>,
+        /// The key that it was begun with, on whichever branch.
+        #[serde(default)]
+        pub key: Option<String>,
         /// Result, JSON text; not with `error`.
         #[serde(default)]
         pub result: Option<String>,
         /// Why it failed.
         #[serde(default)]
         pub error: Option<String>,
+        /// Answer before its end is on stable storage; with `key` alone.
+        #[serde(default)]
+        pub unsynced: bool,
+    }
+
+    /// Answer of `tool.finish`.
+    pub struct Finished {
+        /// With `key`: the call; left out where none with that key runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub id: Option<u64>,
+    }
+
+    /// Parameters of `tool.give_up`.
+    pub struct ToolGiveUp {
+        /// The workspace's name.
+        pub workspace: String,
+        /// How the keys of the calls begin.
+        pub prefix: String,
+        /// Why they failed.
+        pub error: String,
+    }
+
+    /// Answer of `tool.give_up`.
+    pub struct GivenUp {
+        /// How many calls ran.
+        pub calls: u64,
     }
 
     /// Parameters of `tool.record`.
@@ -217,6 +250,9 @@ wire! {
         /// the commit to compare `after` with in place of `before`. It has what the others changed meanwhile.
         #[serde(default)]
         pub own_before: Option<String>,
+        /// The key by which it was begun.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
     }
 
     /// Why it is not known what a call changed.

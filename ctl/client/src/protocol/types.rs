@@ -297,15 +297,19 @@ wire! {
         /// Wait for the id.
         #[serde(default = "yes")]
         pub wait: bool,
-        /// As a commit that nobody asked for: with neither label nor message; the head stays, and it expires.
+        /// As a commit that nobody asked for: without label; the head stays, and it expires.
         #[serde(default)]
         pub automatic: bool,
+        /// Key and value, with `automatic`: none where the newest commit with that metadata shows the same.
+        #[serde(default)]
+        pub unlike: Option<(String, String)>,
         /// Send progress notifications.
         #[serde(default)]
         pub progress: bool,
     }
 
     /// Answer of `workspace.checkpoint`.
+    #[derive(Default)]
     pub struct CheckpointAnswer {
         /// The commit.
         pub commit: Option<String>,

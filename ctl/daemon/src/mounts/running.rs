@@ -1,8 +1,8 @@
 //! One workspace that is open and mounted.
 
 use crate::keeping::Held;
-use crate::record::Record;
 use agentvfs_client::protocol::{Device, Import, Latency, MountChoice, Requests};
+use agentvfs_client::record::Record;
 use engine::verbs;
 use engine::{ImportState, Workspace};
 use fuse_front::{Kept, MountError, MountOptions, Mounted, Transport};

@@ -81,6 +81,7 @@ fn checkpoint(turn: &mut Turn<'_>, args: CheckpointArgs) -> Result<Answer, Failu
         meta: args.meta.into_iter().collect(),
         wait: true,
         automatic: false,
+        unlike: None,
         progress: false,
     });
     let answer: CheckpointAnswer = turn.ask(&what, &call)?;

@@ -250,17 +250,11 @@ pub fn commits(
         digits: false,
     });
     let answer: LogAnswer = context.ask("cannot list the commits", &call)?;
-    let has = |row: &LogRow, key: &str| row.meta.iter().any(|(name, _)| name == key);
-    let is_of_run = |row: &&LogRow| {
-        row.meta
-            .iter()
-            .any(|(key, value)| key == "run" && *value == work.run)
+    let with = |key: &str| {
+        let has = |row: &&LogRow| row.meta.iter().any(|(k, v)| k == key && *v == work.run);
+        answer.commits.iter().find(has)?.commit.clone()
     };
-    let of_run: Vec<&LogRow> = answer.commits.iter().filter(is_of_run).collect();
-    let before = of_run.iter().find(|row| !has(row, "exit"));
-    let after = of_run.iter().find(|row| has(row, "exit"));
-    let id = |row: Option<&&LogRow>| row.and_then(|row| row.commit.clone());
-    Ok((id(before), id(after)))
+    Ok((with("run"), with("run-end")))
 }
 
 /// Takes the mark back: the command did not begin, or the branch shows what it showed before. A mark that stays costs

@@ -32,24 +32,34 @@ pub(crate) struct Running {
 }
 
 impl Timeline {
-    /// Calls that run of which one that `lineage` starts now is not part: calls of processes that are not in it,
-    /// and those of the process itself, which makes several at once. `lineage` is the process that asks and
-    /// those that it descends from; empty where they are not known.
-    pub(crate) fn apart_of(&self, lineage: &[Process]) -> Vec<u64> {
+    /// Calls that run of which one of `owner` that `lineage` starts now is not part: calls of processes that are not
+    /// in it, and those of the process itself, which makes several at once. `lineage` is the process that asks and
+    /// those that it descends from; empty where they are not known. Calls with keys are made beside one another, and
+    /// where several run it is not known of which another call is part.
+    pub(crate) fn apart_of(&self, owner: &Owner, lineage: &[Process]) -> Vec<u64> {
+        let keyed = self.running.values().filter(|r| is_keyed(&r.owner));
+        let beside = is_keyed(owner) || keyed.take(2).count() > 1;
+        let own = |process: &Process| !is_keyed(owner) && lineage.first() == Some(process);
         let apart = |running: &Running| match &running.owner {
             Owner::Anybody => false,
-            Owner::Process(process) => {
-                !lineage.contains(process) || lineage.first() == Some(process)
-            }
+            Owner::Process(process) => !lineage.contains(process) || own(process),
+            Owner::Key(_) => beside,
         };
         let all = self.running.iter().filter(|(_, r)| apart(r));
         all.map(|(call, _)| *call).collect()
     }
 
-    /// How many calls of processes run.
-    pub(crate) fn of_processes(&self) -> usize {
+    /// How many calls run that are of somebody.
+    pub(crate) fn owned(&self) -> usize {
         let owners = self.running.values().map(|r| &r.owner);
-        owners.filter(|o| matches!(o, Owner::Process(_))).count()
+        owners.filter(|o| **o != Owner::Anybody).count()
+    }
+
+    /// The call with a key that runs.
+    pub(crate) fn keyed(&self, key: &str) -> Option<u64> {
+        let is_it = |r: &Running| matches!(&r.owner, Owner::Key(its) if its == key);
+        let mut found = self.running.iter().filter(|(_, r)| is_it(r));
+        found.next().map(|(call, _)| *call)
     }
 
     /// A call begins.
@@ -135,6 +145,10 @@ impl Timeline {
     }
 }
 
+fn is_keyed(owner: &Owner) -> bool {
+    matches!(owner, Owner::Key(_))
+}
+
 /// A call that runs, as it stands in state files of versions 4 and 5.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 struct RunningBefore {
@@ -198,7 +212,7 @@ pub(crate) mod tests {
     }
 
     fn begun(t: &mut Timeline, call: u64, owner: Owner, lineage: &[Process]) {
-        let apart = t.apart_of(lineage);
+        let apart = t.apart_of(&owner, lineage);
         t.begin(call, Time::default(), owner, &apart);
     }
 
@@ -258,6 +272,27 @@ pub(crate) mod tests {
         assert_eq!((t.parent_of(2), t.overlaps_of(2)), (Some(1), vec![3, 4, 5]));
         t.end(2, Time::default());
         assert_eq!(t.overlaps_of(1), [3, 5]);
+    }
+
+    #[test]
+    fn calls_with_keys_run_beside_one_another_and_may_hold_others() {
+        let mut t = Timeline::default();
+        let (outer, hook, tool) = (process(1), process(2), process(3));
+        begun(&mut t, 1, Owner::Process(outer), &[outer]);
+        begun(&mut t, 2, Owner::Key("a".into()), &[hook, outer]);
+        begun(&mut t, 3, Owner::Process(tool), &[tool, outer]);
+        assert_eq!((t.parent_of(3), t.parent_of(2)), (Some(2), Some(1)));
+        t.end(3, Time::default());
+        begun(&mut t, 4, Owner::Key("b".into()), &[hook, outer]);
+        assert_eq!((t.parent_of(4), t.overlaps_of(4)), (Some(1), vec![2]));
+        begun(&mut t, 5, Owner::Process(tool), &[tool, outer]);
+        assert_eq!((t.parent_of(5), t.overlaps_of(5)), (Some(1), vec![2, 4]));
+        assert_eq!(
+            (t.keyed("a"), t.keyed("b"), t.keyed("c")),
+            (Some(2), Some(4), None)
+        );
+        t.end(2, Time::default());
+        assert_eq!((t.keyed("a"), t.owned()), (None, 3));
     }
 
     #[test]

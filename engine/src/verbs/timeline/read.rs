@@ -10,7 +10,7 @@ use crate::branch::Branch;
 use crate::branch::states;
 use crate::branch::states::Target;
 use crate::error::{Error, Result};
-use crate::record::call::{CallOutcome, EndedBy, OVERLAPS_MAX, StateRef, SwitchWord, What};
+use crate::record::call::{CallOutcome, EndedBy, OVERLAPS_MAX, Owner, StateRef, SwitchWord, What};
 use crate::types::Time;
 use crate::verbs::timeline::own::Others;
 use crate::verbs::timeline::sources;
@@ -85,6 +85,8 @@ pub struct TimelineItem {
     pub ended: Option<u64>,
     /// Who told of its end.
     pub ended_by: Option<EndedBy>,
+    /// The key by which it was begun.
+    pub key: Option<String>,
     /// What others changed while it ran, where that is known.
     pub(crate) others: Option<Arc<Others>>,
 }
@@ -381,16 +383,25 @@ impl Reader {
                 name,
                 parameters,
                 before,
+            } => {
+                let mut item = self.item(entry, call, name, time);
+                (item.parameters, item.before) = (parameters, Some(self.named(before)));
+                self.end(&mut item, call);
+                return Some(item);
             }
-            | What::Begun {
+            What::Begun {
                 call,
                 name,
                 parameters,
                 before,
+                owner,
                 ..
             } => {
                 let mut item = self.item(entry, call, name, time);
                 (item.parameters, item.before) = (parameters, Some(self.named(before)));
+                if let Owner::Key(key) = owner {
+                    item.key = Some(key);
+                }
                 self.end(&mut item, call);
                 return Some(item);
             }
@@ -499,6 +510,7 @@ impl Reader {
             switches: Vec::new(),
             ended: None,
             ended_by: None,
+            key: None,
             others: None,
         }
     }

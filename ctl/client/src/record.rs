@@ -5,7 +5,7 @@
 //! synced: a power cut takes the mounts with it. A damaged record counts as none. After a stop only
 //! the fact remains that the workspace was started before; no path does.
 
-use agentvfs_client::protocol::{Bytes, MountChoice};
+use crate::protocol::{Bytes, MountChoice};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,238 @@
+//! Has the daemon note what an agent says.
+//!
+//! Every request can be made twice, so it is made again if the daemon ends meanwhile: the keeper starts the next one
+//! within milliseconds. No daemon is started from here.
+
+use super::event::{Event, Told, ToldCall};
+use super::place::Place;
+use agentvfs_client::connection::{Client, ClientError};
+use agentvfs_client::home::Home;
+use agentvfs_client::protocol::{
+    Call, CallId, Checkpoint, CheckpointAnswer, Finished, GivenUp, ToolFinish, ToolGiveUp,
+    ToolStart,
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+/// Time between two tries to reach a daemon that is being started.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// What is left of the deadline when the tries end.
+const RESERVE: Duration = Duration::from_millis(300);
+
+/// Why a call failed of whose end the agent did not tell.
+const NO_END: &str = "no end was reported";
+
+/// Notes it; gives what the agent is to be told.
+pub fn note(home: &Home, place: &Place, told: Told, deadline: Instant) -> Result<String, String> {
+    let mut daemon = Daemon {
+        home,
+        client: None,
+        until: deadline.checked_sub(RESERVE).unwrap_or(deadline),
+    };
+    let noted = match &told.event {
+        Event::SessionStarts => return Ok(welcome(place, &told)),
+        Event::CallBegins => begin(&mut daemon, place, &told),
+        Event::CallEnds => end(&mut daemon, place, &told),
+        Event::Prompt => prompt(&mut daemon, place, &told),
+        Event::TurnEnds(words) => turn_ends(&mut daemon, place, &told, words.as_deref()),
+        Event::SubagentEnds => match &told.subagent {
+            Some(subagent) => {
+                let keys = told.keys_of(Some(subagent));
+                give_up(&mut daemon, place, keys)
+            }
+            None => Ok(()),
+        },
+        Event::SessionEnds => session_ends(&mut daemon, place, &told),
+    };
+    let name = &told.event_name;
+    noted.map_err(|why| format!("{name} in {} is not noted: {why}", place.workspace))?;
+    Ok(String::new())
+}
+
+fn key(told: &Told, call: &ToldCall) -> String {
+    told.keys_of(told.subagent.as_deref()) + &call.id
+}
+
+fn begin(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), String> {
+    let Some(call) = &told.call else {
+        return Ok(());
+    };
+    let start = Call::ToolStart(ToolStart {
+        workspace: place.workspace.clone(),
+        branch: place.branch.clone(),
+        name: call.name.clone(),
+        parameters: Some(call.parameters.clone()),
+        // What the call changes is in the same journal, behind it.
+        unsynced: true,
+        of_process: false,
+        key: Some(key(told, call)),
+    });
+    daemon.ask::<CallId>(&start).map(drop)
+}
+
+fn end(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), String> {
+    let Some(call) = &told.call else {
+        return Ok(());
+    };
+    let key = key(told, call);
+    let (result, error) = match &call.outcome {
+        Ok(result) => (result.clone(), None),
+        Err(why) => (None, Some(why.clone())),
+    };
+    let finish = Call::ToolFinish(ToolFinish {
+        workspace: place.workspace.clone(),
+        branch: place.branch.clone(),
+        id: None,
+        key: Some(key.clone()),
+        result,
+        error,
+        unsynced: true,
+    });
+    match daemon.ask::<Finished>(&finish)? {
+        Finished { id: Some(_) } => Ok(()),
+        Finished { id: None } => Err(format!("no call {key} ({}) runs", call.name)),
+    }
+}
+
+/// Ends calls of which the agent says nothing more.
+fn give_up(daemon: &mut Daemon<'_>, place: &Place, prefix: String) -> Result<(), String> {
+    let call = Call::ToolGiveUp(ToolGiveUp {
+        workspace: place.workspace.clone(),
+        prefix,
+        error: NO_END.to_owned(),
+    });
+    daemon.ask::<GivenUp>(&call).map(drop)
+}
+
+fn prompt(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), String> {
+    // A turn that was interrupted has no end.
+    give_up(daemon, place, told.keys_of(None))?;
+    commit(daemon, place, told, (("prompt", None), ""))
+}
+
+fn turn_ends(
+    daemon: &mut Daemon<'_>,
+    place: &Place,
+    told: &Told,
+    words: Option<&str>,
+) -> Result<(), String> {
+    give_up(daemon, place, told.keys_of(None))?;
+    let begun = told.prompt.as_deref().map(|id| ("prompt", id));
+    let unlike = begun.unwrap_or(("session", &told.session));
+    let words = words.unwrap_or_default();
+    commit(daemon, place, told, (("prompt-end", Some(unlike)), words))
+}
+
+fn session_ends(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), String> {
+    give_up(daemon, place, told.keys_of(None))?;
+    give_up(daemon, place, told.keys_of_subagents())?;
+    let unlike = Some(("session", told.session.as_str()));
+    commit(daemon, place, told, (("session-end", unlike), ""))
+}
+
+/// What of a commit is of its event: the key that names the turn in it, the one of a commit that it must differ from.
+type Named<'a> = (&'a str, Option<(&'a str, &'a str)>);
+
+/// An automatic commit that names the session and the turn.
+fn commit(
+    daemon: &mut Daemon<'_>,
+    place: &Place,
+    told: &Told,
+    ((turn, unlike), message): (Named<'_>, &str),
+) -> Result<(), String> {
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    let mut meta = vec![
+        owned(("agent", &told.agent)),
+        owned(("session", &told.session)),
+    ];
+    meta.extend(told.prompt.as_deref().map(|id| owned((turn, id))));
+    let call = Call::Checkpoint(Checkpoint {
+        workspace: place.workspace.clone(),
+        branch: place.branch.clone(),
+        label: None,
+        message: message.to_owned(),
+        meta,
+        wait: false,
+        automatic: true,
+        unlike: unlike.map(owned),
+        progress: false,
+    });
+    daemon.ask::<CheckpointAnswer>(&call).map(drop)
+}
+
+/// What an agent is told when a session begins, in the form of its own.
+fn welcome(place: &Place, told: &Told) -> String {
+    let text = format!(
+        "This directory is the agentvfs workspace {}, branch {}: every tool call and turn is kept.\n\
+        Before risky work: agentvfs checkpoint LABEL. Back to it: agentvfs rollback LABEL; agentvfs undo reverses that.\n\
+        One file: agentvfs restore --ref LABEL PATH. One call: agentvfs timeline, then agentvfs tool undo ID.\n\
+        Where am I: agentvfs status. What changed: agentvfs diff. Conflicts of a merge: agentvfs branch conflicts.",
+        place.workspace, place.branch,
+    );
+    match told.agent.as_str() {
+        "claude" | "codex" | "gemini" => json!({
+            "hookSpecificOutput": { "hookEventName": "SessionStart", "additionalContext": text }
+        }),
+        "cursor" => json!({ "additional_context": text }),
+        // What others do with what they are told is not known.
+        _ => return String::new(),
+    }
+    .to_string()
+}
+
+/// The daemon, as long as there is time to ask it.
+struct Daemon<'a> {
+    home: &'a Home,
+    client: Option<Client>,
+    until: Instant,
+}
+
+impl Daemon<'_> {
+    fn ask<R: DeserializeOwned>(&mut self, call: &Call) -> Result<R, String> {
+        loop {
+            let answer = match self.client() {
+                Ok(client) => client.call(call),
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(
+                    error
+                    @ (ClientError::NotRunning | ClientError::Ending | ClientError::Broken(_)),
+                ) => {
+                    // A daemon that ends on request, or that nobody replaces, is not waited for.
+                    if Instant::now() >= self.until || !is_kept(self.home) {
+                        return Err(error.to_string());
+                    }
+                    self.client = None;
+                    std::thread::sleep(AGAIN);
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn client(&mut self) -> Result<&mut Client, ClientError> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => Client::connect(&self.home.socket())?,
+        };
+        Ok(self.client.insert(client))
+    }
+}
+
+/// Whether a keeper of the home listens, which replaces a daemon that dies. It is not asked: it would take whoever asks
+/// for a daemon.
+fn is_kept(home: &Home) -> bool {
+    let socket = home.keeper_socket();
+    let Ok(sockets) = std::fs::read("/proc/net/unix") else {
+        return false;
+    };
+    let path = socket.as_os_str().as_bytes();
+    sockets
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.ends_with(path) && line[..line.len() - path.len()].ends_with(b" "))
+}
