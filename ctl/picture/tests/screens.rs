@@ -225,3 +225,33 @@ fn lines_keep_their_origin_until_they_are_replaced() {
         [b"c\n".to_vec()]
     );
 }
+
+/// A picture as it is looked at: overlaps, a failure, what has not ended, wide names, also in ASCII.
+#[test]
+fn bars_of_a_timeline_are_drawn_like_this() {
+    let mut all = [
+        span("edit", 0, 10),
+        span("後で", 5, 20),
+        span("test", 20, 20),
+        span("serve", 10, 40),
+    ];
+    for (at, span) in all.iter_mut().enumerate() {
+        span.id = (at + 1).to_string();
+    }
+    (all[2].ended, all[2].status) = (Ended::Failed, "error".to_owned());
+    (all[3].ended, all[3].status) = (Ended::Not, "pending".to_owned());
+    let wanted = "\
+        ID  TOOL   STATUS   TOOK  STARTED               OVER TIME\n \
+        1  edit   ok             1970-01-01T00:00:00Z  █████████\n \
+        2  後で   ok             1970-01-01T00:00:05Z      ██████████\n \
+        3  test   error          1970-01-01T00:00:20Z                █\n \
+        4  serve  pending        1970-01-01T00:00:10Z           ███████████▒\n";
+    let style = Style { width: 70, ..STYLE };
+    assert_eq!(spans(&all, style), wanted);
+    let ascii = Style {
+        unicode: false,
+        ..style
+    };
+    let wanted = wanted.replace('█', "#").replace('▒', ">");
+    assert_eq!(spans(&all, ascii), wanted);
+}
