@@ -346,3 +346,19 @@ fn links_that_a_session_left_lead_nothing_outside() {
         }
     }
 }
+
+#[test]
+fn a_link_of_the_session_where_something_is_hidden_later_is_no_obstacle() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let user = env.path("user");
+    fs::create_dir_all(user.join(".config")).unwrap();
+    let made = ["--session", "s", "sh", "-c", "ln -s /etc ~/.config/gcloud"];
+    assert_eq!(run(&env, &made).status, 0);
+    fs::create_dir(user.join(".config/gcloud")).unwrap();
+    fs::write(user.join(".config/gcloud/token"), "secret").unwrap();
+    let script = "cd ~/.config; cat gcloud/token; rm gcloud; cat gcloud/token; mkdir gcloud; cat gcloud/token; ls gcloud; echo ran";
+    for _ in 0..2 {
+        let told = run(&env, &["--session", "s", "sh", "-c", script]);
+        assert_eq!((told.status, told.out.as_str()), (0, "ran\n"), "{told:?}");
+    }
+}

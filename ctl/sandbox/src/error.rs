@@ -36,6 +36,9 @@ pub enum Error {
     /// The kernel lacks a layer of the sandbox.
     #[error("this kernel lacks {0}")]
     Lacking(String),
+    /// The command cannot be limited as it should.
+    #[error("it cannot be limited: {0}")]
+    Limits(String),
     /// A path of the plan is not there.
     #[error("{0}: no such file or directory")]
     Missing(PathBuf),

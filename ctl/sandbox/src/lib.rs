@@ -10,6 +10,7 @@
 //! unsafe code. `copies` keeps what a session changes of directories that it sees as copies, and writes back from
 //! them what may be. docs/sandbox.md says what is protected from what.
 
+mod cgroup;
 pub mod copies;
 mod descriptors;
 mod error;
@@ -26,4 +27,4 @@ mod wire;
 pub use descriptors::Replaced;
 pub use error::{Error, Result};
 pub use outside::{Ended, Standing, start};
-pub use plan::{Net, PathRule, Plan, Protection, What};
+pub use plan::{Limits, Net, PathRule, Plan, Protection, What};

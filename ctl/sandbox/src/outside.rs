@@ -3,10 +3,11 @@
 //! Caller, process 1 and command are in one process group, so that a terminal's signals reach the command by
 //! themselves. The caller takes no part in them, but stops when the command was stopped, so that a shell sees it.
 
+use crate::cgroup::{self, Group};
 use crate::descriptors::{Copied, Descriptors, Replaced};
 use crate::error::{Doing, Error, Result};
 use crate::inside::{self, Given};
-use crate::plan::{Net, Plan, Protection};
+use crate::plan::{Limits, Net, Plan, Protection};
 use crate::sys::{self, Signals};
 use crate::wire::{GO, MAPPED, Told};
 use crate::{ids, layers, sockets};
@@ -53,6 +54,8 @@ pub struct Standing {
     layers: Vec<&'static str>,
     lacking: Vec<String>,
     may_lack: bool,
+    group: Option<Group>,
+    limits: Limits,
     foreground: Option<Pid>,
     /// It was asked twice to end, and killed.
     is_killed: bool,
@@ -163,6 +166,8 @@ pub fn start(plan: &Plan) -> Result<Standing> {
         layers: layers::asked(plan, root),
         lacking,
         may_lack: plan.protection == Protection::BestEffort,
+        group: None,
+        limits: plan.limits,
         foreground,
         is_killed: false,
     };
@@ -245,7 +250,26 @@ impl Standing {
         &self.lacking
     }
 
+    /// Puts all that will be in the sandbox into a control group, where that can be.
+    fn enclose(&mut self) -> Result<()> {
+        match cgroup::enclose(self.child, &self.limits) {
+            Ok(group) => self.group = group,
+            Err(Error::Limits(why)) if self.may_lack => {
+                let without = |name: &str| format!("{name}: {why}");
+                self.lacking
+                    .extend(self.limits.told().into_iter().map(without));
+            }
+            Err(error) => return Err(error),
+        }
+        self.layers.extend(self.limits.told());
+        if self.group.is_some() {
+            self.layers.push("cgroup");
+        }
+        Ok(())
+    }
+
     fn stand(&mut self, is_in_user_namespace: bool) -> Result<()> {
+        self.enclose()?;
         if is_in_user_namespace {
             ids::write_maps(self.child)?;
         }

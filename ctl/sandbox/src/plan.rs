@@ -20,6 +20,19 @@ pub struct Plan {
     pub strict: bool,
     /// How far it is kept from the machine.
     pub protection: Protection,
+    /// What it may take of the machine.
+    pub limits: Limits,
+}
+
+/// What the processes of a sandbox may take of the machine, all together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Processes and threads.
+    pub pids: Option<u64>,
+    /// Memory.
+    pub memory_bytes: Option<u64>,
+    /// Processor time, in percent of one processor.
+    pub cpu_percent: Option<u64>,
 }
 
 /// How far a command is kept from the machine.

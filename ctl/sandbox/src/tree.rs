@@ -86,6 +86,12 @@ pub fn build(
     let rank = |put: &Put| matches!(put, Put::Tree(_) | Put::Names(..));
     puts.sort_by_key(|(at, put)| (at.components().count(), at.clone(), rank(put)));
     let all: BTreeSet<PathBuf> = puts.iter().map(|(at, _)| at.clone()).collect();
+    let is_copy = |place: &&PathRule| matches!(place.what, What::Copy { .. });
+    let copies: Vec<&Path> = places
+        .iter()
+        .filter(is_copy)
+        .map(|p| p.at.as_path())
+        .collect();
     let mut later = vec![PathBuf::from("/dev")];
     for (at, put) in puts {
         if let Put::Memory {
@@ -93,6 +99,12 @@ pub fn build(
         } = put
         {
             later.push(at.clone());
+        }
+        // A link that the session made in a copy: what lies below it in the machine cannot be reached, also if the link
+        // is removed.
+        let is_in_copy = copies.iter().any(|copy| at.starts_with(copy));
+        if is_in_copy && matches!(put, Put::Cover) && at.is_symlink() {
+            continue;
         }
         put_at(&at, put, &empty, &all)?;
     }

@@ -19,7 +19,7 @@ pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude
     2 for wrong usage. SIGTERM is passed on; a second one kills it.";
 
 /// What says how a command is run.
-const OF_A_RUN: [&str; 20] = [
+const OF_A_RUN: [&str; 23] = [
     "session",
     "from",
     "at",
@@ -35,6 +35,9 @@ const OF_A_RUN: [&str; 20] = [
     "strict",
     "best_effort",
     "no_sandbox",
+    "pids",
+    "memory",
+    "cpu",
     "time",
     "then",
     "report",
@@ -111,6 +114,15 @@ pub struct RunArgs {
     /// End the command after this time: SIGTERM, five seconds later SIGKILL
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub time: Option<Duration>,
+    /// Limit the command and all that it starts to so many processes and threads; needs a cgroup
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub pids: Option<u64>,
+    /// Limit their memory, such as 2G; they get no swap; needs a cgroup
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// Limit their processor time, in percent of one processor; needs a cgroup
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub cpu: Option<u64>,
     /// What to do with the branch if the command succeeds and no other run uses it
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     pub then: ThenArg,
@@ -166,4 +178,9 @@ fn duration(text: &str) -> Result<Duration, String> {
     let is_some = |time: &Duration| !time.is_zero();
     let time = units::duration(text).filter(is_some);
     time.ok_or_else(|| "a duration is 90s, 5m or 1h30m".to_owned())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let size = units::size(text).filter(|bytes| *bytes > 0);
+    size.ok_or_else(|| "a size is 500M, 2G or a number of bytes".to_owned())
 }

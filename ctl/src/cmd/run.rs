@@ -326,6 +326,10 @@ fn not_run(args: &RunArgs, error: Error) -> Failure {
             FAILED,
             "agentvfs doctor says what keeps this user from creating namespaces",
         ),
+        Error::Limits(_) => (
+            FAILED,
+            "start it by systemd-run --user --scope, which delegates a cgroup to this user; it needs version 2",
+        ),
         Error::Lacking(_) => (
             FAILED,
             "agentvfs run --best-effort runs without what this kernel lacks",

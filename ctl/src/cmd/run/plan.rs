@@ -11,7 +11,7 @@ use agentvfs_client::home::SOCKET_VARIABLE;
 use agentvfs_client::infer::read_state;
 use agentvfs_client::protocol::{MAIN, WorkspaceStatus};
 use agentvfs_client::quote::shown;
-use agentvfs_sandbox::{Net, PathRule, Plan, Protection, What};
+use agentvfs_sandbox::{Limits, Net, PathRule, Plan, Protection, What};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
@@ -168,6 +168,11 @@ pub fn plan(
         },
         strict: args.strict,
         protection,
+        limits: Limits {
+            pids: args.pids,
+            memory_bytes: args.memory,
+            cpu_percent: args.cpu,
+        },
     };
     Ok((plan, allowed))
 }
