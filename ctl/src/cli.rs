@@ -110,7 +110,7 @@ pub enum Command {
     /// Run a command in a sandbox that shows a branch at the project's own path
     #[command(override_usage = "agentvfs run [OPTIONS] [--] [CMD [ARG]...]")]
     #[command(after_help = RUN_HELP)]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Map cgroups to branches at a shared path
     #[command(subcommand)]
     Session(SessionVerb),
