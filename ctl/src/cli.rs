@@ -68,6 +68,12 @@ const HOOK_HELP: &str = "Example:\n  \
     `agentvfs rollback --meta prompt=7` goes back to before that turn. The exit status is always 0; what cannot be\n\
     recorded is a line in hooks.log of the agentvfs home. After 2 s it ends, whatever it waits for.";
 
+/// What `skill --help` says more.
+const SKILL_HELP: &str = "Examples:\n  \
+    mkdir -p ~/.claude/skills/agentvfs && agentvfs skill > ~/.claude/skills/agentvfs/SKILL.md\n  \
+    mkdir -p ~/.agents/skills/agentvfs && agentvfs skill > ~/.agents/skills/agentvfs/SKILL.md\n\n\
+    The first is read by Claude Code, the second by Codex, Gemini CLI and most others.";
+
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
@@ -156,6 +162,9 @@ pub enum Command {
         /// claude, codex, gemini, cursor, openhands, or another agent that speaks like one of these
         agent: String,
     },
+    /// Print a Skill: the instructions by which an agent uses agentvfs
+    #[command(after_help = SKILL_HELP)]
+    Skill,
     /// Check whether this machine has what agentvfs needs; name what is missing and how to get it
     #[command(after_help = "Example:\n  agentvfs doctor")]
     Doctor(RowArgs),

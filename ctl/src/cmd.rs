@@ -33,6 +33,7 @@ mod rollback;
 mod run;
 mod serve;
 mod session;
+mod skill;
 mod start;
 mod stats;
 mod status;
@@ -67,6 +68,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Completions(args) => completions::run(&args, cli.global.json),
         Command::Man(verb) => man::run(&verb, cli.global.json),
         Command::Hook { agent } => Ok(hook::run(&agent, cli.global.root.as_deref())),
+        Command::Skill => skill::run(cli.global.json),
         Command::Doctor(args) => doctor::run(&args, &cli.global),
         Command::Daily(verb) | Command::Workspace(verb) => {
             run_verb(verb, &mut Context::new(cli.global)?)

@@ -6,3 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod hook;
+
+/// The Skill: what an agent is to know of agentvfs, as `SKILL.md` of a directory of that name
+/// (<https://agentskills.io>).
+pub const SKILL: &str = include_str!("SKILL.md");
