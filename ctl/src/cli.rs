@@ -68,6 +68,59 @@ const HOOK_HELP: &str = "Example:\n  \
     `agentvfs rollback --meta prompt=7` goes back to before that turn. The exit status is always 0; what cannot be\n\
     recorded is a line in hooks.log of the agentvfs home. After 2 s it ends, whatever it waits for.";
 
+/// What `agent install --help` says more.
+const INSTALL_HELP: &str = "Examples:\n  agentvfs agent install --dry-run\n  agentvfs agent install claude codex\n\n\
+    Without names: for the agents that are on this machine. Prints agent, part, file and written, needs-trust,\n\
+    same, changed (by you: left alone) or failed. Everything else in a file stays as it is, and what was written\n\
+    is recorded, so that `agentvfs agent remove` takes exactly that away.";
+
+/// Verbs of `agent`.
+#[derive(Debug, Subcommand)]
+pub enum AgentVerb {
+    /// List the agents that are known: name, program, directory of settings; empty where it is not there
+    #[command(after_help = "Example:\n  agentvfs agent list")]
+    List(RowArgs),
+    /// Write hooks and a Skill for agents, so that each tool call is recorded and each turn can be taken back
+    #[command(after_help = INSTALL_HELP)]
+    Install(AgentArgs),
+    /// Show for each part of each agent whether it is there: same, changed, absent or failed
+    #[command(after_help = "Example:\n  agentvfs agent status claude")]
+    Status(AgentLookArgs),
+    /// Take away what `agent install` wrote; what you changed since is left
+    #[command(after_help = "Example:\n  agentvfs agent remove --dry-run")]
+    Remove(AgentArgs),
+}
+
+/// Arguments of `agent install` and `agent remove`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// Which agents and parts.
+    #[command(flatten)]
+    pub look: AgentLookArgs,
+    /// Print what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Which agents and parts.
+#[derive(Debug, Args)]
+pub struct AgentLookArgs {
+    /// claude, codex, gemini, cursor, openhands, opencode [default: those on this machine]
+    pub names: Vec<String>,
+    /// For the project in the current directory instead of for the user
+    #[arg(long)]
+    pub project: bool,
+    /// Hooks; without --skill nothing else
+    #[arg(long)]
+    pub hooks: bool,
+    /// The Skill; without --hooks nothing else
+    #[arg(long)]
+    pub skill: bool,
+    /// End rows with NUL instead of a newline, and do not quote names
+    #[arg(short = 'z')]
+    pub nul: bool,
+}
+
 /// What `skill --help` says more.
 const SKILL_HELP: &str = "Examples:\n  \
     mkdir -p ~/.claude/skills/agentvfs && agentvfs skill > ~/.claude/skills/agentvfs/SKILL.md\n  \
@@ -156,6 +209,9 @@ pub enum Command {
     /// Serve a workspace over another protocol
     #[command(subcommand)]
     Serve(ServeVerb),
+    /// Set agents' programs up to use agentvfs: hooks in their settings, and a Skill
+    #[command(subcommand)]
+    Agent(AgentVerb),
     /// Note what an agent says by its hook, as JSON on standard input; the agents' settings call this
     #[command(after_help = HOOK_HELP)]
     Hook {

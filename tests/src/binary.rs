@@ -51,6 +51,15 @@ fn build(path: &Path) {
     );
 }
 
+/// The same build at `place`, for who does not see where it was built.
+pub fn same_build(place: &Path) -> PathBuf {
+    std::fs::copy(agentvfs(), place).unwrap();
+    let time = agentvfs().metadata().unwrap().modified().unwrap();
+    let file = File::options().append(true).open(place).unwrap();
+    file.set_modified(time).unwrap();
+    place.to_owned()
+}
+
 /// `agentvfs` as another build, at `place`: a copy with another time.
 pub fn other_build(place: &Path) -> PathBuf {
     std::fs::copy(agentvfs(), place).unwrap();

@@ -9,18 +9,19 @@ use tests::binary;
 use tests::env::{Env, Told};
 use tests::sandbox::{self, Going, mark, run};
 
-/// `agentvfs` by its name, wherever a shell inside looks.
-fn path() -> String {
-    let dir = binary::agentvfs();
-    format!(
-        "PATH={}:/usr/local/bin:/usr/bin:/bin",
-        dir.parent().unwrap().display()
-    )
+/// `agentvfs` by its name, wherever a shell inside looks. It may have been built below /tmp, which is hidden there.
+fn path(env: &Env) -> String {
+    let dir = env.path("bin");
+    if !dir.exists() {
+        fs::create_dir(&dir).unwrap();
+        binary::same_build(&dir.join("agentvfs"));
+    }
+    format!("PATH={}:/usr/local/bin:/usr/bin:/bin", dir.display())
 }
 
 /// A shell in the session with `agentvfs` on its path.
 fn shell(env: &Env, options: &[&str], script: &str) -> Told {
-    let path = path();
+    let path = path(env);
     let args = [options, &["--env", &path, "--", "sh", "-c", script]].concat();
     run(env, &args)
 }

@@ -1,0 +1,101 @@
+//! Files of others: read as text, replaced as a whole, never through a dangling link.
+
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// Longest file that is read; settings are far shorter.
+const BYTES_MAX: u64 = 8 << 20;
+
+/// The text of a file; `None` where there is none.
+pub fn read(path: &Path) -> Result<Option<String>, String> {
+    let meta = match std::fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        meta => meta.map_err(|e| e.to_string())?,
+    };
+    if !meta.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    if meta.len() > BYTES_MAX {
+        return Err(format!("it is longer than {BYTES_MAX} bytes"));
+    }
+    let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
+    let text = String::from_utf8(bytes);
+    text.map(Some).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+/// Whether a file may be written.
+pub fn check(path: &Path) -> Result<(), String> {
+    if path.to_str().is_none() {
+        return Err("its path is not UTF-8".to_owned());
+    }
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.mode() & 0o222 == 0 => Err("it is read-only".to_owned()),
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => match path.is_symlink() {
+            true => Err("it is a symbolic link to nothing".to_owned()),
+            false => Ok(()),
+        },
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// Directories above a file that are not there, the outermost first.
+pub fn missing_dirs(path: &Path) -> Vec<PathBuf> {
+    let above = path.ancestors().skip(1);
+    let mut missing: Vec<PathBuf> = above
+        .take_while(|dir| !dir.exists())
+        .map(Path::to_owned)
+        .collect();
+    missing.reverse();
+    missing
+}
+
+/// Writes a file: at once as a whole, through symbolic links, with the owner and the mode that it has.
+pub fn write(path: &Path, text: &str) -> Result<(), String> {
+    let place = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(dir) = place.parent() {
+        std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
+    }
+    replace(&place, text.as_bytes(), 0o644).map_err(|e| e.to_string())
+}
+
+/// Replaces a file, or makes one with this mode.
+pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let beside = path.with_file_name(name);
+    let before = std::fs::metadata(path).ok();
+    let written = (|| {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&beside)?;
+        if let Some(before) = &before {
+            file.set_permissions(Permissions::from_mode(before.mode() & 0o7777))?;
+            let own = file.metadata()?;
+            if (own.uid(), own.gid()) != (before.uid(), before.gid()) {
+                fchown(&file, Some(before.uid()), Some(before.gid()))?;
+            }
+        }
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)
+    })();
+    if written.is_err() {
+        // It may not be there; the error is the first one.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
+/// Removes those directories that are empty.
+pub fn remove_dirs(dirs: &[PathBuf]) {
+    for dir in dirs {
+        // Something else may be in it by now.
+        let _ = std::fs::remove_dir(dir);
+    }
+}

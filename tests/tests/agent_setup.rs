@@ -1,0 +1,291 @@
+//! `agentvfs agent`: what it writes in agents' settings is what they read, and goes again without a trace.
+
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use tests::env::{Env, Told};
+
+/// A user with settings of Claude Code.
+struct User {
+    env: Env,
+    home: PathBuf,
+}
+
+const SETTINGS: &str =
+    "{\r\n\t// mine\r\n\t\"model\": \"opus\", /* and */ \"hooks\": {\"Stop\": [],},\r\n}";
+
+impl User {
+    fn new() -> Option<User> {
+        let env = Env::new()?;
+        let home = env.path("user");
+        fs::create_dir_all(home.join(".claude")).unwrap();
+        fs::write(home.join(".claude/settings.json"), SETTINGS).unwrap();
+        Some(User { env, home })
+    }
+
+    fn agent(&self, args: &[&str]) -> Told {
+        let args: Vec<&str> = ["agent"].iter().chain(args).copied().collect();
+        self.env.told(self.env.command(&self.env.path(""), &args))
+    }
+
+    /// Part, file below the home, and state of each row.
+    fn rows(&self, args: &[&str]) -> Vec<String> {
+        let out = self.agent(args).ok();
+        let home = format!("{}/", self.home.display());
+        out.lines()
+            .map(|row| row.replace(&home, "").replace('\t', " "))
+            .collect()
+    }
+
+    fn settings(&self) -> String {
+        fs::read_to_string(self.home.join(".claude/settings.json")).unwrap()
+    }
+}
+
+/// All files and directories below one, with their contents.
+fn tree(dir: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let mut all = Vec::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            all.push((path.clone(), fs::read(&path).ok()));
+            if path.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn what_is_installed_is_the_same_the_second_time_and_goes_without_a_trace() {
+    let Some(user) = User::new() else { return };
+    let all = [
+        "claude",
+        "codex",
+        "gemini",
+        "cursor",
+        "openhands",
+        "opencode",
+    ];
+    let with = |verb| [&[verb][..], &all].concat();
+    let before = tree(&user.home);
+    let dry = user.rows(&[&with("install")[..], &["--dry-run"]].concat());
+    assert_eq!(tree(&user.home), before);
+    let wanted = [
+        "claude hooks .claude/settings.json written",
+        "claude skill .claude/skills/agentvfs/SKILL.md written",
+        "codex hooks .codex/hooks.json needs-trust",
+        "codex skill .agents/skills/agentvfs/SKILL.md written",
+        "gemini hooks .gemini/settings.json written",
+        "gemini skill .agents/skills/agentvfs/SKILL.md same",
+        "cursor hooks .cursor/hooks.json written",
+        "cursor skill .agents/skills/agentvfs/SKILL.md same",
+        "openhands skill .agents/skills/agentvfs/SKILL.md same",
+        "opencode skill .agents/skills/agentvfs/SKILL.md same",
+    ];
+    assert_eq!(user.rows(&with("install")), wanted);
+    // Nothing is written, so the second agent of a file does not find what the first one wrote.
+    let dry_wanted: Vec<String> = wanted
+        .iter()
+        .map(|row| match row.starts_with("codex hooks") {
+            true => (*row).to_owned(),
+            false => row.replace(" same", " written"),
+        })
+        .collect();
+    assert_eq!(dry, dry_wanted);
+    let installed = tree(&user.home);
+    let same = |rows: Vec<String>| rows.iter().all(|row| row.ends_with(" same"));
+    assert!(same(user.rows(&with("install"))) && same(user.rows(&with("status"))));
+    assert_eq!(tree(&user.home), installed);
+    let claude = user.settings();
+    assert!(claude.starts_with("{\r\n\t// mine\r\n\t\"model\": \"opus\", /* and */ \"hooks\""));
+    let removed = user.rows(&with("remove"));
+    assert_eq!(
+        removed
+            .iter()
+            .filter(|row| row.ends_with(" removed"))
+            .count(),
+        6,
+        "{removed:?}"
+    );
+    assert_eq!(
+        removed
+            .iter()
+            .filter(|row| row.ends_with(" shared"))
+            .count(),
+        4,
+        "{removed:?}"
+    );
+    assert_eq!(tree(&user.home), before);
+    assert!(
+        user.rows(&with("remove"))
+            .iter()
+            .all(|row| row.ends_with(" absent"))
+    );
+}
+
+#[test]
+fn hooks_that_are_installed_are_those_that_agents_call() {
+    let Some(user) = User::new() else { return };
+    user.agent(&["install", "codex", "cursor", "--hooks"]).ok();
+    let read = |path: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(user.home.join(path)).unwrap()).unwrap()
+    };
+    let codex = read(".codex/hooks.json");
+    let command = codex
+        .pointer("/hooks/PreToolUse/0/hooks/0/command")
+        .unwrap();
+    let command = command.as_str().unwrap();
+    assert!(command.ends_with("agentvfs hook codex"), "{command}");
+    let cursor = read(".cursor/hooks.json");
+    assert_eq!(cursor.pointer("/version"), Some(&json!(1)));
+    assert!(cursor.pointer("/hooks/preToolUse/0/command").is_some());
+    // What stands there runs in a shell, as the agents run it.
+    let root = user.env.start();
+    let mut shell = user.env.program("sh");
+    let event = r#"{"hook_event_name": "PreToolUse", "session_id": "s", "tool_use_id": "1", "tool_name": "Bash",
+        "tool_input": {"command": "x"}}"#;
+    let script = format!("printf '%s' \"$EVENT\" | {command}");
+    shell
+        .args(["-c", &script])
+        .env("EVENT", event)
+        .current_dir(&root);
+    user.env.told(shell).ok();
+    let timeline = user.env.told(user.env.command(&root, &["timeline"])).ok();
+    assert!(timeline.contains("Bash"), "{timeline}");
+}
+
+#[test]
+fn what_the_user_changed_is_left() {
+    let Some(user) = User::new() else { return };
+    user.agent(&["install", "claude"]).ok();
+    let settings = user.home.join(".claude/settings.json");
+    let skill = user.home.join(".claude/skills/agentvfs/SKILL.md");
+    // Settings beside ours are the user's, and are there when ours are gone.
+    fs::write(&settings, user.settings().replace("opus", "sonnet")).unwrap();
+    fs::write(&skill, "mine").unwrap();
+    assert_eq!(
+        user.rows(&["status", "claude"]),
+        [
+            "claude hooks .claude/settings.json same",
+            "claude skill .claude/skills/agentvfs/SKILL.md changed"
+        ]
+    );
+    assert_eq!(
+        user.rows(&["remove", "claude"]),
+        [
+            "claude hooks .claude/settings.json removed",
+            "claude skill .claude/skills/agentvfs/SKILL.md changed"
+        ]
+    );
+    assert_eq!(user.settings(), SETTINGS.replace("opus", "sonnet"));
+    assert_eq!(fs::read_to_string(&skill).unwrap(), "mine");
+    // A hook that the user took out is not put in again.
+    user.agent(&["install", "claude", "--hooks"]).ok();
+    let without = user.settings().replace("\"PreToolUse\"", "\"Pretooluse\"");
+    fs::write(&settings, &without).unwrap();
+    assert_eq!(
+        user.rows(&["install", "claude", "--hooks"]),
+        ["claude hooks .claude/settings.json changed"]
+    );
+    assert_eq!(user.settings(), without);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_left_alone_and_named() {
+    let Some(user) = User::new() else { return };
+    let settings = user.home.join(".claude/settings.json");
+    let install = || user.agent(&["install", "claude", "--hooks"]);
+    for (text, why) in [
+        ("{\"a\": }", "it is not JSON"),
+        ("[1]", "no JSON object"),
+        ("{\"hooks\": 3}", "no object"),
+    ] {
+        fs::write(&settings, text).unwrap();
+        let told = install();
+        assert!(told.status == 1 && told.err.contains(why), "{told:?}");
+        assert!(
+            told.out.ends_with("\tfailed\n") && user.settings() == text,
+            "{told:?}"
+        );
+    }
+    fs::write(&settings, SETTINGS).unwrap();
+    fs::set_permissions(&settings, fs::Permissions::from_mode(0o444)).unwrap();
+    let told = install();
+    assert!(
+        told.status == 1 && told.err.contains("read-only"),
+        "{told:?}"
+    );
+    fs::set_permissions(&settings, fs::Permissions::from_mode(0o640)).unwrap();
+    // A link stays one, and modes stay.
+    let elsewhere = user.home.join("dotfiles.json");
+    fs::rename(&settings, &elsewhere).unwrap();
+    symlink(&elsewhere, &settings).unwrap();
+    install().ok();
+    assert!(settings.is_symlink() && user.settings().contains("hook claude"));
+    assert_eq!(
+        elsewhere.metadata().unwrap().permissions().mode() & 0o777,
+        0o640
+    );
+    user.agent(&["remove", "claude"]).ok();
+    assert!(settings.is_symlink() && user.settings() == SETTINGS);
+    fs::remove_file(&elsewhere).unwrap();
+    let told = install();
+    assert!(
+        told.status == 1 && told.err.contains("link to nothing"),
+        "{told:?}"
+    );
+    let told = user.agent(&["install", "nobody"]);
+    assert!(
+        told.status == 2 && told.err.contains("known are claude, codex"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn directories_of_settings_may_be_elsewhere_and_a_project_has_its_own() {
+    let Some(mut user) = User::new() else { return };
+    let elsewhere = user.env.path("elsewhere");
+    user.env
+        .set_variable("CLAUDE_CONFIG_DIR", elsewhere.to_str().unwrap());
+    user.agent(&["install", "claude"]).ok();
+    assert!(
+        elsewhere.join("settings.json").exists()
+            && elsewhere.join("skills/agentvfs/SKILL.md").exists()
+    );
+    assert_eq!(user.settings(), SETTINGS);
+    user.agent(&["remove", "claude"]).ok();
+    assert!(!elsewhere.exists());
+    let root = user.env.start();
+    let in_project = |args: &[&str]| user.env.told(user.env.command(&root, args)).ok();
+    in_project(&["agent", "install", "openhands", "--project"]);
+    assert!(
+        root.join(".openhands/hooks.json").exists()
+            && root.join(".agents/skills/agentvfs/SKILL.md").exists()
+    );
+    in_project(&["agent", "remove", "openhands", "--project"]);
+    assert!(!root.join(".openhands").exists() && !root.join(".agents").exists());
+    let list = user.agent(&["list"]).ok();
+    assert_eq!(list.lines().count(), 6);
+    assert!(list.starts_with("claude\t"), "{list}");
+}
+
+#[test]
+fn many_at_once_write_each_hook_once() {
+    let Some(user) = User::new() else { return };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| user.agent(&["install", "claude", "codex"]).ok());
+        }
+    });
+    let found = user.settings().matches("hook claude").count();
+    assert_eq!(found, 8, "one for each event");
+    user.agent(&["remove", "claude", "codex"]).ok();
+    assert_eq!(user.settings(), SETTINGS);
+}
