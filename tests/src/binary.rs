@@ -51,20 +51,31 @@ fn build(path: &Path) {
     );
 }
 
+/// Copies a program that is to be run, with its times and mode. Another process does it: a descriptor of this one that
+/// is open for writing would be inherited by what another test starts just then, and the copy be busy (execve(2),
+/// ETXTBSY).
+#[track_caller]
+pub fn copy(program: &Path, place: &Path) {
+    let mut copy = Command::new("cp");
+    assert!(
+        copy.arg("-p")
+            .args([program, place])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
 /// The same build at `place`, for who does not see where it was built.
 pub fn same_build(place: &Path) -> PathBuf {
-    std::fs::copy(agentvfs(), place).unwrap();
-    let time = agentvfs().metadata().unwrap().modified().unwrap();
-    let file = File::options().append(true).open(place).unwrap();
-    file.set_modified(time).unwrap();
+    copy(agentvfs(), place);
     place.to_owned()
 }
 
 /// `agentvfs` as another build, at `place`: a copy with another time.
 pub fn other_build(place: &Path) -> PathBuf {
-    std::fs::copy(agentvfs(), place).unwrap();
-    let file = File::options().append(true).open(place).unwrap();
-    file.set_modified(SystemTime::now() - Duration::from_secs(1000))
-        .unwrap();
+    copy(agentvfs(), place);
+    let time = SystemTime::now() - Duration::from_secs(1000);
+    File::open(place).unwrap().set_modified(time).unwrap();
     place.to_owned()
 }

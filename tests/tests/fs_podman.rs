@@ -38,7 +38,7 @@ fn bring(program: &str, root: &Path) {
     let text = String::from_utf8(output(found).stdout).unwrap();
     let mut words = text.split_whitespace();
     let place = words.next().unwrap();
-    fs::copy(place, root.join("bin").join(program)).unwrap();
+    tests::binary::copy(Path::new(place), &root.join("bin").join(program));
     for library in words.filter(|word| word.starts_with('/')) {
         let to = root.join(&library[1..]);
         fs::create_dir_all(to.parent().unwrap()).unwrap();

@@ -62,8 +62,11 @@ impl Machine {
     fn program(&self, name: &str, text: &str) {
         let path = self.path(name);
         let _ = fs::remove_file(&path);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let draft = self.path("draft");
+        fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+        tests::binary::copy(&draft, &path);
+        fs::remove_file(&draft).unwrap();
     }
 
     /// A cargo of a version, which builds a program that says so.

@@ -19,7 +19,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 fn prepared(files: &[(&str, &str)]) -> Option<Env> {
     let env = sandbox::env(files)?;
     let to = env.mountpoint().join("escape");
-    fs::copy(env!("CARGO_BIN_EXE_escape"), &to).unwrap();
+    tests::binary::copy(Path::new(env!("CARGO_BIN_EXE_escape")), &to);
     Some(env)
 }
 
