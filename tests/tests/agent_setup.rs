@@ -186,6 +186,16 @@ fn what_the_user_changed_is_left() {
     );
     assert_eq!(user.settings(), SETTINGS.replace("opus", "sonnet"));
     assert_eq!(fs::read_to_string(&skill).unwrap(), "mine");
+    // A file that the user removed is nothing that was changed.
+    user.agent(&["install", "claude", "--hooks"]).ok();
+    fs::remove_file(&settings).unwrap();
+    let hooks = |args: &[&str]| {
+        user.rows(&[args, &["claude", "--hooks"]].concat())
+            .remove(0)
+    };
+    assert!(hooks(&["remove"]).ends_with(" absent") && hooks(&["install"]).ends_with(" written"));
+    assert!(hooks(&["remove"]).ends_with(" removed") && !settings.exists());
+    fs::write(&settings, SETTINGS).unwrap();
     // A hook that the user took out is not put in again.
     user.agent(&["install", "claude", "--hooks"]).ok();
     let without = user.settings().replace("\"PreToolUse\"", "\"Pretooluse\"");

@@ -189,7 +189,8 @@ impl Setup<'_> {
         };
         let there = file::read(path)?;
         let text = there.as_deref().unwrap_or_default();
-        let known = record.of(path, text);
+        // A file that the user removed is as if it had never been written.
+        let known = there.as_ref().and_then(|_| record.of(path, text));
         let found = hooks.found(text)?;
         let missing = hooks.events.iter().any(|event| !found.contains(*event));
         match action {
