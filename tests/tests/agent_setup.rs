@@ -99,6 +99,8 @@ fn what_is_installed_is_the_same_the_second_time_and_goes_without_a_trace() {
         })
         .collect();
     assert_eq!(dry, dry_wanted);
+    let mode = user.env.home().metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o711, "the home is private, whoever makes it");
     let installed = tree(&user.home);
     let same = |rows: Vec<String>| rows.iter().all(|row| row.ends_with(" same"));
     assert!(same(user.rows(&with("install"))) && same(user.rows(&with("status"))));
@@ -186,6 +188,26 @@ fn what_the_user_changed_is_left() {
     );
     assert_eq!(user.settings(), SETTINGS.replace("opus", "sonnet"));
     assert_eq!(fs::read_to_string(&skill).unwrap(), "mine");
+    // One that the user wrote is not ours, and left, even if it is the same.
+    let skills = |verb: &str| user.rows(&[verb, "claude", "--skill"]).remove(0);
+    fs::write(
+        &skill,
+        user.env
+            .told(user.env.command(&user.env.path(""), &["skill"]))
+            .ok(),
+    )
+    .unwrap();
+    assert!(skills("remove").ends_with(" removed"));
+    fs::create_dir_all(skill.parent().unwrap()).unwrap();
+    fs::write(
+        &skill,
+        user.env
+            .told(user.env.command(&user.env.path(""), &["skill"]))
+            .ok(),
+    )
+    .unwrap();
+    assert!(skills("install").ends_with(" same") && skills("remove").ends_with(" changed"));
+    assert!(skill.exists());
     // A file that the user removed is nothing that was changed.
     user.agent(&["install", "claude", "--hooks"]).ok();
     fs::remove_file(&settings).unwrap();

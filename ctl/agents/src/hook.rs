@@ -49,11 +49,15 @@ pub fn hear(
     let deadline = Instant::now() + DEADLINE;
     let (sender, receiver) = mpsc::channel();
     let (name, at) = (agent.to_owned(), home.clone());
-    std::thread::spawn(move || {
+    let hearing = move || {
         let noted = hear_within(&name, &at, &surroundings, (input, deadline));
         // Nobody listens any more where it took too long.
         let _ = sender.send(noted);
-    });
+    };
+    if let Err(error) = std::thread::Builder::new().spawn(hearing) {
+        log::note(&home, agent, &format!("no thread can be started: {error}"));
+        return String::new();
+    }
     let left = deadline.saturating_duration_since(Instant::now());
     match receiver.recv_timeout(left) {
         Ok(Ok(answer)) => answer,

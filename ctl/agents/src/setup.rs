@@ -10,9 +10,11 @@ mod edit;
 mod file;
 mod known;
 mod record;
+mod undo;
 
 pub use known::{Agent, Form, all, named};
 
+use agentvfs_client::home::Home;
 use edit::{Edited, Hooks};
 use record::{Entry, Record};
 use std::fs::File;
@@ -127,7 +129,7 @@ pub struct Setup<'a> {
     /// Where.
     pub scope: Scope,
     /// The agentvfs home, which has the record.
-    pub home: &'a Path,
+    pub home: &'a Home,
     /// How a shell finds `agentvfs`.
     pub program: &'a str,
     /// Say what would be done, and do nothing.
@@ -142,7 +144,7 @@ impl Setup<'_> {
     pub fn run(&self, action: Action) -> io::Result<Vec<Row>> {
         let is_written = action != Action::Look && !self.dry_run;
         let _lock = is_written.then(|| self.lock()).transpose()?;
-        let mut record = Record::load(self.home)?;
+        let mut record = Record::load(self.home.root())?;
         let mut rows = Vec::new();
         for agent in self.agents {
             for part in self.parts {
@@ -154,7 +156,7 @@ impl Setup<'_> {
                     Part::Skill => self.skill(action, agent, &path, &mut record),
                 };
                 if is_written {
-                    record.save(self.home)?;
+                    record.save(self.home.root())?;
                 }
                 rows.push(Row {
                     agent: agent.name,
@@ -169,8 +171,8 @@ impl Setup<'_> {
 
     /// Held while files are changed.
     fn lock(&self) -> io::Result<File> {
-        std::fs::create_dir_all(self.home)?;
-        let file = File::create(self.home.join("agents.lock"))?;
+        self.home.prepare().map_err(io::Error::other)?;
+        let file = File::create(self.home.root().join("agents.lock"))?;
         file.lock()?;
         Ok(file)
     }
@@ -193,35 +195,14 @@ impl Setup<'_> {
         let known = there.as_ref().and_then(|_| record.of(path, text));
         let found = hooks.found(text)?;
         let missing = hooks.events.iter().any(|event| !found.contains(*event));
+        // What was there and is not any more was removed by the user.
+        let taken_out = known.is_some_and(|e| e.events.iter().any(|e| !found.contains(e)));
         match action {
-            Action::Look | Action::Install if !missing => Ok(State::Same),
-            // What was there and is not any more was removed by the user.
-            Action::Look | Action::Install
-                if known.is_some_and(|entry| entry.events.iter().any(|e| !found.contains(e))) =>
-            {
-                Ok(State::Changed)
-            }
-            Action::Look => Ok(State::Absent),
-            Action::Install => {
-                // What an older version wrote is taken back first, so that there is one change to take back.
-                let before = match known {
-                    Some(entry) => hooks.without(text, entry)?.text,
-                    None => text.to_owned(),
-                };
-                let created = known.map_or(there.is_none(), |entry| entry.created);
-                let after = hooks.with(&before, self.program)?;
-                let entry = Entry::of(agent.name, (&before, &after), created);
-                self.put(path, &after.text, entry, record)?;
-                Ok(match agent.needs_trust {
-                    true => State::NeedsTrust,
-                    false => State::Written,
-                })
-            }
-            Action::Remove => match known {
+            Action::Remove => match known.cloned() {
                 None if found.is_empty() => Ok(State::Absent),
                 None => Ok(State::Changed),
                 Some(entry) => {
-                    let left = hooks.without(text, entry)?;
+                    let left = hooks.without(text, &entry)?;
                     self.take(path, &left, record)?;
                     Ok(match left.whole {
                         true => State::Removed,
@@ -229,7 +210,37 @@ impl Setup<'_> {
                     })
                 }
             },
+            _ if !missing => Ok(State::Same),
+            _ if taken_out => Ok(State::Changed),
+            Action::Look => Ok(State::Absent),
+            Action::Install => {
+                let (after, entry) = self.added(&hooks, there.as_deref(), known)?;
+                self.put(path, &after, entry, record)?;
+                Ok(match agent.needs_trust {
+                    true => State::NeedsTrust,
+                    false => State::Written,
+                })
+            }
         }
+    }
+
+    /// The text with hooks at every event, and what is recorded of that. What an older version added is taken back
+    /// first, so that there is one change to take back.
+    fn added(
+        &self,
+        hooks: &Hooks,
+        there: Option<&str>,
+        known: Option<&Entry>,
+    ) -> Result<(String, Entry), String> {
+        let text = there.unwrap_or_default();
+        let before = match known {
+            Some(entry) => hooks.without(text, entry)?.text,
+            None => text.to_owned(),
+        };
+        let created = known.map_or(there.is_none(), |entry| entry.created);
+        let after = hooks.with(&before, self.program)?;
+        let entry = Entry::of(hooks.agent, (&before, &after), created);
+        Ok((after.text, entry))
     }
 
     fn skill(
@@ -244,22 +255,8 @@ impl Setup<'_> {
         let users = record.users(path);
         let is_left = record.of(path, text).is_some_and(|e| e.is_as_left(text));
         if action == Action::Remove {
-            return match there {
-                None => {
-                    self.note(|| file::remove_dirs(&record.forget(path)));
-                    Ok(State::Absent)
-                }
-                Some(_) if !users.contains(agent.name) => Ok(State::Absent),
-                Some(_) if users.len() > 1 => {
-                    self.note(|| record.remove_user(path, agent.name));
-                    Ok(State::Shared)
-                }
-                Some(_) if !is_left => Ok(State::Changed),
-                Some(_) => {
-                    self.take(path, &Edited::whole(""), record)?;
-                    Ok(State::Removed)
-                }
-            };
+            let left = there.as_ref().map(|_| is_left);
+            return self.remove_skill(agent, (path, left), record);
         }
         match there {
             Some(_) if text == crate::SKILL => {
@@ -280,6 +277,35 @@ impl Setup<'_> {
         }
     }
 
+    /// Takes the Skill away, unless another agent uses it. `left`: whether it is there, and as it was written.
+    fn remove_skill(
+        &self,
+        agent: &'static Agent,
+        (path, left): (&Path, Option<bool>),
+        record: &mut Record,
+    ) -> Result<State, String> {
+        let users = record.users(path);
+        let is_user = users.contains(agent.name);
+        match left {
+            None => {
+                self.note(|| file::remove_dirs(&record.forget(path)));
+                Ok(State::Absent)
+            }
+            // Somebody else's.
+            Some(_) if users.is_empty() => Ok(State::Changed),
+            Some(_) if !is_user => Ok(State::Shared),
+            Some(_) if users.len() > 1 => {
+                self.note(|| record.remove_user(path, agent.name));
+                Ok(State::Shared)
+            }
+            Some(false) => Ok(State::Changed),
+            Some(true) => {
+                self.take(path, &Edited::whole(""), record)?;
+                Ok(State::Removed)
+            }
+        }
+    }
+
     /// Writes a file, once it is recorded: what is recorded and was not written counts as not recorded.
     fn put(
         &self,
@@ -293,7 +319,7 @@ impl Setup<'_> {
             return Ok(());
         }
         record.put(path, entry, file::missing_dirs(path));
-        record.save(self.home).map_err(|e| e.to_string())?;
+        record.save(self.home.root()).map_err(|e| e.to_string())?;
         file::write(path, text)
     }
 

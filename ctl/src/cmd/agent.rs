@@ -112,7 +112,7 @@ fn set_up(
         agents: &agents,
         parts: &parts,
         scope,
-        home: home.root(),
+        home: &home,
         program: &program()?,
         dry_run,
     };
