@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn what_was_changed_elsewhere_stays() {
-        let (before, after) = ("{\"a\": 1, \"b\": 2}", "{\"a\": 1, \"x\": [], \"b\": 2}");
+        let before = "{\"a\": 1, \"c\": {\"d\": 3}, \"b\": 2}";
+        let after = "{\"a\": 1, \"c\": {\"d\": 3, \"x\": []}, \"b\": 2}";
         let patch = undo(after, before);
         let changed = after.replace('1', "one");
         assert_eq!(undone(&changed, &patch), Some(before.replace('1', "one")));
