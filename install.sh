@@ -226,7 +226,8 @@ install_program() {
     *":$bin:"*) ;;
     *) say "note: $bin is not in your PATH" ;;
     esac
-    say "completions for your shell: $agentvfs completions install" "man pages: $agentvfs man install"
+    say "completions for your shell: $agentvfs completions install"
+    say "man pages: $agentvfs man install"
 }
 
 # What stat says of everything below a directory. Access times are left out (reading moves them),
