@@ -422,13 +422,8 @@ fn mounts_cannot_be_changed() {
     assert_eq!(shell(&env, script), "");
 }
 
-/// Makes a user namespace in which one has all capabilities. Root can map no ids in it: that needs CAP_SETFCAP.
-fn namespace() -> &'static str {
-    match mount::is_root() {
-        true => "unshare --user --keep-caps",
-        false => "unshare --user --map-root-user",
-    }
-}
+/// Makes a user namespace in which one is root.
+const NAMESPACE: &str = "unshare --user --map-root-user";
 
 #[test]
 fn a_namespace_inside_is_no_way_out() {
@@ -438,7 +433,7 @@ fn a_namespace_inside_is_no_way_out() {
     fs::write(user.join(".ssh/id"), "secret").unwrap();
     fs::write(user.join("plain"), "own").unwrap();
     let script = format!(
-        "{namespace} --mount sh -c '
+        "{NAMESPACE} --mount sh -c '
         mount -o remount,rw / ; mount -o remount,bind,rw / ; umount /run ; umount -l {user}/.ssh; umount -l {home}
         mkdir /tmp/below /tmp/all
         mount --bind {user} /tmp/below; cat /tmp/below/.ssh/id {user}/.ssh/id
@@ -447,7 +442,6 @@ fn a_namespace_inside_is_no_way_out() {
         cat /tmp/all{user}/.ssh/id; ls -A {home} /tmp/all{home} | grep -v :
         mount -t devtmpfs none /tmp/below && ls /tmp/below/kmsg
         true'",
-        namespace = namespace(),
         user = user.display(),
         home = env.home().display()
     );
@@ -456,11 +450,33 @@ fn a_namespace_inside_is_no_way_out() {
     assert!(!Path::new("/etc/agentvfs-escaped").exists());
 }
 
+/// Files of a hierarchy of cgroups belong to root, who could freeze or kill other processes by them. Who has a cgroup
+/// namespace sees no group above the one that he is in; in the run's own he may change what he likes.
+#[test]
+fn groups_of_the_machine_cannot_be_reached_by_a_namespace_inside() {
+    let Some(env) = prepared(&[]) else { return };
+    let attempts = "
+        for kind in cgroup2 'cgroup -o freezer' 'cgroup -o pids'; do
+            mkdir -p /tmp/groups; mount -t $kind none /tmp/groups || continue
+            echo mounted; echo max >/tmp/groups/cgroup.max.depth && cat /proc/self/cgroup; umount /tmp/groups
+        done; true";
+    fs::write(env.mountpoint().join("attempts"), attempts).unwrap();
+    for with in ["", "--cgroup"] {
+        let script = format!("{NAMESPACE} --mount {with} sh attempts 2>/dev/null; true");
+        let found = shell(&env, &script);
+        let is_allowed = match mount::is_root() {
+            true => found.is_empty(),
+            false => !found.contains("0::") || found.contains("agentvfs-run-"),
+        };
+        assert!(is_allowed, "{with}: {found}");
+    }
+}
+
 #[test]
 fn a_namespace_inside_can_make_no_attempt_either() {
     let Some(env) = prepared(&[]) else { return };
     for (kind, on) in [("typing", ""), ("kernel", ""), ("process", "1")] {
-        let script = format!("{} ./escape {kind} {on}", namespace());
+        let script = format!("{NAMESPACE} ./escape {kind} {on}");
         let told = run(&env, &["sh", "-c", &script]);
         assert_eq!(told.status, 0, "{told:?}");
     }
@@ -475,9 +491,9 @@ fn capabilities_and_set_uid_programs_give_nothing() {
         let line = lines.find_map(|line| line.strip_prefix(name));
         line.unwrap().trim_start_matches(':').trim().to_owned()
     };
-    // CHOWN, DAC_OVERRIDE, FOWNER and FSETID for root.
+    // CHOWN, DAC_OVERRIDE, FOWNER, FSETID and SETFCAP for root.
     let kept = if mount::is_root() {
-        "000000000000001b"
+        "000000008000001b"
     } else {
         "0000000000000000"
     };

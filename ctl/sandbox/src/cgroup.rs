@@ -3,7 +3,8 @@
 //! It is made below the nearest group above the caller's own in which that is permitted: for root everywhere, for an
 //! ordinary user where a subtree was delegated, which systemd does for what `systemd-run --user --scope` starts.
 //! Invariants: a limit is in force before the command runs, or is an error; a group that stays, because its caller was
-//! killed, is empty, and the next one made beside it removes it.
+//! killed, is empty, and the next one made beside it removes it. The command is in a group inside of the one with the limits:
+//! one who makes a cgroup namespace may write into the group that he is in, and sees none above it.
 //!
 //! Everything is told from a directory that stands for the hierarchy, so tests use an ordinary one.
 
@@ -19,6 +20,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the names of all groups begin with.
 const PREFIX: &str = "agentvfs-run-";
+/// The group that processes are in, inside of the one with the limits.
+const INNER: &str = "command";
 /// Microseconds in which a share of processor time is counted.
 const CPU_PERIOD_US: u64 = 100_000;
 /// Times that a group is looked at until its last process has left it.
@@ -182,7 +185,15 @@ fn sweep(parent: &Path) {
     let is_ours = |name: &OsStr| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
     for entry in entries.filter(|entry| is_ours(&entry.file_name())) {
         // One that is in use stays.
-        let _ = fs::remove_dir(entry.path());
+        let _ = remove(&entry.path());
+    }
+}
+
+/// Removes a group and the one inside of it.
+fn remove(dir: &Path) -> rustix::io::Result<()> {
+    match rustix::fs::rmdir(dir.join(INNER)) {
+        Ok(()) | Err(Errno::NOENT) => rustix::fs::rmdir(dir),
+        Err(errno) => Err(errno),
     }
 }
 
@@ -195,15 +206,17 @@ impl Group {
             // Otherwise what does not fit goes there; a kernel without swap has no such file.
             let _ = fs::write(self.dir.join("memory.swap.max"), "0");
         }
+        let inner = self.dir.join(INNER);
+        fs::create_dir(&inner)?;
         let process = process.as_raw_nonzero().to_string();
-        fs::write(self.dir.join("cgroup.procs"), process)
+        fs::write(inner.join("cgroup.procs"), process)
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         for _ in 0..TRIES_MAX {
-            match rustix::fs::rmdir(&self.dir) {
+            match remove(&self.dir) {
                 // The last process is about to leave it.
                 Err(Errno::BUSY) => std::thread::sleep(PAUSE),
                 // What stays is removed by the next one.
@@ -259,7 +272,7 @@ mod tests {
         assert_eq!(read("memory.max"), (1u64 << 30).to_string());
         assert_eq!(read("memory.swap.max"), "0");
         assert_eq!(read("cpu.max"), "150000 100000");
-        assert_eq!(read("cgroup.procs"), "4711");
+        assert_eq!(read("command/cgroup.procs"), "4711");
     }
 
     #[test]
@@ -308,9 +321,9 @@ mod tests {
             root.path().join("other"),
         );
         for dir in [&left, &used, &other] {
-            fs::create_dir(dir).unwrap();
+            fs::create_dir_all(dir.join(INNER)).unwrap();
         }
-        fs::write(used.join("cgroup.procs"), "7").unwrap();
+        fs::write(used.join(INNER).join("cgroup.procs"), "7").unwrap();
         enclosed(&root, "0::/\n", &Limits::default()).unwrap();
         assert!(!left.exists() && used.exists() && other.exists());
     }

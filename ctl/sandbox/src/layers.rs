@@ -55,8 +55,12 @@ pub fn asked(plan: &Plan, root: bool) -> Vec<&'static str> {
 pub fn apply(root: bool, strict: Option<&[PathBuf]>, may_lack: bool) -> Result<Vec<String>> {
     rustix::thread::set_no_new_privs(true).doing(|| "setting no_new_privs".to_owned())?;
     drop_capabilities(kept(root)).doing(|| "dropping capabilities".to_owned())?;
-    let filter = filter(strict.is_some())
-        .map_err(|e| step(format!("compiling the seccomp filter ({e})")))?;
+    let denied = match (strict.is_some(), root) {
+        (true, _) => libc::CLONE_NEWUSER,
+        (false, true) => libc::CLONE_NEWCGROUP,
+        (false, false) => 0,
+    };
+    let filter = filter(denied).map_err(|e| step(format!("compiling the seccomp filter ({e})")))?;
     let mut done = vec![(SCOPES, scope())];
     if let Some(writable) = strict {
         done.push((RULES, restrict_files(writable)));
@@ -90,7 +94,8 @@ fn step(what: String) -> Error {
     }
 }
 
-/// Root keeps what makes the project of another owner usable, and nothing that reaches beyond files.
+/// Root keeps what makes the project of another owner usable, and what maps root in a user namespace, as sandboxes that
+/// agents make for their commands do (user_namespaces(7)); nothing that reaches beyond files.
 fn kept(root: bool) -> CapabilitySet {
     match root {
         true => {
@@ -98,6 +103,7 @@ fn kept(root: bool) -> CapabilitySet {
                 | CapabilitySet::DAC_OVERRIDE
                 | CapabilitySet::FOWNER
                 | CapabilitySet::FSETID
+                | CapabilitySet::SETFCAP
         }
         false => CapabilitySet::empty(),
     }
@@ -180,24 +186,29 @@ const DENIED: [libc::c_long; 7] = [
 /// userfaultfd(2): only faults of user mode.
 const UFFD_USER_MODE_ONLY: u64 = 1;
 
-/// Calls that would make a user namespace or enter one, with where their flags are.
+/// Calls that would make a namespace, with where their flags are.
 const NAMESPACES: [(libc::c_long, u8); 2] = [(libc::SYS_unshare, 0), (libc::SYS_clone, 0)];
 
-/// Denies what makes user namespaces.
+/// Denies what makes namespaces of one kind; none can be entered where these are user namespaces.
 fn without_namespaces(
+    kind: libc::c_int,
     rules: &mut BTreeMap<i64, Vec<SeccompRule>>,
 ) -> std::result::Result<(), seccompiler::BackendError> {
-    let flag = libc::CLONE_NEWUSER as u64;
+    let flag = kind as u64;
     for (call, at) in NAMESPACES {
         let is = SeccompCmpOp::MaskedEq(flag);
         let is = SeccompCondition::new(at, SeccompCmpArgLen::Qword, is, flag)?;
         rules.insert(call, vec![SeccompRule::new(vec![is])?]);
     }
-    rules.insert(libc::SYS_setns, Vec::new());
+    if kind == libc::CLONE_NEWUSER {
+        rules.insert(libc::SYS_setns, Vec::new());
+    }
     Ok(())
 }
 
-fn filter(strict: bool) -> std::result::Result<BpfProgram, seccompiler::BackendError> {
+/// The filter of system calls; `denied` is the kind of namespace that cannot be made, or 0. Who is root in a
+/// cgroup namespace of his own can mount hierarchies, whose files belong to root, and so reach groups of the machine.
+fn filter(denied: libc::c_int) -> std::result::Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     rules.extend(DENIED.map(|call| (call, Vec::new())));
     let mut typing = Vec::new();
@@ -213,8 +224,8 @@ fn filter(strict: bool) -> std::result::Result<BpfProgram, seccompiler::BackendE
         libc::SYS_userfaultfd,
         vec![SeccompRule::new(vec![kernel_too])?],
     );
-    if strict {
-        without_namespaces(&mut rules)?;
+    if denied != 0 {
+        without_namespaces(denied, &mut rules)?;
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let filter = SeccompFilter::new(
@@ -224,7 +235,7 @@ fn filter(strict: bool) -> std::result::Result<BpfProgram, seccompiler::BackendE
         arch,
     )?;
     let mut program = without_other_numbers();
-    if strict {
+    if denied != 0 {
         program.extend(without_clone3());
     }
     program.extend(BpfProgram::try_from(filter)?);
@@ -295,7 +306,7 @@ mod tests {
 
     /// Exit status of what is done in a process that has the filter.
     fn filtered(work: impl FnOnce() -> i32) -> Option<i32> {
-        let program = filter(true).unwrap();
+        let program = filter(libc::CLONE_NEWUSER).unwrap();
         let Some(child) = sys::fork().unwrap() else {
             sys::exit(match seccompiler::apply_filter(&program) {
                 Ok(()) => work(),
@@ -318,8 +329,8 @@ mod tests {
     }
 
     #[test]
-    fn root_keeps_four_capabilities_and_others_none() {
-        assert_eq!(kept(true).bits().count_ones(), 4);
+    fn root_keeps_five_capabilities_and_others_none() {
+        assert_eq!(kept(true).bits().count_ones(), 5);
         assert!(kept(false).is_empty());
     }
 }
