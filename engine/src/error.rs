@@ -376,7 +376,7 @@ impl Error {
             Error::Invalid => EINVAL,
             Error::NotPermitted => EPERM,
             Error::Access | Error::BaseUnreadable { .. } => EACCES,
-            Error::CrossDevice => EXDEV,
+            Error::CrossDevice | Error::LeadsOut(_) => EXDEV,
             Error::ReadOnly => EROFS,
             Error::TooManyLinks => EMLINK,
             Error::FileTooLarge => EFBIG,
@@ -424,7 +424,6 @@ impl Error {
             | Error::NeedsPrivilege { .. }
             | Error::NeedsTrust { .. }
             | Error::ApplyUnfinished { .. }
-            | Error::LeadsOut(_)
             | Error::NoSuchCall(_)
             | Error::CallOver(_)
             | Error::CallIdTaken(_)

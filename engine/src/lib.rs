@@ -65,11 +65,13 @@ pub use verbs::timeline::certain::Doubt;
 pub use verbs::timeline::imported::{ImportedCall, ImportedTimeline, TakenOver};
 pub use verbs::timeline::read::{CallStatus, TimelineItem, TimelinePage, TimelineQuery};
 pub use verbs::timeline::sources::TimelineSource;
+pub use verbs::timeline::stats::ToolStats;
 pub use verbs::timeline::verify::{TimelineFault, Verified};
 pub use verbs::{
     BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
-    DiffSide, ImportState, ImportStatus, LogCursor, LogEntry, LogPage, MergeReport, MergeRequest,
-    NodeInfo, Resolution, RolledBack, Standing, StateReader, Status, Stretch, WriteFile, patch,
+    DiffSide, Expect, ImportState, ImportStatus, LogCursor, LogEntry, LogPage, MergeReport,
+    MergeRequest, NodeInfo, OpenAs, OpenFile, Resolution, RolledBack, Space, Standing, StateReader,
+    Status, Stretch, WriteFile, patch,
 };
 pub use workspace::branches::SeenBy;
 pub use workspace::kept::Look;

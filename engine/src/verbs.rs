@@ -8,12 +8,14 @@ pub(crate) mod blame;
 pub(crate) mod branches;
 pub(crate) mod calls;
 pub(crate) mod checkpoint;
+pub(crate) mod copy;
 pub(crate) mod diff;
 pub(crate) mod exchange;
 pub(crate) mod kv;
 pub(crate) mod lineage;
 pub(crate) mod merging;
 pub(crate) mod names;
+pub(crate) mod open;
 pub mod patch;
 pub(crate) mod report;
 pub(crate) mod resolve;
@@ -42,14 +44,21 @@ pub use calls::{
     running_calls,
 };
 pub use checkpoint::{checkpoint, commit_automatically};
+pub use copy::copy_file;
 pub use diff::diff;
 pub use exchange::{Calls, commit_of, create_branch_from};
-pub use kv::{kv, kv_at, kv_delete, kv_get, kv_list, kv_of, kv_set, kv_set_all, kv_set_at};
+pub use kv::{
+    kv, kv_at, kv_delete, kv_delete_unsynced, kv_get, kv_list, kv_of, kv_set, kv_set_all,
+    kv_set_at, kv_set_unsynced,
+};
 pub use merging::{
     MergeReport, MergeRequest, conflicts, diff_branches, merge_branch, merge_branch_unless,
 };
-pub use names::{make_dir, remove_path, rename_path};
-pub use report::{log, page_of_log, status};
+pub use names::{
+    Expect, make_dir, make_link, remove_expected, remove_path, rename_path, set_perm, set_size,
+};
+pub use open::{OpenAs, OpenFile, open_file};
+pub use report::{Space, log, page_of_log, space, status, sync};
 pub use resolve::{Resolution, resolve_conflict};
 pub use restore::{restore, restore_plan, restore_with};
 pub use rollback::{rollback, rollback_keeping_kv, rollback_keys, rollback_plan, rollback_with};
@@ -60,6 +69,7 @@ pub use timeline::certain::{call_doubt, call_own_before};
 pub use timeline::imported::call_import;
 pub use timeline::read::{call, call_with_commits, timeline, timeline_each};
 pub use timeline::sources::{timeline_of, timelines};
+pub use timeline::stats::{ToolStats, tool_stats};
 pub use timeline::verify::timeline_verify;
 pub use undo::{redo, redo_with, undo, undo_over_later, undo_with};
 pub use undo_call::{CallUndone, undo_call};

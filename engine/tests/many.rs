@@ -36,6 +36,7 @@ fn write_at(w: &Workspace, path: &str, offset: u64, data: Vec<u8>) -> Result<u64
         offset: Some(offset),
         data,
         last: false,
+        unsynced: false,
         perm: 0o644,
         parents: true,
     };

@@ -62,6 +62,7 @@ fn write(w: &Workspace, branch: &str, path: &str, text: &str) {
         offset: Some(0),
         data: text.into(),
         last: true,
+        unsynced: false,
         perm: 0o644,
         parents: true,
     };

@@ -47,6 +47,7 @@ fn write(w: &Workspace, path: &str, data: &[u8]) {
         offset: Some(0),
         data: data.to_vec(),
         last: true,
+        unsynced: false,
         perm: 0o644,
         parents: true,
     };

@@ -289,6 +289,7 @@ fn a_rollback_asks_for_the_sizes_that_changed_of_files_that_the_kernel_holds() {
                 offset: Some(0),
                 data: data.to_vec(),
                 last: true,
+                unsynced: false,
                 perm: 0o644,
                 parents: false,
             };

@@ -1,9 +1,9 @@
 //! Messages of the control protocol, both ways.
 
 use agentvfs_client::protocol::{
-    Bytes, Call, Diff, Hello, KvSet, Log, LogCursor, METHODS, Moment, Nothing, PROTOCOL_VERSION,
-    RequestId, Rollback, SandboxOf, Side, Target, WriteFile, encode_request, parse_from_daemon,
-    parse_request,
+    Bytes, Call, CopyPath, Diff, Expected, Hello, KvSet, Log, LogCursor, METHODS, Moment, Nothing,
+    OpenPath, PROTOCOL_VERSION, ReadHandle, RemovePath, RequestId, Rollback, SandboxOf, Side,
+    Target, WriteFile, WriteHandle, encode_request, parse_from_daemon, parse_request,
 };
 
 /// A line gives a request or a refusal that can be sent; a request sent on is understood as the same.
@@ -35,6 +35,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         branch: branch.clone(),
         key: "key".into(),
         value: "{\"a\":1}".into(),
+        unsynced: false,
     });
     let write = Call::FsWrite(WriteFile {
         workspace: workspace.clone(),
@@ -45,6 +46,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         last: true,
         perm: 0o600,
         parents: true,
+        unsynced: false,
     });
     let log = Call::Log(Log {
         workspace: workspace.clone(),
@@ -70,7 +72,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let bare = METHODS.iter().map(|method| bare(method));
     // Appended, so that the seeds before keep their numbers.
     let later = [encode_request(7, &log), from_a_sandbox()];
-    lines.chain(bare).chain(later).collect()
+    lines
+        .chain(bare)
+        .chain(later)
+        .chain(about_open_files())
+        .collect()
 }
 
 /// The first message of a connection of a command in a sandbox.
@@ -84,8 +90,57 @@ fn from_a_sandbox() -> Vec<u8> {
             created: Moment { sec: 5, nsec: 7 },
             process: Some(1),
         }),
+        in_flight: None,
     });
     encode_request(7, &hello)
+}
+
+/// Requests about open files, and others that say more than the least.
+fn about_open_files() -> Vec<Vec<u8>> {
+    let (workspace, branch) = ("w".to_owned(), "main".to_owned());
+    let path = Bytes(b"a/\xff".to_vec());
+    let hello = Call::Hello(Hello {
+        protocol: PROTOCOL_VERSION,
+        client: "many".into(),
+        sandbox: None,
+        in_flight: Some(16),
+    });
+    let open = Call::FsOpen(OpenPath {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        state: Side::Live,
+        path: path.clone(),
+        create: true,
+        exclusive: true,
+        truncate: true,
+        perm: 0o600,
+    });
+    let write = Call::FsPwrite(WriteHandle {
+        handle: 1 << 52,
+        offset: None,
+        b64: "eA==".into(),
+    });
+    let read = Call::FsPread(ReadHandle {
+        handle: 3,
+        offset: 7,
+        length: Some(9),
+    });
+    let copy = Call::FsCopy(CopyPath {
+        workspace: workspace.clone(),
+        branch: branch.clone(),
+        from: path.clone(),
+        to: Bytes(b"b".to_vec()),
+        overwrite: false,
+    });
+    let remove = Call::FsRemove(RemovePath {
+        workspace,
+        branch,
+        path,
+        recursive: true,
+        expect: Some(Expected::Directory),
+    });
+    let calls = [hello, open, write, read, copy, remove];
+    calls.iter().map(|call| encode_request(7, call)).collect()
 }
 
 /// A request with nothing but what most methods need.

@@ -113,6 +113,7 @@ impl Client {
                 version: String::new(),
                 build: String::new(),
                 pid: 0,
+                in_flight: 1,
             },
         };
         client.greet(sandbox)?;
@@ -130,6 +131,7 @@ impl Client {
             protocol: PROTOCOL_VERSION,
             client: version.to_owned(),
             sandbox,
+            in_flight: None,
         };
         // Before the answer nothing has been done, so an end of the connection is harmless.
         self.daemon = self.call(&Call::Hello(hello)).map_err(|e| match e {

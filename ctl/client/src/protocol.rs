@@ -19,7 +19,9 @@ mod branch;
 mod bytes;
 mod cancel;
 mod exchange;
+mod fault;
 mod files;
+mod handles;
 mod kv;
 mod run;
 mod session;
@@ -32,7 +34,9 @@ pub use branch::*;
 pub use bytes::Bytes;
 pub use cancel::{CancelHeard, CancelRequest};
 pub use exchange::*;
+pub use fault::Fault;
 pub use files::*;
+pub use handles::*;
 pub use kv::*;
 pub use run::*;
 pub use session::*;
@@ -119,91 +123,6 @@ pub struct Refusal {
     pub id: RequestId,
     /// Why.
     pub fault: Fault,
-}
-
-/// An error as it is sent, and as the engine's and the daemon's errors are told.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Fault {
-    /// One of [`code`].
-    pub code: i32,
-    /// Word for programs, such as `no-such-ref`.
-    pub kind: String,
-    /// What went wrong, for people.
-    pub message: String,
-    /// What to do about it.
-    pub hint: Option<String>,
-}
-
-impl Fault {
-    /// Work that failed.
-    pub fn failed(kind: &str, message: impl Into<String>) -> Fault {
-        Fault {
-            code: code::FAILED,
-            kind: kind.to_owned(),
-            message: message.into(),
-            hint: None,
-        }
-    }
-
-    /// A message that breaks the protocol.
-    pub fn protocol(code: i32, message: impl Into<String>) -> Fault {
-        Fault {
-            code,
-            ..Fault::failed("protocol", message)
-        }
-    }
-
-    /// The same with a hint.
-    pub fn hint(mut self, hint: impl Into<String>) -> Fault {
-        self.hint = Some(hint.into());
-        self
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-struct WireFault {
-    code: i32,
-    message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    data: Option<FaultData>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct FaultData {
-    kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
-}
-
-impl Serialize for Fault {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let data = Some(FaultData {
-            kind: self.kind.clone(),
-            hint: self.hint.clone(),
-        });
-        WireFault {
-            code: self.code,
-            message: self.message.clone(),
-            data,
-        }
-        .serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Fault {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Fault, D::Error> {
-        let wire = WireFault::deserialize(deserializer)?;
-        let (kind, hint) = wire
-            .data
-            .map_or((String::new(), None), |data| (data.kind, data.hint));
-        Ok(Fault {
-            code: wire.code,
-            kind,
-            message: wire.message,
-            hint,
-        })
-    }
 }
 
 /// What asking a second time would do.
@@ -315,6 +234,32 @@ methods! {
     FsRemove = "fs.remove" (RemovePath) Changes;
     /// Gives a file or directory another path.
     FsRename = "fs.rename" (RenamePath) Changes;
+    /// Copies a file.
+    FsCopy = "fs.copy" (CopyPath) Changes;
+    /// Makes a symbolic link.
+    FsSymlink = "fs.symlink" (MakeLink) Changes;
+    /// Gives a file another length.
+    FsTruncate = "fs.truncate" (SetLength) Changes;
+    /// Changes permission bits.
+    FsChmod = "fs.chmod" (SetPerm) Changes;
+    /// What a branch takes, and what the disk has.
+    FsStatfs = "fs.statfs" (OnBranch) Looks;
+    /// Opens a file.
+    FsOpen = "fs.open" (OpenPath) Changes;
+    /// A part of an open file.
+    FsPread = "fs.pread" (ReadHandle) Looks;
+    /// Writes a part of an open file.
+    FsPwrite = "fs.pwrite" (WriteHandle) Changes;
+    /// Gives an open file another length.
+    FsFtruncate = "fs.ftruncate" (ResizeHandle) Changes;
+    /// What is known of an open file.
+    FsFstat = "fs.fstat" (OfHandle) Looks;
+    /// Brings an open file to stable storage.
+    FsFsync = "fs.fsync" (OfHandle) Changes;
+    /// Closes an open file.
+    FsClose = "fs.close" (OfHandle) Changes;
+    /// Brings a branch to stable storage.
+    Sync = "workspace.sync" (OnBranch) Changes;
     /// Checks everything, changes nothing.
     Fsck = "store.fsck" (Nothing) Looks;
     /// What takes the space.
@@ -359,6 +304,8 @@ methods! {
     ToolUndo = "tool.undo" (ToolUndo) Changes;
     /// Calls and switches, the newest first.
     Timeline = "timeline.list" (TimelineList) Looks;
+    /// How often each tool was called, and how that ended.
+    TimelineStats = "timeline.stats" (OnBranch) Looks;
     /// Whether the timeline is what was recorded.
     TimelineVerify = "timeline.verify" (OnBranch) Looks;
     /// Who changed a path.

@@ -6,7 +6,7 @@ use super::moments::{moment, time};
 use super::mounts::{Mounts, Progress, base_trouble, of_import};
 use super::request::{Watch, bare, looking_into, of_change, on, side};
 use super::sessions::requests as sessions;
-use super::{apply, branches, exchange, files, holders, kv, store, timeline};
+use super::{apply, branches, exchange, files, holders, kv, open_files, store, timeline};
 use agentvfs_client::protocol::*;
 use engine::verbs;
 use engine::{CheckpointRequest, DiffSide, Error};
@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 
 /// Carries out one request.
 pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value, Fault> {
-    let progress = watch.progress;
+    let (progress, open) = (watch.progress, watch.handles);
     // Records of mounts and of sessions are written on a full disk too.
     mounts.engine().make_room();
     match call {
-        Call::Hello(_) => hello(),
+        Call::Hello(_) => hello(watch.in_flight),
         Call::List(_) => reply(&ListAnswer {
             workspaces: mounts.list()?,
         }),
@@ -62,6 +62,22 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::FsMkdir(ask) => files::mkdir(mounts, ask).and_then(|()| reply(&Nothing {})),
         Call::FsRemove(ask) => files::remove(mounts, ask).and_then(|()| reply(&Nothing {})),
         Call::FsRename(ask) => files::rename(mounts, ask).and_then(|()| reply(&Nothing {})),
+        Call::FsCopy(ask) => reply(&files::copy(mounts, ask)?),
+        Call::FsSymlink(ask) => files::symlink(mounts, ask).and_then(|()| reply(&Nothing {})),
+        Call::FsTruncate(ask) => files::truncate(mounts, ask).and_then(|()| reply(&Nothing {})),
+        Call::FsChmod(ask) => files::chmod(mounts, ask).and_then(|()| reply(&Nothing {})),
+        Call::FsStatfs(ask) => reply(&files::statfs(mounts, ask)?),
+        Call::FsOpen(ask) => reply(&open_files::open(mounts, open, ask)?),
+        Call::FsPread(ask) => reply(&open_files::read(mounts, open, ask)?),
+        Call::FsPwrite(ask) => reply(&open_files::write(mounts, open, ask)?),
+        Call::FsFtruncate(ask) => {
+            open_files::resize(mounts, open, ask).and_then(|()| reply(&Nothing {}))
+        }
+        Call::FsFstat(ask) => reply(&open_files::stat(mounts, open, ask)?),
+        Call::FsFsync(ask) => open_files::sync(mounts, open, ask).and_then(|()| reply(&Nothing {})),
+        Call::FsClose(ask) => open.close(ask.handle).and_then(|()| reply(&Nothing {})),
+        Call::Sync(ask) => on(mounts, &ask.workspace, |w| verbs::sync(w, &ask.branch))
+            .and_then(|()| reply(&Nothing {})),
         Call::Fsck(_) => reply(&store::fsck(mounts, watch)?),
         Call::Stats(_) => reply(&store::stats(mounts)?),
         Call::Gc(ask) => reply(&store::gc(mounts, ask, progress)?),
@@ -87,6 +103,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::ToolShow(ask) => reply(&timeline::show(mounts, ask)?),
         Call::ToolUndo(ask) => reply(&timeline::undo(mounts, ask)?),
         Call::Timeline(ask) => reply(&timeline::list(mounts, ask)?),
+        Call::TimelineStats(ask) => reply(&timeline::stats(mounts, ask)?),
         Call::TimelineVerify(ask) => reply(&timeline::verify(mounts, ask)?),
         Call::Blame(ask) => reply(&timeline::blame(mounts, ask)?),
     }
@@ -113,12 +130,13 @@ fn reply(answer: &impl Serialize) -> Result<Value, Fault> {
 }
 
 /// The answer to a hello of the right version.
-fn hello() -> Result<Value, Fault> {
+fn hello(in_flight: u32) -> Result<Value, Fault> {
     reply(&HelloAnswer {
         protocol: PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         build: agentvfs_client::identity::build().to_owned(),
         pid: std::process::id(),
+        in_flight,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The engine's and the front's errors as they are told: a word for programs, a text and a hint that
 //! names the next command.
 
+use super::errnos;
 use agentvfs_client::protocol::{CANCELLED, Fault};
 use engine::Error;
 use fuse_front::MountError;
@@ -8,7 +9,11 @@ use std::io::ErrorKind;
 
 /// An engine's error about workspace `name`.
 pub fn of_engine(error: &Error, name: &str) -> Fault {
-    Fault::failed(kind(error), error.to_string()).hint(hint(error, name))
+    let fault = Fault::failed(kind(error), error.to_string()).hint(hint(error, name));
+    Fault {
+        errno: errnos::name(error).map(Box::from),
+        ..fault
+    }
 }
 
 /// Whether the disk is full, whichever layer met that.

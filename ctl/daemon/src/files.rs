@@ -4,13 +4,14 @@ use super::moments::moment;
 use super::mounts::Mounts;
 use super::request::{Watch, bare, looking_into, of_change, on, side};
 use agentvfs_client::protocol::{
-    AtPath, Bytes, Changed, Diff, DiffAnswer, Fault, FileKind, FileNode, LineCount, ListFiles,
-    ListFilesAnswer, MakeDir, PIECE_BYTES, PatchAnswer, ReadAnswer, ReadFile, RemovePath,
-    RenamePath, WriteAnswer, WriteFile,
+    AtPath, Bytes, Changed, CopyPath, Diff, DiffAnswer, Expected, Fault, FileKind, FileNode,
+    LineCount, ListFiles, ListFilesAnswer, MakeDir, MakeLink, OnBranch, PIECE_BYTES, PatchAnswer,
+    ReadAnswer, ReadFile, RemovePath, RenamePath, SetLength, SetPerm, SpaceAnswer, WriteAnswer,
+    WriteFile, code,
 };
 use agentvfs_client::quote::{base64, from_base64};
 use engine::verbs;
-use engine::{Caller, Error, Kind, NodeInfo};
+use engine::{Caller, Error, Expect, Kind, NodeInfo};
 
 /// Entries in one answer.
 const ENTRIES_MAX: usize = 4096;
@@ -74,25 +75,13 @@ pub fn read(mounts: &Mounts, ask: &ReadFile) -> Result<ReadAnswer, Fault> {
 
 /// Writes a part of a file.
 pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
-    let data = from_base64(&ask.b64).ok_or_else(|| {
-        Fault::protocol(
-            agentvfs_client::protocol::code::INVALID_PARAMS,
-            "b64 is not base64".to_owned(),
-        )
-    })?;
-    if ask.perm > PERM_MAX {
-        let why = format!("perm is {:#o}; the maximum is {PERM_MAX:#o}", ask.perm);
-        return Err(Fault::protocol(
-            agentvfs_client::protocol::code::INVALID_PARAMS,
-            why,
-        ));
-    }
     let part = engine::WriteFile {
         path: ask.path.0.clone(),
         offset: ask.offset,
-        data,
+        data: data_of(&ask.b64)?,
         last: ask.last,
-        perm: ask.perm,
+        unsynced: ask.unsynced,
+        perm: checked_perm(ask.perm)?,
         parents: ask.parents,
     };
     let size = on(mounts, &ask.workspace, |w| {
@@ -100,6 +89,21 @@ pub fn write(mounts: &Mounts, ask: &WriteFile) -> Result<WriteAnswer, Fault> {
     })
     .map_err(|fault| at(fault, &ask.path))?;
     Ok(WriteAnswer { size })
+}
+
+/// Data that came as base64.
+pub fn data_of(b64: &str) -> Result<Vec<u8>, Fault> {
+    let wrong = || Fault::protocol(code::INVALID_PARAMS, "b64 is not base64");
+    from_base64(b64).ok_or_else(wrong)
+}
+
+/// Permission bits, if they are no more than that.
+pub fn checked_perm(perm: u32) -> Result<u32, Fault> {
+    if perm <= PERM_MAX {
+        return Ok(perm);
+    }
+    let why = format!("perm is {perm:#o}; the maximum is {PERM_MAX:#o}");
+    Err(Fault::protocol(code::INVALID_PARAMS, why))
 }
 
 /// Makes a directory.
@@ -113,7 +117,17 @@ pub fn mkdir(mounts: &Mounts, ask: &MakeDir) -> Result<(), Fault> {
 /// Removes a file or a directory.
 pub fn remove(mounts: &Mounts, ask: &RemovePath) -> Result<(), Fault> {
     on(mounts, &ask.workspace, |w| {
-        verbs::remove_path(w, &ask.branch, &ask.path.0, ask.recursive)
+        let (path, recursive) = (&ask.path.0, ask.recursive);
+        match ask.expect {
+            None => verbs::remove_path(w, &ask.branch, path, recursive),
+            Some(expected) => {
+                let expect = match expected {
+                    Expected::File => Expect::File,
+                    Expected::Directory => Expect::Dir,
+                };
+                verbs::remove_expected(w, &ask.branch, path, recursive, expect)
+            }
+        }
     })
     .map_err(|fault| match fault.kind.as_str() {
         "not-empty" if !ask.recursive => {
@@ -128,15 +142,67 @@ pub fn rename(mounts: &Mounts, ask: &RenamePath) -> Result<(), Fault> {
     on(mounts, &ask.workspace, |w| {
         verbs::rename_path(w, &ask.branch, &ask.from.0, &ask.to.0)
     })
-    .map_err(|fault| {
-        about(fault, || {
-            format!("{} to {}", shown_path(&ask.from), shown_path(&ask.to))
-        })
+    .map_err(|fault| from_to(fault, &ask.from, &ask.to))
+}
+
+/// Copies a file.
+pub fn copy(mounts: &Mounts, ask: &CopyPath) -> Result<WriteAnswer, Fault> {
+    let paths = (&ask.from.0[..], &ask.to.0[..]);
+    let size = on(mounts, &ask.workspace, |w| {
+        verbs::copy_file(w, &ask.branch, &owner(), paths, ask.overwrite)
+    })
+    .map_err(|fault| from_to(fault, &ask.from, &ask.to))?;
+    Ok(WriteAnswer { size })
+}
+
+/// Makes a symbolic link.
+pub fn symlink(mounts: &Mounts, ask: &MakeLink) -> Result<(), Fault> {
+    on(mounts, &ask.workspace, |w| {
+        verbs::make_link(w, &ask.branch, &owner(), &ask.path.0, &ask.target.0)
+    })
+    .map_err(|fault| at(fault, &ask.path))
+}
+
+/// Gives a file another length.
+pub fn truncate(mounts: &Mounts, ask: &SetLength) -> Result<(), Fault> {
+    on(mounts, &ask.workspace, |w| {
+        verbs::set_size(w, &ask.branch, &owner(), &ask.path.0, ask.size)
+    })
+    .map_err(|fault| at(fault, &ask.path))
+}
+
+/// Changes permission bits.
+pub fn chmod(mounts: &Mounts, ask: &SetPerm) -> Result<(), Fault> {
+    let perm = checked_perm(ask.perm)?;
+    on(mounts, &ask.workspace, |w| {
+        verbs::set_perm(w, &ask.branch, &owner(), &ask.path.0, perm)
+    })
+    .map_err(|fault| at(fault, &ask.path))
+}
+
+/// What a branch takes, and what the disk has.
+pub fn statfs(mounts: &Mounts, ask: &OnBranch) -> Result<SpaceAnswer, Fault> {
+    let space = looking_into(mounts, &ask.workspace, |w| verbs::space(w, &ask.branch))?;
+    let bytes = |blocks: u64| blocks.saturating_mul(u64::from(space.disk.bsize));
+    Ok(SpaceAnswer {
+        bytes_total: bytes(space.disk.blocks),
+        bytes_free: bytes(space.disk.bfree),
+        bytes_available: bytes(space.disk.bavail),
+        inodes: space.inodes,
+        bytes_used: space.file_bytes,
+        name_max: space.disk.namelen,
+    })
+}
+
+/// A fault about one of two paths.
+fn from_to(fault: Fault, from: &Bytes, to: &Bytes) -> Fault {
+    about(fault, || {
+        format!("{} to {}", shown_path(from), shown_path(to))
     })
 }
 
 /// What is made belongs to whose daemon this is, as everything that it is asked to do.
-fn owner() -> Caller {
+pub fn owner() -> Caller {
     Caller {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -227,7 +293,7 @@ pub fn counted(mounts: &Mounts, ask: &Diff, watch: &Watch<'_>) -> Result<DiffAns
 }
 
 /// A fault about a path says which one.
-fn at(fault: Fault, path: &Bytes) -> Fault {
+pub fn at(fault: Fault, path: &Bytes) -> Fault {
     about(fault, || shown_path(path))
 }
 
@@ -256,7 +322,8 @@ fn shown_path(path: &Bytes) -> String {
     }
 }
 
-fn of_node(node: NodeInfo) -> FileNode {
+/// A node as it is told.
+pub fn of_node(node: NodeInfo) -> FileNode {
     FileNode {
         name: Bytes(node.name),
         kind: match node.kind {

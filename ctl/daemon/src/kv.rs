@@ -14,8 +14,9 @@ use engine::verbs;
 pub fn set(mounts: &Mounts, ask: &KvSet) -> Result<KvRow, Fault> {
     let no_text = || Fault::protocol(code::INVALID_PARAMS, "value is not UTF-8");
     let value = ask.value.text().ok_or_else(no_text)?;
-    let entry = on(mounts, &ask.workspace, |w| {
-        verbs::kv_set(w, &ask.branch, &ask.key, value)
+    let entry = on(mounts, &ask.workspace, |w| match ask.unsynced {
+        true => verbs::kv_set_unsynced(w, &ask.branch, &ask.key, value),
+        false => verbs::kv_set(w, &ask.branch, &ask.key, value),
     })?;
     Ok(row(&ask.key, &entry))
 }
@@ -59,8 +60,9 @@ pub fn list(mounts: &Mounts, ask: &KvList) -> Result<KvListAnswer, Fault> {
 
 /// Removes a key, durably.
 pub fn delete(mounts: &Mounts, ask: &KvDelete) -> Result<KvDeleteAnswer, Fault> {
-    let deleted = on(mounts, &ask.workspace, |w| {
-        verbs::kv_delete(w, &ask.branch, &ask.key)
+    let deleted = on(mounts, &ask.workspace, |w| match ask.unsynced {
+        true => verbs::kv_delete_unsynced(w, &ask.branch, &ask.key),
+        false => verbs::kv_delete(w, &ask.branch, &ask.key),
     })?;
     Ok(KvDeleteAnswer { deleted })
 }
@@ -99,6 +101,7 @@ mod tests {
                 branch: "b".repeat(64),
                 key: "\"".repeat(engine::kv::KEY_BYTES_MAX),
                 value: value.into(),
+                unsynced: true,
             });
             let line = encode_request(i64::MAX, &call);
             assert!(line.len() <= REQUEST_BYTES_MAX, "{}", line.len());

@@ -49,8 +49,10 @@ pub struct Lines<'a> {
 /// Why no further line comes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// The client left, was silent for too long, or the connection broke.
+    /// The client left, took too long within a message, or the connection broke.
     Gone,
+    /// It was silent for too long.
+    Silent,
     /// The line is longer than a request may be.
     TooLong,
 }
@@ -81,7 +83,10 @@ impl<'a> Lines<'a> {
             if searched >= REQUEST_BYTES_MAX {
                 return Err(End::TooLong);
             }
-            self.fill(deadline)?;
+            self.fill(deadline).map_err(|end| match end {
+                End::Silent if searched > 0 => End::Gone,
+                end => end,
+            })?;
             if searched == 0 {
                 deadline = Instant::now() + MESSAGE_TIMEOUT;
             }
@@ -130,7 +135,10 @@ impl<'a> Lines<'a> {
     fn fill(&mut self, deadline: Instant) -> Result<(), End> {
         let mut chunk = [0; 16 << 10];
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || self.stream.set_read_timeout(Some(left)).is_err() {
+        if left.is_zero() {
+            return Err(End::Silent);
+        }
+        if self.stream.set_read_timeout(Some(left)).is_err() {
             return Err(End::Gone);
         }
         match self.stream.read(&mut chunk) {
@@ -139,8 +147,11 @@ impl<'a> Lines<'a> {
                 self.buffer.extend_from_slice(&chunk[..n]);
                 Ok(())
             }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(_) => Err(End::Gone),
+            Err(e) => match e.kind() {
+                io::ErrorKind::Interrupted => Ok(()),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Err(End::Silent),
+                _ => Err(End::Gone),
+            },
         }
     }
 }
@@ -188,7 +199,7 @@ mod tests {
         let (here, _there) = UnixStream::pair().unwrap();
         assert_eq!(
             Lines::new(&here).next(Duration::from_millis(20)),
-            Err(End::Gone)
+            Err(End::Silent)
         );
     }
 }

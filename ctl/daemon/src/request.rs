@@ -1,6 +1,7 @@
 //! What carrying out requests shares: the workspace that is meant, and values of the wire and of the engine.
 
 use super::faults;
+use super::handles::Handles;
 use super::mounts::{Mounts, Progress};
 use agentvfs_client::protocol::{Bytes, Changed, Fault, Side};
 use engine::{Cancel, DiffSide, Error, Workspace};
@@ -20,6 +21,10 @@ pub struct Watch<'a> {
     pub cancel: &'a Cancel,
     /// Id of the process that asks, where that is known.
     pub caller: Option<u32>,
+    /// Files that the connection has open.
+    pub handles: &'a Handles,
+    /// How many requests it may have in flight.
+    pub in_flight: u32,
 }
 
 /// Something done with a running workspace.

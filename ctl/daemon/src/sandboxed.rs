@@ -79,6 +79,16 @@ fn needs(call: &Call) -> Needs<'_> {
         Call::FsMkdir(ask) => one(&ask.workspace, &ask.branch),
         Call::FsRemove(ask) => one(&ask.workspace, &ask.branch),
         Call::FsRename(ask) => one(&ask.workspace, &ask.branch),
+        Call::FsCopy(ask) => one(&ask.workspace, &ask.branch),
+        Call::FsSymlink(ask) => one(&ask.workspace, &ask.branch),
+        Call::FsTruncate(ask) => one(&ask.workspace, &ask.branch),
+        Call::FsChmod(ask) => one(&ask.workspace, &ask.branch),
+        Call::FsStatfs(ask) => one(&ask.workspace, &ask.branch),
+        Call::Sync(ask) => one(&ask.workspace, &ask.branch),
+        Call::FsOpen(ask) => in_state(&ask.workspace, &ask.branch, &ask.state),
+        // What the connection has open was opened under these rules.
+        Call::FsPread(_) | Call::FsPwrite(_) | Call::FsFtruncate(_) => Needs::Nothing,
+        Call::FsFstat(_) | Call::FsFsync(_) | Call::FsClose(_) => Needs::Nothing,
         Call::KvSet(ask) => one(&ask.workspace, &ask.branch),
         Call::KvGet(ask) => in_state(&ask.workspace, &ask.branch, &ask.state),
         Call::KvList(ask) => in_state(&ask.workspace, &ask.branch, &ask.state),
@@ -95,6 +105,7 @@ fn needs(call: &Call) -> Needs<'_> {
         // Timelines of other branches, which may be gone.
         Call::Timeline(ask) if ask.of.is_some() => Needs::More,
         Call::Timeline(ask) => one(&ask.workspace, &ask.branch),
+        Call::TimelineStats(ask) => one(&ask.workspace, &ask.branch),
         Call::TimelineVerify(ask) => one(&ask.workspace, &ask.branch),
         Call::Blame(ask) => one(&ask.workspace, &ask.branch),
     }
@@ -307,6 +318,13 @@ mod tests {
             "\"cgroup\":\"/c\"",
             "\"file\":\"/f\"",
             "\"prefix\":\"k\",\"error\":\"e\"",
+            "\"path\":\"p\",\"target\":\"t\"",
+            "\"path\":\"p\",\"size\":1",
+            "\"path\":\"p\",\"perm\":1",
+            "\"handle\":1",
+            "\"handle\":1,\"offset\":0",
+            "\"handle\":1,\"b64\":\"\"",
+            "\"handle\":1,\"size\":1",
         ];
         let mut found = Vec::new();
         for count in 0..=2 {
@@ -322,6 +340,17 @@ mod tests {
         }
         found
     }
+
+    /// Methods that name no workspace: what they are about is the sandbox's by itself.
+    const OF_NO_BRANCH: [&str; 7] = [
+        "workspace.list",
+        "fs.pread",
+        "fs.pwrite",
+        "fs.ftruncate",
+        "fs.fstat",
+        "fs.fsync",
+        "fs.close",
+    ];
 
     /// Methods that a sandbox has nothing of.
     const REFUSED: [&str; 21] = [
@@ -359,7 +388,7 @@ mod tests {
             for request in all {
                 let is_bound = match needs(&request.call) {
                     Needs::More => false,
-                    Needs::Nothing => *method == "workspace.list",
+                    Needs::Nothing => OF_NO_BRANCH.contains(method),
                     Needs::Workspace(name) => name == "w",
                     Needs::Branches(name, branches, _) => name == "w" && !branches.is_empty(),
                     Needs::Child(name, branch) => name == "w" && branch == "b",
@@ -425,6 +454,7 @@ mod tests {
             ("fs.read", "\"path\":\"p\",\"state\":{\"ref\":\"r\"}", 1),
             ("fs.list", "\"path\":\"p\",\"state\":{\"ref\":\"r\"}", 1),
             ("fs.stat", "\"path\":\"p\",\"state\":{\"ref\":\"r\"}", 1),
+            ("fs.open", "\"path\":\"p\",\"state\":{\"ref\":\"r\"}", 1),
             ("kv.get", "\"key\":\"k\",\"state\":{\"ref\":\"r\"}", 1),
             ("kv.list", "\"state\":{\"ref\":\"r\"}", 1),
         ] {

@@ -1,7 +1,8 @@
 //! Accepting connections: a thread for each, up to a bound, which waits a while for the next one; the
 //! peer's user is checked.
 
-use super::connection::{self, Daemon};
+use super::connection;
+use super::served::{self, Daemon};
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use rustix::net::sockopt::socket_peercred;
 use std::io;
@@ -81,7 +82,7 @@ impl Server {
         let share = Share(self.connections.clone());
         if self.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
             // Best effort: whoever does not read it sees the connection end.
-            let _ = connection::refuse(&stream, connection::ending());
+            let _ = served::refuse(&stream, served::ending());
             return;
         }
         let client = Client {

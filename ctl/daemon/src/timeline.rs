@@ -250,6 +250,26 @@ pub fn verify(mounts: &Mounts, ask: &OnBranch) -> Result<VerifyAnswer, Fault> {
     })
 }
 
+/// How often each tool was called.
+pub fn stats(mounts: &Mounts, ask: &OnBranch) -> Result<ToolStatsAnswer, Fault> {
+    let tools = looking_into(mounts, &ask.workspace, |w| {
+        verbs::tool_stats(w, &ask.branch)
+    })?;
+    let figures = |tool: engine::ToolStats| ToolFigures {
+        calls: tool.calls,
+        success: tool.success,
+        error: tool.error,
+        pending: tool.pending,
+        total_ms: tool.total_ms,
+        average_ms: (tool.ended() > 0).then(|| tool.total_ms as f64 / tool.ended() as f64),
+        max_ms: tool.max_ms,
+        name: tool.name,
+    };
+    Ok(ToolStatsAnswer {
+        tools: tools.into_iter().map(figures).collect(),
+    })
+}
+
 /// Who changed a path.
 pub fn blame(mounts: &Mounts, ask: &BlamePath) -> Result<BlameAnswer, Fault> {
     let blame = looking_into(mounts, &ask.workspace, |w| {

@@ -1,13 +1,14 @@
 //! Each call that changes something, in the timeline: its name, its parameters and what became of it.
 //!
 //! Invariant: what is recorded is of a sane size whatever a client sends, and a call is carried out also
-//! where it cannot be recorded (its answer then says so): on a full disk a rollback must still work.
+//! where it cannot be recorded (its answer then says so): on a full disk a rollback must still work. A call with what it
+//! changes costs one sync, that of its end; where the end cannot be noted what was changed is synced by itself.
 
 use super::answer::Answer;
 use super::session::Turn;
 use super::tools::Tool;
 use agentvfs_client::failure::Failure;
-use agentvfs_client::protocol::{Call, CallId, Finished, ToolFinish, ToolStart};
+use agentvfs_client::protocol::{Call, CallId, Finished, Nothing, OnBranch, ToolFinish, ToolStart};
 use agentvfs_client::short::{RECORD_BYTES_MAX, TEXT_BYTES_MAX, cut, recorded_json};
 use serde_json::{Map, Value};
 
@@ -29,12 +30,14 @@ pub fn recorded(
         key: None,
     });
     let started: Result<CallId, Failure> = turn.ask("cannot record the call", &start);
+    turn.set_unsynced(started.is_ok());
     let done = tool.run(turn, arguments);
+    let is_unsynced = turn.is_unsynced();
     let finished = started.and_then(|CallId { id }| {
         let (result, error) = outcome(&done);
         let finish = Call::ToolFinish(ToolFinish {
             workspace: turn.workspace(),
-            branch,
+            branch: branch.clone(),
             id: Some(id),
             key: None,
             result,
@@ -44,6 +47,11 @@ pub fn recorded(
         let Finished { .. } = turn.ask("cannot record the call", &finish)?;
         Ok(id)
     });
+    if is_unsynced && finished.is_err() {
+        let (workspace, branch) = (turn.workspace(), branch);
+        let sync = Call::Sync(OnBranch { workspace, branch });
+        let Nothing {} = turn.ask("cannot bring the change to stable storage", &sync)?;
+    }
     match (done, finished) {
         (Ok(answer), Ok(id)) => Ok(answer.fact("call", id)),
         (Ok(answer), Err(failure)) => {

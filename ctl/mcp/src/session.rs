@@ -68,6 +68,7 @@ impl Session {
                 session: self,
                 context,
                 raw,
+                unsynced: false,
             })
         })
     }
@@ -78,9 +79,20 @@ pub struct Turn<'a> {
     session: &'a Session,
     context: &'a mut Context,
     raw: Option<RawValue>,
+    unsynced: bool,
 }
 
 impl Turn<'_> {
+    /// Whether somebody brings what is changed to stable storage before the call is answered.
+    pub fn is_unsynced(&self) -> bool {
+        self.unsynced
+    }
+
+    /// Says so.
+    pub fn set_unsynced(&mut self, unsynced: bool) {
+        self.unsynced = unsynced;
+    }
+
     /// The value that is to be stored, as it was written.
     pub fn raw_value(&self) -> Option<&str> {
         self.raw.as_ref().map(|raw| &*raw.0)

@@ -133,6 +133,7 @@ fn write(args: &FsWriteArgs, context: &mut Context) -> Result<(), Failure> {
             last: next.is_empty(),
             perm: 0o666 & !mask.bits(),
             parents: args.parents,
+            unsynced: false,
         });
         let answer: WriteAnswer = context.ask(&what, &call)?;
         offset += piece.len() as u64;

@@ -62,6 +62,7 @@ fn set(args: KvSetArgs, context: &mut Context) -> Result<(), Failure> {
         branch: branch.clone(),
         key,
         value,
+        unsynced: false,
     });
     let row: KvRow = context.ask(&what, &call)?;
     if context.json() {
@@ -157,6 +158,7 @@ fn delete(args: KvDeleteArgs, context: &mut Context) -> Result<(), Failure> {
         workspace: workspace.clone(),
         branch: branch.clone(),
         key: key.clone(),
+        unsynced: false,
     });
     let answer: KvDeleteAnswer = context.ask(&what, &call)?;
     if !answer.deleted {

@@ -125,6 +125,28 @@ pub(crate) fn write(
     }
 }
 
+/// Writes `data` at the end that the file has; gives its length afterwards.
+pub(crate) fn append(
+    branch: &Branch,
+    nid: Nid,
+    data: &[u8],
+    flags: WriteFlags,
+    wait: Wait,
+) -> Result<u64> {
+    branch.check_space(data.len() as u64)?;
+    branch.request(wait, |inner| {
+        let at = inner.live.inode(nid)?.size;
+        let end = at.saturating_add(data.len() as u64);
+        if end > FILE_BYTES_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        if !data.is_empty() {
+            write_called(branch, inner, nid, at, data, flags)?;
+        }
+        Ok(end)
+    })
+}
+
 /// A write(2), or a part of one. One that appends goes to the file's end, also where the kernel has another
 /// end in mind.
 fn write_called(

@@ -1,5 +1,6 @@
 //! What the kernel holds: how often it knows each inode (four bytes for each), and of the few where it
-//! matters, what it takes them for.
+//! matters, what it takes them for. Beside it, which files are open by handles, which keep a file as a descriptor
+//! of the kernel's does.
 //!
 //! All of this is about the inodes of one mount in the kernel's memory, so none of it is journaled. An
 //! inode that the kernel has forgotten is in none of the sets.
@@ -92,6 +93,10 @@ pub struct Lookups {
     misplaced: BTreeMap<Nid, Vec<Range<u64>>>,
     /// Files of which the last write(2) was an append, with that.
     appended: HashMap<Nid, Appended>,
+    /// How often files are open by handles.
+    opened: BTreeMap<Nid, u32>,
+    /// How often all was forgotten: a handle of before is stale.
+    epoch: u64,
 }
 
 impl Lookups {
@@ -111,10 +116,43 @@ impl Lookups {
         }
     }
 
-    /// Present count; one more where the kernel may have held the inode before.
+    /// Present count; one more where the kernel may have held the inode before, and one for each handle.
     pub fn get(&self, nid: Nid) -> u32 {
         let count = self.count(nid);
-        (count & !BEFORE) + u32::from(count & BEFORE != 0)
+        let handles = match self.opened.is_empty() {
+            true => 0,
+            false => self.opened.get(&nid).copied().unwrap_or(0),
+        };
+        ((count & !BEFORE) + u32::from(count & BEFORE != 0)).saturating_add(handles)
+    }
+
+    /// Whether the kernel may hold the inode, whoever else does.
+    pub fn is_with_kernel(&self, nid: Nid) -> bool {
+        self.count(nid) != 0
+    }
+
+    /// A handle opens a file; gives what tells whether it is still open later.
+    pub fn open(&mut self, file: Nid) -> u64 {
+        *self.opened.entry(file).or_default() += 1;
+        self.epoch
+    }
+
+    /// Whether a handle that was opened then counts.
+    pub fn is_open_since(&self, epoch: u64) -> bool {
+        self.epoch == epoch
+    }
+
+    /// A handle that was opened then is closed; true where nobody holds the file any more.
+    pub fn close(&mut self, file: Nid, epoch: u64) -> bool {
+        if self.epoch != epoch {
+            return false;
+        }
+        let left = self.opened.get(&file).map_or(0, |n| n.saturating_sub(1));
+        match left {
+            0 => drop(self.opened.remove(&file)),
+            left => drop(self.opened.insert(file, left)),
+        }
+        self.get(file) == 0
     }
 
     fn count(&self, nid: Nid) -> u32 {
@@ -207,7 +245,7 @@ impl Lookups {
     /// The kernel itself removes this directory (RMDIR, or RENAME over it). As long as it knows the inode
     /// nothing can be done in it, whatever the tree says, so it can stand for no directory that comes back.
     pub fn removed_by_kernel(&mut self, dir: Nid) {
-        if self.get(dir) > 0 {
+        if self.is_with_kernel(dir) {
             self.dead.insert(dir);
         }
     }
@@ -231,7 +269,7 @@ impl Lookups {
 
     /// The file's size changes behind the kernel's back.
     pub fn doubt_size(&mut self, file: Nid) {
-        if self.get(file) > 0 {
+        if self.is_with_kernel(file) {
             self.doubted.insert(file);
         }
     }
@@ -274,7 +312,7 @@ impl Lookups {
 
     /// Takes down the last write(2) into a file: where it ended, if it was an append.
     pub fn note_write(&mut self, file: Nid, append: Option<Appended>) {
-        match append.filter(|_| self.get(file) > 0) {
+        match append.filter(|_| self.is_with_kernel(file)) {
             Some(append) => drop(self.appended.insert(file, append)),
             None if self.appended.is_empty() => {}
             None => drop(self.appended.remove(&file)),
@@ -286,20 +324,47 @@ impl Lookups {
         self.appended.remove(&file)
     }
 
-    /// True where the kernel knows none.
+    /// True where the kernel knows none, and no handle has one open.
     pub fn is_empty(&self) -> bool {
-        self.known == 0
+        self.known == 0 && self.opened.is_empty()
     }
 
-    /// Forgets all: nothing is mounted any more.
+    /// Forgets all, handles too: nothing is mounted any more.
     pub fn clear(&mut self) {
-        *self = Lookups::default();
+        let epoch = self.epoch + 1;
+        *self = Lookups {
+            epoch,
+            ..Lookups::default()
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_handle_holds_a_file_beside_the_kernel_until_all_is_forgotten() {
+        let (mut l, file) = (Lookups::default(), Nid(5));
+        let epoch = l.open(file);
+        assert_eq!(l.get(file), 1);
+        assert!(!l.is_with_kernel(file) && !l.is_empty());
+        l.doubt_size(file);
+        assert!(!l.is_doubted(file), "the kernel has no size in mind");
+        l.add(file);
+        assert_eq!(l.get(file), 2);
+        l.sub(file, 1);
+        assert_eq!(l.get(file), 1);
+        l.open(file);
+        assert!(!l.close(file, epoch));
+        assert!(l.close(file, epoch) && l.is_empty());
+        let before = l.open(file);
+        l.clear();
+        assert!(!l.is_open_since(before));
+        let after = l.open(file);
+        assert!(!l.close(file, before), "it is not open any more");
+        assert!(l.is_open_since(after) && l.get(file) == 1);
+    }
 
     #[test]
     fn counts() {

@@ -71,17 +71,32 @@ pub fn kv_get(ws: &Workspace, branch: &str, key: &str) -> Result<Option<Arc<KvEn
 
 /// Sets a key to a value, which must be JSON. Durable after `Ok`.
 pub fn kv_set(ws: &Workspace, branch: &str, key: &str, json: &str) -> Result<Arc<KvEntry>> {
+    let branch = ws.branch(branch)?;
+    let entry = set_in(&branch, key, json)?;
+    branch.sync()?;
+    Ok(entry)
+}
+
+/// The same, durable together with whatever is made durable next.
+pub fn kv_set_unsynced(
+    ws: &Workspace,
+    branch: &str,
+    key: &str,
+    json: &str,
+) -> Result<Arc<KvEntry>> {
+    set_in(ws.branch(branch)?.as_ref(), key, json)
+}
+
+fn set_in(branch: &Branch, key: &str, json: &str) -> Result<Arc<KvEntry>> {
     kv::check_key(key)?;
     let (value, now) = (kv::checked_value(json)?, clock::now());
-    let branch = ws.branch(branch)?;
-    let entry = kv_change(&branch, key, &|before| {
+    let entry = kv_change(branch, key, &|before| {
         Some(KvEntry {
             value: value.clone(),
             created: before.map_or(now, |b| b.created),
             updated: now,
         })
     })?;
-    branch.sync()?;
     entry.ok_or(Error::Stale)
 }
 
@@ -109,12 +124,22 @@ pub fn kv_set_at(ws: &Workspace, branch: &str, key: &str, entry: KvEntry) -> Res
 /// Removes a key; false where it was not there. Durable after `Ok`.
 pub fn kv_delete(ws: &Workspace, branch: &str, key: &str) -> Result<bool> {
     let branch = ws.branch(branch)?;
+    let there = delete_in(&branch, key)?;
+    branch.sync()?;
+    Ok(there)
+}
+
+/// The same, durable together with whatever is made durable next.
+pub fn kv_delete_unsynced(ws: &Workspace, branch: &str, key: &str) -> Result<bool> {
+    delete_in(ws.branch(branch)?.as_ref(), key)
+}
+
+fn delete_in(branch: &Branch, key: &str) -> Result<bool> {
     let there = std::cell::Cell::new(false);
-    kv_change(&branch, key, &|before| {
+    kv_change(branch, key, &|before| {
         there.set(before.is_some());
         None
     })?;
-    branch.sync()?;
     Ok(there.get())
 }
 

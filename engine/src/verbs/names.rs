@@ -1,4 +1,4 @@
-//! Making, removing and moving names of the live tree by path, and having the mount show it.
+//! Making, removing, moving and changing names of the live tree by path, and having the mount show it.
 //!
 //! Each step is the same mutation as a request of the kernel would be: validated, journaled, applied.
 //! Paths count from the root; symbolic links on the way are followed as long as they stay in the
@@ -10,7 +10,7 @@ use super::write::Made;
 use crate::branch::Branch;
 use crate::error::{Error, Result};
 use crate::ops;
-use crate::types::{By, Caller, Happened, Kind, Nid, RenameFlags, Wait};
+use crate::types::{By, Caller, Happened, Kind, Nid, RenameFlags, SetAttr, Wait};
 use crate::verbs::announce;
 use crate::verbs::write;
 use crate::workspace::Workspace;
@@ -44,10 +44,29 @@ fn make_dir_noting(
     write::make_one_dir(branch, who, parent, name, made).map(|_| ())
 }
 
-/// Removes what has that path; a directory with entries only if `recursive`.
-pub(crate) fn remove_path_in(branch: &Branch, path: &[u8], recursive: bool) -> Result<()> {
+/// What is to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Anything but a directory.
+    File,
+    /// A directory.
+    Dir,
+}
+
+/// Removes what has that path; a directory with entries only if `recursive`, and nothing that is not as expected.
+pub(crate) fn remove_path_in(
+    branch: &Branch,
+    path: &[u8],
+    recursive: bool,
+    expect: Option<Expect>,
+) -> Result<()> {
     let (parent, name) = place(branch, path)?;
     let (nid, kind) = entry(branch, parent, &name)?;
+    match expect {
+        Some(Expect::File) if kind == Kind::Dir => return Err(Error::IsDir),
+        Some(Expect::Dir) if kind != Kind::Dir => return Err(Error::NotDir),
+        _ => {}
+    }
     if kind == Kind::Dir && recursive {
         empty(branch, nid)?;
     }
@@ -78,6 +97,38 @@ pub(crate) fn rename_path_in(branch: &Branch, from: &[u8], to: &[u8]) -> Result<
     }
     let gone = (from.0, from.1, Happened::Removed(kind));
     announce::announce_names(branch, &[gone, (to.0, to.1, Happened::Made(kind))]);
+    Ok(())
+}
+
+/// Makes a symbolic link.
+fn make_link_in(branch: &Branch, who: &Caller, path: &[u8], target: &[u8]) -> Result<()> {
+    let (parent, name) = place(branch, path)?;
+    let attr = ops::names::symlink(branch, who, parent, &name, target, Wait::Allowed)?;
+    ops::names::forget(branch, attr.node.nid(), 1);
+    let kind = Kind::Symlink;
+    show_made(branch, &[Made { parent, name, kind }]);
+    Ok(())
+}
+
+/// Changes the permission bits of what a path leads to.
+fn set_perm_in(branch: &Branch, who: &Caller, path: &[u8], perm: u32) -> Result<()> {
+    let (nid, _) = write::look(branch, path)?;
+    let set = SetAttr {
+        perm: Some(perm),
+        ..SetAttr::default()
+    };
+    ops::attr::setattr(branch, who, nid, &set, Wait::Allowed)?;
+    refresh(branch, nid);
+    announce::announce_changed(branch, nid);
+    Ok(())
+}
+
+/// Gives the file that a path leads to another length.
+fn set_size_in(branch: &Branch, who: &Caller, path: &[u8], size: u64) -> Result<()> {
+    branch.cache().flush_dirty();
+    let (nid, _) = write::look(branch, path)?;
+    write::resize(branch, who, nid, size)?;
+    announce::announce_changed(branch, nid);
     Ok(())
 }
 
@@ -195,7 +246,39 @@ pub fn make_dir(
 
 /// Removes a path of the live tree; a directory with entries only if `recursive`.
 pub fn remove_path(ws: &Workspace, branch: &str, path: &[u8], recursive: bool) -> Result<()> {
-    remove_path_in(ws.branch(branch)?.as_ref(), path, recursive)
+    remove_path_in(ws.branch(branch)?.as_ref(), path, recursive, None)
+}
+
+/// The same for a path that must be what is expected: [`Error::IsDir`], [`Error::NotDir`].
+pub fn remove_expected(
+    ws: &Workspace,
+    branch: &str,
+    path: &[u8],
+    recursive: bool,
+    expect: Expect,
+) -> Result<()> {
+    remove_path_in(ws.branch(branch)?.as_ref(), path, recursive, Some(expect))
+}
+
+/// Makes a symbolic link in the live tree.
+pub fn make_link(
+    ws: &Workspace,
+    branch: &str,
+    who: &Caller,
+    path: &[u8],
+    target: &[u8],
+) -> Result<()> {
+    make_link_in(ws.branch(branch)?.as_ref(), who, path, target)
+}
+
+/// Changes the permission bits of what a path of the live tree leads to.
+pub fn set_perm(ws: &Workspace, branch: &str, who: &Caller, path: &[u8], perm: u32) -> Result<()> {
+    set_perm_in(ws.branch(branch)?.as_ref(), who, path, perm)
+}
+
+/// Gives a file of the live tree another length.
+pub fn set_size(ws: &Workspace, branch: &str, who: &Caller, path: &[u8], size: u64) -> Result<()> {
+    set_size_in(ws.branch(branch)?.as_ref(), who, path, size)
 }
 
 /// Gives what has a path of the live tree another one.

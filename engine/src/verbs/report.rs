@@ -6,6 +6,7 @@ use crate::branch::Branch;
 use crate::error::Result;
 use crate::record::OpKind;
 use crate::stored::import::is_imported;
+use crate::types::StatFs;
 use crate::workspace::Workspace;
 use objstore::{Commit, CommitId};
 use std::sync::atomic::Ordering::Relaxed;
@@ -192,4 +193,39 @@ pub fn page_of_log(
 /// How a branch is.
 pub fn status(ws: &Workspace, branch: &str) -> Result<Status> {
     Ok(status_of(ws.branch(branch)?.as_ref()))
+}
+
+/// What a branch takes, and what the disk below the store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Figures of the file system that holds the store.
+    pub disk: StatFs,
+    /// Inodes of the live tree.
+    pub inodes: u64,
+    /// Length of its files, together.
+    pub file_bytes: u64,
+}
+
+/// What a branch takes, as far as the project's directories were read, and what the disk has.
+pub fn space(ws: &Workspace, branch: &str) -> Result<Space> {
+    let live = ws.branch(branch)?.lock().live.clone();
+    let (mut inodes, mut file_bytes) = (0, 0u64);
+    live.for_each(&mut |_, inode| {
+        inodes += 1;
+        if inode.file().is_some() {
+            file_bytes = file_bytes.saturating_add(inode.size);
+        }
+    });
+    Ok(Space {
+        disk: ws.statfs()?,
+        inodes,
+        file_bytes,
+    })
+}
+
+/// Brings everything answered so far on a branch to stable storage.
+pub fn sync(ws: &Workspace, branch: &str) -> Result<()> {
+    let branch = ws.branch(branch)?;
+    branch.cache().flush_dirty();
+    branch.sync()
 }

@@ -158,6 +158,17 @@ impl StateReader {
         })
     }
 
+    /// Up to `len` bytes of a file from `offset` on, holes as zeros, and the file's length.
+    pub fn read_plain(&self, path: &[u8], offset: u64, len: usize) -> Result<(Vec<u8>, u64)> {
+        self.pinned.with(|tree| {
+            let inode = tree.inode(find(tree, path, true)?)?;
+            let left = inode.size.saturating_sub(offset).min(len as u64);
+            let mut bytes = vec![0; left as usize];
+            self.fill(file_of(inode)?, offset, &mut bytes)?;
+            Ok((bytes, inode.size))
+        })
+    }
+
     /// Fills `buf` from `offset` of the file `nid`, which must be long enough.
     pub(crate) fn read_at(&self, nid: Nid, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.pinned.with(|tree| {
@@ -198,7 +209,7 @@ pub(super) fn known_dir(tree: &Tree, nid: Nid) -> Result<&Dir> {
     Ok(dir)
 }
 
-fn node(name: &[u8], nid: Nid, inode: &Inode) -> NodeInfo {
+pub(super) fn node(name: &[u8], nid: Nid, inode: &Inode) -> NodeInfo {
     let target = match &inode.content {
         Content::Symlink(t) => Some(t.to_vec()),
         _ => None,

@@ -255,7 +255,7 @@ fn wait_for_vanished(branch: &Branch) {
     let deadline = Instant::now() + VANISHED_WAIT_MAX;
     let mut inner = branch.lock();
     loop {
-        let is_held = |nid| inner.lookups.get(nid) > 0;
+        let is_held = |nid| inner.lookups.is_with_kernel(nid);
         let held = inner.fence.as_ref().map(|f| f.vanished().any(is_held));
         if held != Some(true) || !branch.wait_progress_until(&mut inner, deadline) {
             return;

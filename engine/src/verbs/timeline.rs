@@ -6,4 +6,5 @@ pub(crate) mod kept;
 pub(crate) mod own;
 pub(crate) mod read;
 pub(crate) mod sources;
+pub(crate) mod stats;
 pub(crate) mod verify;

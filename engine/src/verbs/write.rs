@@ -21,6 +21,8 @@ pub struct WriteFile {
     pub data: Vec<u8>,
     /// The file ends with the data, and is on stable storage when this is answered.
     pub last: bool,
+    /// Do not wait for stable storage: it is there with whatever is brought there next.
+    pub unsynced: bool,
     /// Permission bits of a file that is made.
     pub perm: u32,
     /// Make missing directories.
@@ -46,36 +48,47 @@ pub(crate) fn write_file_in(branch: &Branch, who: &Caller, w: &WriteFile) -> Res
     });
     names::show_made(branch, &made);
     let (nid, size) = written?;
+    show_size(branch, nid);
+    if w.last {
+        announce::announce_changed(branch, nid);
+        if !w.unsynced {
+            branch.sync()?;
+        }
+    }
+    Ok(size)
+}
+
+/// Has the mount show a file that was written behind the kernel's back.
+pub(super) fn show_size(branch: &Branch, nid: Nid) {
     if doubts_size(branch, nid) {
         branch.cache().inval_inode(branch.node(nid));
         branch.refresh_sizes(&[nid]);
         branch.mend();
     }
-    if w.last {
-        announce::announce_changed(branch, nid);
-        branch.sync()?;
-    }
-    Ok(size)
+}
+
+/// Gives a file another length, and has the mount show it.
+pub(super) fn resize(branch: &Branch, who: &Caller, nid: Nid, size: u64) -> Result<()> {
+    doubts_size(branch, nid);
+    let set = SetAttr {
+        size: Some(size),
+        kill_suidgid: who.uid != 0,
+        ..SetAttr::default()
+    };
+    ops::attr::setattr(branch, who, nid, &set, Wait::Allowed)?;
+    show_size(branch, nid);
+    Ok(())
 }
 
 /// Notes that a file's size changes behind the kernel's back; false where it does not know the file.
-fn doubts_size(branch: &Branch, nid: Nid) -> bool {
+pub(super) fn doubts_size(branch: &Branch, nid: Nid) -> bool {
     let lookups = &mut branch.lock().lookups;
     lookups.doubt_size(nid);
     lookups.is_doubted(nid)
 }
 
 fn write_part(branch: &Branch, who: &Caller, nid: Nid, w: &WriteFile) -> Result<u64> {
-    let flags = WriteFlags {
-        kill_suidgid: who.uid != 0,
-        ..WriteFlags::default()
-    };
-    let size = ops::attr::getattr(branch, nid)?.size;
-    let offset = w.offset.unwrap_or(size);
-    let end = offset.checked_add(w.data.len() as u64);
-    let end = end.filter(|e| *e <= FILE_BYTES_MAX);
-    let end = end.ok_or(Error::FileTooLarge)?;
-    ops::data::write(branch, nid, offset, &w.data, flags, Wait::Allowed)?;
+    let end = write_at(branch, who, nid, w.offset, &w.data)?;
     if w.last && w.offset.is_some() {
         let set = SetAttr {
             size: Some(end),
@@ -87,6 +100,28 @@ fn write_part(branch: &Branch, who: &Caller, nid: Nid, w: &WriteFile) -> Result<
     Ok(ops::attr::getattr(branch, nid)?.size)
 }
 
+/// Writes at an offset, or at the end; gives where the data ends.
+pub(super) fn write_at(
+    branch: &Branch,
+    who: &Caller,
+    nid: Nid,
+    offset: Option<u64>,
+    data: &[u8],
+) -> Result<u64> {
+    let flags = WriteFlags {
+        kill_suidgid: who.uid != 0,
+        ..WriteFlags::default()
+    };
+    let Some(offset) = offset else {
+        return ops::data::append(branch, nid, data, flags, Wait::Allowed);
+    };
+    let end = offset.checked_add(data.len() as u64);
+    let end = end.filter(|e| *e <= FILE_BYTES_MAX);
+    let end = end.ok_or(Error::FileTooLarge)?;
+    ops::data::write(branch, nid, offset, data, flags, Wait::Allowed)?;
+    Ok(end)
+}
+
 /// The file of that path; made where it is missing.
 fn open_file(branch: &Branch, who: &Caller, w: &WriteFile, made: &mut Vec<Made>) -> Result<Nid> {
     match look(branch, &w.path) {
@@ -96,29 +131,33 @@ fn open_file(branch: &Branch, who: &Caller, w: &WriteFile, made: &mut Vec<Made>)
         Ok(_) => return Err(Error::Invalid),
         Err(e) => return Err(e),
     }
-    let (dir, name) = match w.path.iter().rposition(|b| *b == b'/') {
-        Some(at) => (&w.path[..at], &w.path[at + 1..]),
-        None => (&b""[..], &w.path[..]),
+    let nid = make_file(branch, who, (&w.path, w.perm), w.parents, made)?;
+    // That counted a lookup, which nobody but this thread knows of.
+    ops::names::forget(branch, nid, 1);
+    Ok(nid)
+}
+
+/// Makes a file; it counts a lookup, which is the caller's to give back.
+pub(super) fn make_file(
+    branch: &Branch,
+    who: &Caller,
+    (path, perm): (&[u8], u32),
+    parents: bool,
+    made: &mut Vec<Made>,
+) -> Result<Nid> {
+    let (dir, name) = match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&b""[..], path),
     };
-    let parent = open_dir(branch, who, dir, w.parents, made)?;
-    let attr = ops::names::mknod(
-        branch,
-        who,
-        parent,
-        name,
-        mode::REG | w.perm,
-        0,
-        Wait::Allowed,
-    )?;
+    let parent = open_dir(branch, who, dir, parents, made)?;
+    let mode = mode::REG | perm;
+    let attr = ops::names::mknod(branch, who, parent, name, mode, 0, Wait::Allowed)?;
     made.push(Made {
         parent,
         name: name.to_vec(),
         kind: Kind::File,
     });
-    // That counted a lookup, which nobody but this thread knows of.
-    let nid = attr.node.nid();
-    ops::names::forget(branch, nid, 1);
-    Ok(nid)
+    Ok(attr.node.nid())
 }
 
 /// The directory of that path; with `make` it is made where it is missing.

@@ -58,6 +58,7 @@ pub fn write_on(w: &Workspace, branch: &str, path: &str, data: &str) {
         offset: Some(0),
         data: data.into(),
         last: true,
+        unsynced: false,
         perm: 0o644,
         parents: true,
     };

@@ -1,5 +1,6 @@
 //! Parameters and results of the methods about single files, patches, and the daemon itself.
 
+use super::types::is_not;
 use super::{Bytes, Changed, Moment, Side};
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,9 @@ pub struct HelloAnswer {
     pub build: String,
     /// The daemon's process id.
     pub pid: u32,
+    /// How many requests may be in flight on the connection.
+    #[serde(default = "one")]
+    pub in_flight: u32,
 }
 
 /// Answer of `daemon.hand_over`.
@@ -71,6 +75,19 @@ pub struct RemovePath {
     /// Of a directory, remove everything in it too.
     #[serde(default)]
     pub recursive: bool,
+    /// What it must be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Expected>,
+}
+
+/// What is to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Expected {
+    /// Anything but a directory.
+    File,
+    /// A directory.
+    Directory,
 }
 
 /// Parameters of `fs.rename`.
@@ -85,6 +102,83 @@ pub struct RenamePath {
     pub from: Bytes,
     /// The path that it gets.
     pub to: Bytes,
+}
+
+/// Parameters of `fs.copy`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopyPath {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// The file.
+    pub from: Bytes,
+    /// What gets its content.
+    pub to: Bytes,
+    /// An existing file gets it, too.
+    #[serde(default = "yes")]
+    pub overwrite: bool,
+}
+
+/// Parameters of `fs.symlink`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MakeLink {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// The new link.
+    pub path: Bytes,
+    /// What it says.
+    pub target: Bytes,
+}
+
+/// Parameters of `fs.truncate`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetLength {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// The file.
+    pub path: Bytes,
+    /// Its new length in bytes.
+    pub size: u64,
+}
+
+/// Parameters of `fs.chmod`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetPerm {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The branch's name.
+    pub branch: String,
+    /// The path.
+    pub path: Bytes,
+    /// Its new permission bits.
+    pub perm: u32,
+}
+
+/// Answer of `fs.statfs`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpaceAnswer {
+    /// Bytes of the disk that holds the store.
+    pub bytes_total: u64,
+    /// Those that are free.
+    pub bytes_free: u64,
+    /// Those that an ordinary user may take.
+    pub bytes_available: u64,
+    /// Inodes of the live tree.
+    pub inodes: u64,
+    /// Length of its files, together.
+    pub bytes_used: u64,
+    /// Longest name.
+    pub name_max: u32,
 }
 
 /// Parameters of `fs.list`.
@@ -168,6 +262,9 @@ pub struct WriteFile {
     /// Make missing directories.
     #[serde(default)]
     pub parents: bool,
+    /// With `last`: answer before it is on stable storage.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub unsynced: bool,
 }
 
 /// Answer of `fs.write`.
@@ -280,10 +377,18 @@ pub struct Data {
     pub b64: String,
 }
 
-fn live() -> Side {
+fn one() -> u32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+pub(super) fn live() -> Side {
     Side::Live
 }
 
-fn default_perm() -> u32 {
+pub(super) fn default_perm() -> u32 {
     0o644
 }

@@ -1,5 +1,6 @@
 //! Parameters and results of the methods about key-value state.
 
+use super::types::is_not;
 use super::{Bytes, Moment, Side};
 use crate::quote::base64;
 use serde::{Deserialize, Serialize, Serializer};
@@ -56,6 +57,9 @@ pub struct KvSet {
     pub key: String,
     /// The value.
     pub value: Json,
+    /// Answer before it is on stable storage.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub unsynced: bool,
 }
 
 /// Parameters of `kv.get`.
@@ -102,6 +106,9 @@ pub struct KvDelete {
     pub branch: String,
     /// The key.
     pub key: String,
+    /// Answer before that is on stable storage.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub unsynced: bool,
 }
 
 /// A key and what it has.

@@ -143,6 +143,32 @@ wire! {
         pub changes: Vec<Changed>,
     }
 
+    /// Answer of `timeline.stats`.
+    pub struct ToolStatsAnswer {
+        /// Each tool that was called on the branch, by name.
+        pub tools: Vec<ToolFigures>,
+    }
+
+    /// How often a tool was called.
+    pub struct ToolFigures {
+        /// Its name.
+        pub name: String,
+        /// Calls in all.
+        pub calls: u64,
+        /// Those that worked.
+        pub success: u64,
+        /// Those that failed.
+        pub error: u64,
+        /// Those that have not ended.
+        pub pending: u64,
+        /// How long those took that have ended, together.
+        pub total_ms: u64,
+        /// On average; `null` where none has ended.
+        pub average_ms: Option<f64>,
+        /// The longest; `null` where none has ended.
+        pub max_ms: Option<u64>,
+    }
+
     /// Parameters of `timeline.list`.
     pub struct TimelineList {
         /// The workspace's name.

@@ -17,6 +17,9 @@ wire! {
         /// For a command in a sandbox: all that the connection may work with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub sandbox: Option<SandboxOf>,
+        /// How many requests the client wants to have in flight; without it they are carried out one after the other.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub in_flight: Option<u32>,
     }
 
     /// Whose sandbox a connection comes from.

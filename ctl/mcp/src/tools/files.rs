@@ -93,6 +93,7 @@ fn write_file(turn: &mut Turn<'_>, args: WriteFileArgs) -> Result<Answer, Failur
             last: i + 1 == pieces,
             perm: 0o644,
             parents: args.create_dirs,
+            unsynced: turn.is_unsynced(),
         });
         let answer: WriteAnswer = turn.ask(&what, &call)?;
         size = answer.size;
@@ -150,6 +151,7 @@ fn remove(turn: &mut Turn<'_>, args: RemoveArgs) -> Result<Answer, Failure> {
         branch: state.branch,
         path: Bytes(path),
         recursive: args.recursive,
+        expect: None,
     });
     let Nothing {} = turn.ask(&what, &call)?;
     Ok(Answer::text(format!("Removed {}", args.path)))

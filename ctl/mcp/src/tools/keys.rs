@@ -95,6 +95,7 @@ fn set(turn: &mut Turn<'_>, args: SetArgs) -> Result<Answer, Failure> {
         branch: turn.branch(args.branch),
         key: args.key,
         value: Json::from(value.as_str()),
+        unsynced: turn.is_unsynced(),
     });
     let _: KvRow = turn.ask(&what, &call)?;
     Ok(Answer::text(done))
@@ -116,6 +117,7 @@ fn delete(turn: &mut Turn<'_>, args: DeleteArgs) -> Result<Answer, Failure> {
         workspace: turn.workspace(),
         branch: turn.branch(args.branch),
         key: args.key.clone(),
+        unsynced: turn.is_unsynced(),
     });
     let answer: KvDeleteAnswer = turn.ask(&what, &call)?;
     let done = Answer::text(format!("Deleted key: {}", args.key));

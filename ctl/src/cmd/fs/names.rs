@@ -41,6 +41,7 @@ pub fn remove(args: &FsRmArgs, context: &mut Context) -> Result<(), Failure> {
         branch: state.branch.clone(),
         path: path.clone(),
         recursive: args.recursive,
+        expect: None,
     });
     let Nothing {} = context.ask(&what, &call)?;
     let path_shown = given(&args.path);

@@ -1,0 +1,163 @@
+//! A connection that said hello: carrying a request out, and answering it.
+//!
+//! Invariant: a request is answered once, and by one whole message; what is told of it before comes before that.
+
+use super::dispatch::{dispatch, wants_progress};
+use super::gate::Gate;
+use super::handles::Handles;
+use super::mounts::Mounts;
+use super::peer::Peer;
+use super::request::Watch;
+use super::sandboxed::dispatch_in;
+use agentvfs_client::protocol::{
+    Fault, Progress, REQUEST_BYTES_MAX, Refusal, Request, RequestId, SandboxOf, code,
+    encode_answer, encode_data, encode_progress, shown,
+};
+use engine::Cancel;
+use rustix::net::sockopt::socket_peercred;
+use serde_json::Value;
+use std::cell::Cell;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a client may be silent between requests.
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Least time between two progress notifications.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a connection works with.
+#[derive(Clone)]
+pub struct Daemon {
+    /// The workspaces.
+    pub mounts: Arc<Mounts>,
+    /// Who may still come in.
+    pub gate: Arc<Gate>,
+}
+
+/// What a connection may ask for, said once, by the first message.
+#[derive(Debug)]
+pub enum May {
+    /// Everything.
+    All,
+    /// What a command in this sandbox may.
+    In(SandboxOf),
+}
+
+/// A connection that said hello.
+pub struct Served<'a> {
+    /// What it works with.
+    pub daemon: &'a Daemon,
+    /// Whoever asks.
+    pub peer: &'a Peer<'a>,
+    /// What it may ask for.
+    pub may: May,
+    /// How many requests there may be at once.
+    pub in_flight: u32,
+    /// Files that it has open.
+    pub handles: Handles,
+}
+
+impl Served<'_> {
+    /// Carries out a request and answers it, unless the daemon is ending.
+    pub fn carry_out(&self, request: &Request, cancel: &Cancel) -> io::Result<()> {
+        let Some(_pass) = self.daemon.gate.enter() else {
+            return send(self.peer, &request.id, &Err(ending()));
+        };
+        let since = Instant::now();
+        let answer = {
+            let jobs = self.daemon.mounts.jobs();
+            let can_be_cancelled = request.call.can_be_cancelled();
+            let _listed = can_be_cancelled.then(|| jobs.add(&request.call, cancel));
+            self.answer(request, cancel)
+        };
+        if let Err(fault) = &answer {
+            tracing::info!(kind = fault.kind, "request failed: {}", fault.message);
+        }
+        tracing::debug!(took = ?since.elapsed(), call = shown(&request.call), "answered");
+        send(self.peer, &request.id, &answer)
+    }
+
+    fn answer(&self, request: &Request, cancel: &Cancel) -> Result<Value, Fault> {
+        let told = Cell::new(Instant::now());
+        let progress = |done, total| tell_progress(self.peer, request, &told, done, total);
+        let data = |bytes: &[u8]| send_data(self.peer, request, bytes);
+        let watch = Watch {
+            progress: &progress,
+            data: &data,
+            cancel,
+            caller: match &self.may {
+                May::All => caller_of(self.peer),
+                May::In(sandbox) => sandbox.process,
+            },
+            handles: &self.handles,
+            in_flight: self.in_flight,
+        };
+        let mounts = &self.daemon.mounts;
+        let dispatch = || match &self.may {
+            May::All => dispatch(mounts, &request.call, &watch),
+            May::In(sandbox) => dispatch_in(sandbox, mounts, &request.call, &watch),
+        };
+        engine::acting_for(watch.caller.unwrap_or(0), dispatch)
+    }
+
+    /// Answers what is no request.
+    pub fn refuse(&self, refusal: Refusal) -> io::Result<()> {
+        send(self.peer, &refusal.id, &Err(refusal.fault))
+    }
+}
+
+/// The answer to a line that is longer than a request may be.
+pub fn too_long() -> Fault {
+    let why = format!("the request is longer than {REQUEST_BYTES_MAX} bytes");
+    Fault::protocol(code::INVALID_REQUEST, why)
+}
+
+/// The process at the other end: calls and changes may be its own.
+fn caller_of(peer: &Peer<'_>) -> Option<u32> {
+    let found = socket_peercred(peer.stream()).ok()?;
+    // One that this process cannot see has no id here.
+    u32::try_from(found.pid.as_raw_nonzero().get()).ok()
+}
+
+/// What a client is told that comes too late, or when there are too many: it will try again.
+pub fn ending() -> Fault {
+    Fault::protocol(
+        code::ENDING,
+        "the daemon is shutting down or busy; try again",
+    )
+}
+
+fn tell_progress(peer: &Peer<'_>, request: &Request, told: &Cell<Instant>, done: u64, total: u64) {
+    let RequestId::Number(id) = request.id else {
+        return;
+    };
+    if !(request.progress || wants_progress(&request.call)) || told.get().elapsed() < PROGRESS_PAUSE
+    {
+        return;
+    }
+    told.set(Instant::now());
+    // A client that has gone does not stop the work that it asked for, unless that can be cancelled: who
+    // listens to it sees that.
+    let _ = peer.send(&encode_progress(&Progress { id, done, total }));
+}
+
+/// Sends a part of a long result; false where the client has gone or does not read.
+fn send_data(peer: &Peer<'_>, request: &Request, bytes: &[u8]) -> bool {
+    let RequestId::Number(id) = request.id else {
+        return false;
+    };
+    peer.send(&encode_data(id, bytes)).is_ok()
+}
+
+/// Answers a connection that is not served.
+pub fn refuse(stream: &UnixStream, fault: Fault) -> io::Result<()> {
+    send(&Peer::new(stream), &RequestId::Null, &Err(fault))
+}
+
+/// Answers a request.
+pub fn send(peer: &Peer<'_>, id: &RequestId, answer: &Result<Value, Fault>) -> io::Result<()> {
+    peer.send(&encode_answer(id, answer))
+}
