@@ -22,7 +22,7 @@ fn begin_keyed(w: &Workspace, branch: &str, key: &str) -> u64 {
 
 fn finish_keyed(w: &Workspace, key: &str) -> Option<u64> {
     let outcome = CallOutcome::Success(None);
-    verbs::call_finish_keyed(w, key, (outcome, true)).unwrap()
+    verbs::call_finish_keyed(w, (key, None), (outcome, true)).unwrap()
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn a_call_is_ended_on_whichever_branch_it_runs_and_only_those_meant_are_given_up
     }
     begin(&w, "nobody's");
     let why = "no end was reported";
-    assert_eq!(verbs::give_up_keyed(&w, "a:s:", why).unwrap(), 2);
-    assert_eq!(verbs::give_up_keyed(&w, "a:s:", why).unwrap(), 0);
+    assert_eq!(verbs::give_up_keyed(&w, ("a:s:", None), why).unwrap(), 2);
+    assert_eq!(verbs::give_up_keyed(&w, ("a:s:", None), why).unwrap(), 0);
     for (branch, id) in [("fix", given_up), (MAIN, mine)] {
         let item = verbs::call(&w, branch, id).unwrap();
         assert_eq!(item.status, CallStatus::Error);

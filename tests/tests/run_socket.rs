@@ -281,3 +281,63 @@ fn a_connection_that_names_a_sandbox_stays_in_it() {
     ask("hello", json!({ "protocol": 1, "client": "t" }));
     assert!(ask("workspace.log", on("main"))["error"].is_object());
 }
+
+/// A hook of Claude Code, as a line of a shell.
+fn hook(event: &str, more: &str) -> String {
+    format!(
+        "echo '{{\"hook_event_name\": \"{event}\", \"session_id\": \"e\", \"prompt_id\": \"p\"{more}}}' \
+        | agentvfs hook claude\n"
+    )
+}
+
+const CALL: &str = r#", "tool_use_id": "c", "tool_name": "Bash", "tool_input": {}"#;
+
+#[test]
+fn hooks_inside_are_noted_in_the_branch_and_reach_no_call_outside() {
+    let Some(env) = sandbox::env(&[("f", "base\n")]) else {
+        return;
+    };
+    // The same session makes the same call in the mount.
+    outside(&env, &["branch", "create", "s"]).ok();
+    let script = hook("PreToolUse", CALL);
+    let mut shell_outside = env.program("sh");
+    shell_outside
+        .args(["-c", &script])
+        .current_dir(env.mountpoint());
+    shell_outside.env("PATH", &path(&env)["PATH=".len()..]);
+    assert_eq!(env.told(shell_outside).ok(), "");
+    let script = [
+        hook("SessionStart", ""),
+        hook("UserPromptSubmit", ""),
+        hook("PreToolUse", CALL),
+        "echo two > f\n".to_owned(),
+        hook("PostToolUse", CALL),
+        hook("PostToolUse", CALL),
+        hook("PreToolUse", &CALL.replace("\"c\"", "\"d\"")),
+        hook("Stop", ", \"last_assistant_message\": \"Done.\""),
+        hook("SessionEnd", ""),
+        "agentvfs rollback --meta prompt=p >/dev/null; cat f".to_owned(),
+    ];
+    let told = shell(&env, IN_S, &script.concat());
+    let lines: Vec<&str> = told.out.lines().collect();
+    assert!(told.status == 0 && lines.len() == 2, "{told:?}");
+    assert!(
+        lines[0].contains("branch s:") && lines[1] == "base",
+        "{told:?}"
+    );
+    let calls = |branch: &str| -> Vec<(String, String)> {
+        let args = ["timeline", "-w", "project", "--branch", branch, "--json"];
+        let found: Value = serde_json::from_str(&outside(&env, &args).ok()).unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let calls = found["calls"].as_array().unwrap().iter();
+        let calls = calls.filter(|call| call["key"].is_string());
+        calls
+            .map(|c| (text(&c["key"]), text(&c["status"])))
+            .collect()
+    };
+    let call = |id: &str, status: &str| (format!("claude:e:{id}"), status.to_owned());
+    assert_eq!(calls("s"), [call("d", "error"), call("c", "success")]);
+    assert_eq!(calls("main"), [call("c", "pending")]);
+    let diff = ["tool", "diff", "-w", "project", "--branch", "s", "1"];
+    assert_eq!(outside(&env, &diff).ok(), "M\tf\n");
+}

@@ -10,12 +10,15 @@ use super::faults;
 use super::moments::time;
 use super::mounts::Mounts;
 use super::request::{Watch, on};
+use super::timeline;
 use agentvfs_client::protocol::*;
 use engine::verbs;
 use serde_json::Value;
 
 /// Keys by which a run finds its own commits again.
 const KEYS_OF_RUNS: [&str; 5] = ["run", "run-end", "command", "exit", "duration"];
+/// Keys of the commits that agents' hooks make.
+const KEYS_OF_TURNS: [&str; 5] = ["agent", "session", "prompt", "prompt-end", "session-end"];
 /// Branches that one sandbox may have made.
 const BRANCHES_MAX: usize = 128;
 
@@ -93,10 +96,8 @@ fn needs(call: &Call) -> Needs<'_> {
         Call::KvGet(ask) => in_state(&ask.workspace, &ask.branch, &ask.state),
         Call::KvList(ask) => in_state(&ask.workspace, &ask.branch, &ask.state),
         Call::KvDelete(ask) => one(&ask.workspace, &ask.branch),
-        // Calls are found by their keys on all branches.
-        Call::ToolGiveUp(_) => Needs::More,
-        Call::ToolStart(ask) if ask.key.is_some() => Needs::More,
-        Call::ToolFinish(ask) if ask.key.is_some() => Needs::More,
+        // By their keys: looked for on the sandbox's branches alone.
+        Call::ToolGiveUp(ask) => Needs::Workspace(&ask.workspace),
         Call::ToolStart(ask) => one(&ask.workspace, &ask.branch),
         Call::ToolFinish(ask) => one(&ask.workspace, &ask.branch),
         Call::ToolRecord(ask) => one(&ask.workspace, &ask.branch),
@@ -139,10 +140,14 @@ fn ref_of(target: &Target) -> Vec<&str> {
     }
 }
 
-/// A commit that a run could take for one of its own.
+/// A commit that a run could take for one of its own: of the automatic ones those alone are none that an agent's
+/// hooks make.
 fn is_of_a_run(ask: &Checkpoint) -> bool {
     let mut keys = ask.meta.iter().map(|(key, _)| key.as_str());
-    ask.automatic || keys.any(|key| KEYS_OF_RUNS.contains(&key))
+    match ask.automatic {
+        true => ask.meta.is_empty() || !keys.all(|key| KEYS_OF_TURNS.contains(&key)),
+        false => keys.any(|key| KEYS_OF_RUNS.contains(&key)),
+    }
 }
 
 /// Carries out a request of a command in a sandbox.
@@ -158,6 +163,8 @@ pub fn dispatch_in(
         Call::HasRef(ask) if !is_own(mounts, &ask.workspace, &names, &ask.name)? => {
             encoded(&HasRefAnswer { exists: false })?
         }
+        Call::ToolFinish(ask) => encoded(&timeline::finish(mounts, ask, Some(&names))?)?,
+        Call::ToolGiveUp(ask) => encoded(&timeline::give_up(mounts, ask, Some(&names))?)?,
         _ => dispatch(mounts, call, watch)?,
     };
     trimmed(sandbox, &names, call, answer)
@@ -353,7 +360,7 @@ mod tests {
     ];
 
     /// Methods that a sandbox has nothing of.
-    const REFUSED: [&str; 21] = [
+    const REFUSED: [&str; 20] = [
         "workspace.init",
         "workspace.start",
         "workspace.stop",
@@ -374,7 +381,6 @@ mod tests {
         "session.unregister",
         "run.begin",
         "run.wrote_nothing",
-        "tool.give_up",
     ];
 
     #[test]
@@ -393,12 +399,7 @@ mod tests {
                     Needs::Branches(name, branches, _) => name == "w" && !branches.is_empty(),
                     Needs::Child(name, branch) => name == "w" && branch == "b",
                 };
-                let by_key = matches!(&request.call, Call::ToolFinish(ask) if ask.key.is_some());
-                assert_eq!(
-                    is_bound,
-                    !REFUSED.contains(method) && !by_key,
-                    "{request:?}"
-                );
+                assert_eq!(is_bound, !REFUSED.contains(method), "{request:?}");
             }
         }
     }
@@ -421,8 +422,12 @@ mod tests {
         let is_refused = |call: &Call| matches!(needs(call), Needs::More);
         assert!(!is_refused(&checkpoint(false, "task")));
         assert!(is_refused(&checkpoint(true, "task")));
+        for key in KEYS_OF_TURNS {
+            assert!(!is_refused(&checkpoint(true, key)), "{key}");
+        }
         for key in KEYS_OF_RUNS {
             assert!(is_refused(&checkpoint(false, key)), "{key}");
+            assert!(is_refused(&checkpoint(true, key)), "{key}");
         }
     }
 

@@ -70,8 +70,12 @@ fn wrong(what: &str) -> Fault {
     Fault::protocol(code::INVALID_PARAMS, what)
 }
 
-/// A call has ended.
-pub fn finish(mounts: &Mounts, ask: &ToolFinish) -> Result<Finished, Fault> {
+/// A call has ended; one that is named by its key is looked for on the branches `among` (`None`: on all).
+pub fn finish(
+    mounts: &Mounts,
+    ask: &ToolFinish,
+    among: Option<&[String]>,
+) -> Result<Finished, Fault> {
     let outcome = outcome(&ask.result, &ask.error)?;
     let id = match (ask.id, &ask.key) {
         (Some(_), None) if ask.unsynced => return Err(wrong("unsynced needs a key")),
@@ -82,20 +86,24 @@ pub fn finish(mounts: &Mounts, ask: &ToolFinish) -> Result<Finished, Fault> {
             None
         }
         (None, Some(key)) => on(mounts, &ask.workspace, |w| {
-            verbs::call_finish_keyed(w, key, (outcome, ask.unsynced))
+            verbs::call_finish_keyed(w, (key, among), (outcome, ask.unsynced))
         })?,
         _ => return Err(wrong("a call is named by its id or its key")),
     };
     Ok(Finished { id })
 }
 
-/// Calls of which nobody will tell that they have ended.
-pub fn give_up(mounts: &Mounts, ask: &ToolGiveUp) -> Result<GivenUp, Fault> {
+/// Calls of which nobody will tell that they have ended, on the branches `among` (`None`: on all).
+pub fn give_up(
+    mounts: &Mounts,
+    ask: &ToolGiveUp,
+    among: Option<&[String]>,
+) -> Result<GivenUp, Fault> {
     if ask.prefix.is_empty() {
         return Err(wrong("an empty prefix would mean the calls of everybody"));
     }
     let calls = on(mounts, &ask.workspace, |w| {
-        verbs::give_up_keyed(w, &ask.prefix, &ask.error)
+        verbs::give_up_keyed(w, (&ask.prefix, among), &ask.error)
     })?;
     Ok(GivenUp { calls })
 }

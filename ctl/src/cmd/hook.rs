@@ -37,6 +37,11 @@ pub fn run(agent: &str, root: Option<&Path>) -> u8 {
         let workspace = text("AGENTVFS_WORKSPACE")?;
         Some((workspace, text("AGENTVFS_BRANCH")?))
     });
+    // A run that hides files of the project has no socket inside, and its home is not seen.
+    let is_unsandboxed = text("AGENTFS_SANDBOX").is_some_and(|kind| kind == "none");
+    if run.is_some() && home.socket_of_run().is_none() && !is_unsandboxed {
+        return 0;
+    }
     let surroundings = Surroundings { dirs, run };
     let answer = hear(agent, home, surroundings, std::io::stdin());
     if !answer.is_empty() {

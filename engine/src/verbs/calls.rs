@@ -1,12 +1,14 @@
 //! Tool calls of a workspace: beginning, ending and recording them.
 
 use crate::book::timeline::running::Running;
+use crate::branch::Branch;
 use crate::branch::calls::{self, CallRecord, CallStart};
 use crate::branch::endings::{self, DIED};
 use crate::error::{Error, Result};
 use crate::record::call::{CallOutcome, EndedBy, Owner, Process};
 use crate::types::Time;
 use crate::workspace::Workspace;
+use std::sync::Arc;
 
 /// Notes that a call begins; gives its id. Durable, unless it says that it need not be.
 pub fn call_start(ws: &Workspace, branch: &str, call: CallStart) -> Result<u64> {
@@ -81,16 +83,16 @@ pub fn end_calls_of(ws: &Workspace, gone: &dyn Fn(&Process) -> bool) -> Result<u
     failed.map_or(Ok(ended), Err)
 }
 
-/// Notes that the call with a key has ended, on whichever branch it runs; `None` where none with that key runs, which
+/// Notes that the call with a key has ended, on whichever of the branches `among` it runs (`None`: of all); `None` where none with that key runs, which
 /// is no error: whoever ends a call by its key may not know whether its beginning was noted. Durable, unless
 /// `unsynced`.
 pub fn call_finish_keyed(
     ws: &Workspace,
-    key: &str,
+    (key, among): (&str, Option<&[String]>),
     (outcome, unsynced): (CallOutcome, bool),
 ) -> Result<Option<u64>> {
     calls::check_outcome(&outcome)?;
-    for branch in ws.all_branches() {
+    for branch in branches_among(ws, among) {
         let found = branch.lock().book.timeline.keyed(key);
         let Some(id) = found else { continue };
         return match calls::call_finish_in(&branch, ws.author(), id, (outcome, unsynced)) {
@@ -103,13 +105,17 @@ pub fn call_finish_keyed(
     Ok(None)
 }
 
-/// Gives up the calls whose keys begin with `prefix`, on all branches: nobody tells of their end any more. Gives how
-/// many there were. Not durable by itself: if the machine fails, they are given up later.
-pub fn give_up_keyed(ws: &Workspace, prefix: &str, why: &str) -> Result<u64> {
+/// Gives up the calls whose keys begin with `prefix`, on the branches `among` (`None`: on all): nobody tells of their
+/// end any more. Gives how many there were. Not durable by itself: if the machine fails, they are given up later.
+pub fn give_up_keyed(
+    ws: &Workspace,
+    (prefix, among): (&str, Option<&[String]>),
+    why: &str,
+) -> Result<u64> {
     let meant =
         |owner: &Owner, _: Time| matches!(owner, Owner::Key(key) if key.starts_with(prefix));
     let mut ended = 0;
-    for branch in ws.all_branches() {
+    for branch in branches_among(ws, among) {
         if endings::calls_of_owners(&branch, &meant).is_empty() {
             continue;
         }
@@ -118,6 +124,15 @@ pub fn give_up_keyed(ws: &Workspace, prefix: &str, why: &str) -> Result<u64> {
         ended += endings::end_calls(&branch, ws.author(), &meant, how)?;
     }
     Ok(ended)
+}
+
+/// The branches with these names, or all of them.
+fn branches_among(ws: &Workspace, among: Option<&[String]>) -> Vec<Arc<Branch>> {
+    let mut all = ws.all_branches();
+    if let Some(names) = among {
+        all.retain(|branch| names.contains(&branch.name()));
+    }
+    all
 }
 
 /// A call that has not ended.

@@ -14,6 +14,7 @@ use agentvfs_client::protocol::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time between two tries to reach a daemon that is being started.
@@ -204,7 +205,7 @@ impl Daemon<'_> {
                     @ (ClientError::NotRunning | ClientError::Ending | ClientError::Broken(_)),
                 ) => {
                     // A daemon that ends on request, or that nobody replaces, is not waited for.
-                    if Instant::now() >= self.until || !is_kept(self.home) {
+                    if Instant::now() >= self.until || !self.is_kept() {
                         return Err(error.to_string());
                     }
                     self.client = None;
@@ -218,9 +219,20 @@ impl Daemon<'_> {
     fn client(&mut self) -> Result<&mut Client, ClientError> {
         let client = match self.client.take() {
             Some(client) => client,
-            None => Client::connect(&self.home.socket())?,
+            None => Client::connect(&self.socket())?,
         };
         Ok(self.client.insert(client))
+    }
+
+    /// The daemon's socket, or in the sandbox of a run the run's.
+    fn socket(&self) -> PathBuf {
+        let of_run = self.home.socket_of_run();
+        of_run.map_or_else(|| self.home.socket(), Path::to_owned)
+    }
+
+    /// Whether a daemon that dies is replaced. A run waits for the next one itself.
+    fn is_kept(&self) -> bool {
+        self.home.socket_of_run().is_some() || is_kept(self.home)
     }
 }
 
