@@ -13,6 +13,9 @@
 # ~/.local/bin, either to $BIN_DIR where that is set. Can be run again at any time.
 set -euo pipefail
 
+# Other names of the program (ctl/src/names.rs).
+NAMES=(agentvfs-quickstart agentvfs-ctl agentfs)
+
 # What builds the Debian package.
 CARGO_DEB=3.8.0
 
@@ -190,12 +193,13 @@ build() { (cd "$here" && cargo program); }
 
 # A Debian package of the program that was built, with what the program makes of its own command line.
 package() {
-    local parts=$target/release/package shell agentvfs=$target/release/agentvfs
+    local parts=$target/release/package shell name agentvfs=$target/release/agentvfs
     rm -rf "$parts"
     "$agentvfs" man install "$parts" >/dev/null
     for shell in bash:agentvfs.bash zsh:_agentvfs fish:agentvfs.fish; do
         "$agentvfs" completions "${shell%%:*}" >"$parts/${shell#*:}"
     done
+    for name in "${NAMES[@]}"; do ln -s agentvfs "$parts/$name"; done
     (cd "$here" && CARGO_TARGET_DIR=$target cargo deb --package ctl --no-build --locked)
 }
 
@@ -221,6 +225,7 @@ install_program() {
             "free space there, or use another directory: BIN_DIR=DIR ./install.sh"
     fi
     agentvfs=$bin/agentvfs
+    link_names
     say "installed $agentvfs ($(du -m "$agentvfs" | cut -f1) MB)"
     case :$PATH: in
     *":$bin:"*) ;;
@@ -229,6 +234,20 @@ install_program() {
     say "completions for your shell: $agentvfs completions install"
     say "man pages: $agentvfs man install"
 }
+
+# Links by the names under which others know such a program; one of somebody else's stays.
+link_names() {
+    local name
+    for name in "${NAMES[@]}"; do
+        if [ ! -e "$bin/$name" ] && [ ! -L "$bin/$name" ]; then
+            ln -s agentvfs "$bin/$name" || say "note: cannot make the link $bin/$name"
+        elif ! is_own_link "$bin/$name"; then
+            say "note: $bin/$name is another program, and stays"
+        fi
+    done
+}
+
+is_own_link() { [ "$(readlink "$1" || true)" = agentvfs ]; }
 
 # What stat says of everything below a directory. Access times are left out (reading moves them),
 # and the sizes of directories (each file system has its own idea of them).
@@ -315,6 +334,9 @@ uninstall() {
     completions=("${XDG_DATA_HOME:-$HOME/.local/share}/bash-completion/completions/agentvfs"
         "${XDG_DATA_HOME:-$HOME/.local/share}/zsh/site-functions/_agentvfs"
         "${XDG_CONFIG_HOME:-$HOME/.config}/fish/completions/agentvfs.fish")
+    for file in "${NAMES[@]}"; do
+        ! is_own_link "$bin/$file" || rm -f "$bin/$file"
+    done
     for file in "$bin/agentvfs" "${completions[@]}" "$(dirname "$bin")"/share/man/man1/agentvfs{,-*}.1; do
         [ -e "$file" ] || continue
         rm -f "$file" || fail "cannot remove $file" "remove it yourself"

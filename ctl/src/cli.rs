@@ -80,7 +80,8 @@ pub enum AgentVerb {
     /// List the agents that are known: name, program, directory of settings; empty where it is not there
     #[command(after_help = "Example:\n  agentvfs agent list")]
     List(RowArgs),
-    /// Write hooks and a Skill for agents, so that each tool call is recorded and each turn can be taken back
+    /// Write hooks, a Skill, an MCP server and instructions for agents, so that each tool call is recorded and each turn
+    /// can be taken back
     #[command(after_help = INSTALL_HELP)]
     Install(AgentArgs),
     /// Show for each part of each agent whether it is there: same, changed, absent or failed
@@ -89,6 +90,35 @@ pub enum AgentVerb {
     /// Take away what `agent install` wrote; what you changed since is left
     #[command(after_help = "Example:\n  agentvfs agent remove --dry-run")]
     Remove(AgentArgs),
+    /// Run an agent in a sandbox as `agentvfs run` does, with hooks, MCP server and instructions for this run alone;
+    /// nothing is written to its settings
+    #[command(override_usage = "agentvfs agent run [OPTIONS] NAME [ARG]...")]
+    #[command(after_help = AGENT_RUN_HELP)]
+    Run(Box<RunArgs>),
+}
+
+/// What `agent run --help` says more.
+const AGENT_RUN_HELP: &str = "Examples:\n  agentvfs agent run claude\n  \
+    agentvfs agent run --session fix codex exec 'mend the tests'\n\n\
+    The same as `agentvfs run --agent NAME -- [ARG]...`. What is installed already is not added again. Codex\n\
+    runs hooks only after you have trusted them (/hooks).";
+
+/// What `quickstart --help` says more.
+const QUICKSTART_HELP: &str = "Example:\n  agentvfs quickstart ~/project\n\n\
+    Checks the machine, starts a workspace of the project, and does `agentvfs agent install` for the agents that are\n\
+    on this machine. Prints mount, branch and agents, and says what to type next. Twice is the same as once.";
+
+#[doc = concat!("Arguments of `quickstart`.")]
+#[derive(Debug, Args)]
+pub struct QuickstartArgs {
+    /// The project's directory [default: the current one]
+    pub dir: Option<PathBuf>,
+    /// An agent to set up; can be repeated [default: those on this machine]
+    #[arg(long, value_name = "NAME")]
+    pub agent: Vec<String>,
+    /// Print what would be, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Arguments of `agent install` and `agent remove`.
@@ -107,15 +137,24 @@ pub struct AgentArgs {
 pub struct AgentLookArgs {
     /// claude, codex, gemini, cursor, openhands, opencode [default: those on this machine]
     pub names: Vec<String>,
+    /// For the user [default]
+    #[arg(long, conflicts_with = "project")]
+    pub user: bool,
     /// For the project in the current directory instead of for the user
     #[arg(long)]
     pub project: bool,
-    /// Hooks; without --skill nothing else
+    /// Only hooks, and what else is named [default: all four parts]
     #[arg(long)]
     pub hooks: bool,
-    /// The Skill; without --hooks nothing else
+    /// Only the Skill, and what else is named
     #[arg(long)]
     pub skill: bool,
+    /// Only the MCP server, and what else is named
+    #[arg(long)]
+    pub mcp: bool,
+    /// Only the region in AGENTS.md or CLAUDE.md, and what else is named
+    #[arg(long)]
+    pub instructions: bool,
     /// End rows with NUL instead of a newline, and do not quote names
     #[arg(short = 'z')]
     pub nul: bool,
@@ -209,9 +248,12 @@ pub enum Command {
     /// Serve a workspace over another protocol
     #[command(subcommand)]
     Serve(ServeVerb),
-    /// Set agents' programs up to use agentvfs: hooks in their settings, and a Skill
+    /// Set agents' programs up to use agentvfs: hooks, a Skill, an MCP server, instructions
     #[command(subcommand)]
     Agent(AgentVerb),
+    /// Start a workspace of a project and set agents' programs up to use it: all in one command
+    #[command(after_help = QUICKSTART_HELP)]
+    Quickstart(QuickstartArgs),
     /// Note what an agent says by its hook, as JSON on standard input; the agents' settings call this
     #[command(after_help = HOOK_HELP)]
     Hook {

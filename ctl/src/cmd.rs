@@ -3,6 +3,7 @@
 //! One file per verb. Invariant: wrong usage is found before the daemon is asked to do anything.
 
 mod agent;
+mod agents;
 mod apply;
 mod blame;
 mod branch;
@@ -29,6 +30,7 @@ mod man;
 mod patch;
 mod paths;
 mod place;
+mod quickstart;
 mod restore;
 mod rollback;
 mod run;
@@ -68,7 +70,8 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Completions(args) => completions::run(&args, cli.global.json),
         Command::Man(verb) => man::run(&verb, cli.global.json),
-        Command::Agent(verb) => agent::run(&verb, &cli.global),
+        Command::Agent(verb) => agent::run(verb, cli.global),
+        Command::Quickstart(args) => quickstart::run(&args, cli.global),
         Command::Hook { agent } => Ok(hook::run(&agent, cli.global.root.as_deref())),
         Command::Skill => skill::run(cli.global.json),
         Command::Doctor(args) => doctor::run(&args, &cli.global),

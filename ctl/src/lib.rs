@@ -13,23 +13,32 @@ mod doctor;
 mod exit;
 mod extract;
 mod glob;
+mod names;
 mod output;
 mod pager;
 mod signals;
 mod spool;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Runs the command that the process's arguments name.
 ///
 /// Exit status: 0 done, 1 it failed, 2 wrong usage, 3 no daemon can be reached or started.
 pub fn main() -> ExitCode {
-    if let Some(agent) = cmd::hook::plain(std::env::args_os()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(agent) = cmd::hook::plain(words.iter().cloned()) {
         return ExitCode::from(cmd::hook::run(&agent, None));
     }
-    let cli = match cli::parse(std::env::args_os()) {
+    let asks_for_json = cli::asks_for_json(words.iter().cloned());
+    let words = match names::translated(&words) {
+        None => words,
+        Some(Ok(words)) => words,
+        Some(Err(failure)) => return exit::tell(&failure, asks_for_json),
+    };
+    let cli = match cli::parse(words) {
         Ok(cli) => cli,
-        Err(told) => return told.tell(cli::asks_for_json(std::env::args_os())),
+        Err(told) => return told.tell(asks_for_json),
     };
     let json = cli.tells_errors_as_json();
     match cmd::run(cli) {

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tests::env::{Env, Told};
+use tests::mcp::Mcp;
 
 /// A user with settings of Claude Code.
 struct User {
@@ -62,6 +63,52 @@ fn tree(dir: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     all
 }
 
+/// Files of a user's own in which parts are written.
+fn seed(home: &Path) {
+    for (name, text) in [
+        (".claude.json", "{\"numStartups\": 3, \"mcpServers\": {}}"),
+        (".claude/CLAUDE.md", "# Mine\r\n\r\nNo last line end"),
+        (
+            ".codex/config.toml",
+            "model = \"x\" # mine\r\n\r\n[mcp_servers.own]\r\ncommand = 'y'\r\n",
+        ),
+        (
+            ".gemini/settings.json",
+            "{\n  // mine\n  \"theme\": \"dark\"\n}\n",
+        ),
+        (".config/opencode/opencode.jsonc", "{}"),
+        (".config/opencode/AGENTS.md", ""),
+    ] {
+        let path = home.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+/// What is written for a user, agent by agent.
+const WANTED: &[&str] = &[
+    "claude hooks .claude/settings.json written",
+    "claude skill .claude/skills/agentvfs/SKILL.md written",
+    "claude mcp .claude.json written",
+    "claude instructions .claude/CLAUDE.md written",
+    "codex hooks .codex/hooks.json needs-trust",
+    "codex skill .agents/skills/agentvfs/SKILL.md written",
+    "codex mcp .codex/config.toml written",
+    "codex instructions .codex/AGENTS.md written",
+    "gemini hooks .gemini/settings.json written",
+    "gemini skill .agents/skills/agentvfs/SKILL.md same",
+    "gemini mcp .gemini/settings.json written",
+    "gemini instructions .gemini/GEMINI.md written",
+    "cursor hooks .cursor/hooks.json written",
+    "cursor skill .agents/skills/agentvfs/SKILL.md same",
+    "cursor mcp .cursor/mcp.json written",
+    "openhands skill .agents/skills/agentvfs/SKILL.md same",
+    "openhands mcp .openhands/mcp.json written",
+    "opencode skill .agents/skills/agentvfs/SKILL.md same",
+    "opencode mcp .config/opencode/opencode.jsonc written",
+    "opencode instructions .config/opencode/AGENTS.md written",
+];
+
 #[test]
 fn what_is_installed_is_the_same_the_second_time_and_goes_without_a_trace() {
     let Some(user) = User::new() else { return };
@@ -74,24 +121,13 @@ fn what_is_installed_is_the_same_the_second_time_and_goes_without_a_trace() {
         "opencode",
     ];
     let with = |verb| [&[verb][..], &all].concat();
+    seed(&user.home);
     let before = tree(&user.home);
     let dry = user.rows(&[&with("install")[..], &["--dry-run"]].concat());
     assert_eq!(tree(&user.home), before);
-    let wanted = [
-        "claude hooks .claude/settings.json written",
-        "claude skill .claude/skills/agentvfs/SKILL.md written",
-        "codex hooks .codex/hooks.json needs-trust",
-        "codex skill .agents/skills/agentvfs/SKILL.md written",
-        "gemini hooks .gemini/settings.json written",
-        "gemini skill .agents/skills/agentvfs/SKILL.md same",
-        "cursor hooks .cursor/hooks.json written",
-        "cursor skill .agents/skills/agentvfs/SKILL.md same",
-        "openhands skill .agents/skills/agentvfs/SKILL.md same",
-        "opencode skill .agents/skills/agentvfs/SKILL.md same",
-    ];
-    assert_eq!(user.rows(&with("install")), wanted);
+    assert_eq!(user.rows(&with("install")), WANTED);
     // Nothing is written, so the second agent of a file does not find what the first one wrote.
-    let dry_wanted: Vec<String> = wanted
+    let dry_wanted: Vec<String> = WANTED
         .iter()
         .map(|row| match row.starts_with("codex hooks") {
             true => (*row).to_owned(),
@@ -113,7 +149,7 @@ fn what_is_installed_is_the_same_the_second_time_and_goes_without_a_trace() {
             .iter()
             .filter(|row| row.ends_with(" removed"))
             .count(),
-        6,
+        16,
         "{removed:?}"
     );
     assert_eq!(
@@ -166,21 +202,23 @@ fn hooks_that_are_installed_are_those_that_agents_call() {
 #[test]
 fn what_the_user_changed_is_left() {
     let Some(user) = User::new() else { return };
-    user.agent(&["install", "claude"]).ok();
+    let two = ["--hooks", "--skill"];
+    user.agent(&[&["install", "claude"][..], &two].concat())
+        .ok();
     let settings = user.home.join(".claude/settings.json");
     let skill = user.home.join(".claude/skills/agentvfs/SKILL.md");
     // Settings beside ours are the user's, and are there when ours are gone.
     fs::write(&settings, user.settings().replace("opus", "sonnet")).unwrap();
     fs::write(&skill, "mine").unwrap();
     assert_eq!(
-        user.rows(&["status", "claude"]),
+        user.rows(&[&["status", "claude"][..], &two].concat()),
         [
             "claude hooks .claude/settings.json same",
             "claude skill .claude/skills/agentvfs/SKILL.md changed"
         ]
     );
     assert_eq!(
-        user.rows(&["remove", "claude"]),
+        user.rows(&[&["remove", "claude"][..], &two].concat()),
         [
             "claude hooks .claude/settings.json removed",
             "claude skill .claude/skills/agentvfs/SKILL.md changed"
@@ -289,6 +327,8 @@ fn directories_of_settings_may_be_elsewhere_and_a_project_has_its_own() {
     user.agent(&["install", "claude"]).ok();
     assert!(
         elsewhere.join("settings.json").exists()
+            && elsewhere.join(".claude.json").exists()
+            && elsewhere.join("CLAUDE.md").exists()
             && elsewhere.join("skills/agentvfs/SKILL.md").exists()
     );
     assert_eq!(user.settings(), SETTINGS);
@@ -302,7 +342,9 @@ fn directories_of_settings_may_be_elsewhere_and_a_project_has_its_own() {
             && root.join(".agents/skills/agentvfs/SKILL.md").exists()
     );
     in_project(&["agent", "remove", "openhands", "--project"]);
-    assert!(!root.join(".openhands").exists() && !root.join(".agents").exists());
+    for name in [".openhands", ".agents", "AGENTS.md"] {
+        assert!(!root.join(name).exists(), "{name}");
+    }
     let list = user.agent(&["list"]).ok();
     assert_eq!(list.lines().count(), 6);
     assert!(list.starts_with("claude\t"), "{list}");
@@ -320,4 +362,156 @@ fn many_at_once_write_each_hook_once() {
     assert_eq!(found, 8, "one for each event");
     user.agent(&["remove", "claude", "codex"]).ok();
     assert_eq!(user.settings(), SETTINGS);
+}
+
+#[test]
+fn parts_are_written_and_taken_away_by_name_in_any_order() {
+    let Some(user) = User::new() else { return };
+    seed(&user.home);
+    let before = tree(&user.home);
+    // Two parts in one file.
+    let settings = user.home.join(".gemini/settings.json");
+    for (first, second) in [("--mcp", "--hooks"), ("--hooks", "--mcp")] {
+        for part in [first, second] {
+            assert_eq!(user.rows(&["install", "gemini", part]).len(), 1);
+        }
+        assert_eq!(
+            user.rows(&["remove", "gemini", "--hooks", "--mcp"]).len(),
+            2
+        );
+        assert_eq!(tree(&user.home), before);
+    }
+    // Each by itself: what is left means the same.
+    user.agent(&["install", "gemini", "--hooks", "--mcp"]).ok();
+    user.agent(&["remove", "gemini", "--hooks"]).ok();
+    let left: Value = {
+        let text = fs::read_to_string(&settings).unwrap();
+        assert!(text.starts_with("{\n  // mine\n"), "{text}");
+        serde_json::from_str(&text.replace("// mine", "")).unwrap()
+    };
+    let server = json!({"command": "agentvfs", "args": ["serve", "mcp", "--here"]});
+    let mut found = left.clone();
+    let command = found["mcpServers"]["agentvfs"]["command"].take();
+    assert!(command.as_str().unwrap().ends_with("agentvfs"), "{left}");
+    found["mcpServers"]["agentvfs"]["command"] = "agentvfs".into();
+    assert_eq!(
+        found,
+        json!({"theme": "dark", "mcpServers": {"agentvfs": server}})
+    );
+    user.agent(&["remove", "gemini", "--mcp"]).ok();
+    // A file that was made for one part goes with the last of them.
+    fs::remove_file(&settings).unwrap();
+    user.agent(&["install", "gemini", "--hooks", "--mcp"]).ok();
+    user.agent(&["remove", "gemini", "--hooks"]).ok();
+    assert!(settings.exists());
+    user.agent(&["remove", "gemini", "--mcp"]).ok();
+    assert!(!settings.exists());
+}
+
+#[test]
+fn servers_and_instructions_that_the_user_changed_are_left() {
+    let Some(user) = User::new() else { return };
+    seed(&user.home);
+    let parts = |verb: &str| user.rows(&[verb, "claude", "codex", "--mcp", "--instructions"]);
+    let states = |rows: Vec<String>| -> Vec<String> {
+        let last = |row: String| row.rsplit(' ').next().unwrap().to_owned();
+        rows.into_iter().map(last).collect()
+    };
+    parts("install");
+    let change = |name: &str, from: &str, to: &str| {
+        let path = user.home.join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(&path, text.replace(from, to)).unwrap();
+    };
+    change(".claude.json", "--here", "--exports");
+    change(".codex/config.toml", "--here", "--exports");
+    change(".claude/CLAUDE.md", "before risky work", "always");
+    let changed = tree(&user.home);
+    for verb in ["status", "install", "remove"] {
+        let codex = match verb {
+            "remove" => "removed",
+            _ => "same",
+        };
+        assert_eq!(
+            states(parts(verb)),
+            ["changed", "changed", "changed", codex],
+            "{verb}"
+        );
+    }
+    let left: Vec<_> = tree(&user.home).into_iter().map(|(path, _)| path).collect();
+    let mut wanted: Vec<_> = changed.iter().map(|(path, _)| path.clone()).collect();
+    wanted.retain(|path| !path.ends_with(".codex/AGENTS.md"));
+    assert_eq!(left, wanted);
+    // Changed back, it is ours again.
+    change(".claude.json", "--exports", "--here");
+    change(".codex/config.toml", "--exports", "--here");
+    change(".claude/CLAUDE.md", "always", "before risky work");
+    parts("remove");
+    let text = |name: &str| fs::read_to_string(user.home.join(name)).unwrap();
+    assert_eq!(
+        text(".claude.json"),
+        "{\"numStartups\": 3, \"mcpServers\": {}}"
+    );
+    assert_eq!(text(".claude/CLAUDE.md"), "# Mine\r\n\r\nNo last line end");
+    assert!(text(".codex/config.toml").ends_with("command = 'y'\r\n"));
+    // A server of that name that the user wrote.
+    fs::write(
+        user.home.join(".claude.json"),
+        "{\"mcpServers\": {\"agentvfs\": {\"command\": \"x\"}}}",
+    )
+    .unwrap();
+    assert_eq!(
+        user.rows(&["install", "claude", "--mcp"]),
+        ["claude mcp .claude.json changed"]
+    );
+    assert_eq!(
+        user.rows(&["remove", "claude", "--mcp"]),
+        ["claude mcp .claude.json changed"]
+    );
+}
+
+#[test]
+fn instructions_of_a_project_are_written_once_for_all_agents() {
+    let Some(user) = User::new() else { return };
+    let root = user.env.start();
+    fs::write(root.join("AGENTS.md"), "Mine.\n").unwrap();
+    let in_project = |verb: &str, names: &[&str]| {
+        let args = [
+            &["agent", verb][..],
+            names,
+            &["--project", "--instructions"],
+        ]
+        .concat();
+        let out = user.env.told(user.env.command(&root, &args)).ok();
+        let last = |row: &str| row.rsplit('\t').next().unwrap().to_owned();
+        out.lines().map(last).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        in_project("install", &["codex", "cursor"]),
+        ["written", "same"]
+    );
+    let text = fs::read_to_string(root.join("AGENTS.md")).unwrap();
+    assert_eq!(text.matches("agentvfs-begin").count(), 1, "{text}");
+    assert_eq!(in_project("remove", &["codex"]), ["shared"]);
+    assert_eq!(fs::read_to_string(root.join("AGENTS.md")).unwrap(), text);
+    assert_eq!(in_project("remove", &["cursor"]), ["removed"]);
+    assert_eq!(
+        fs::read_to_string(root.join("AGENTS.md")).unwrap(),
+        "Mine.\n"
+    );
+}
+
+#[test]
+fn the_server_that_is_installed_serves_where_there_is_a_workspace() {
+    let Some(user) = User::new() else { return };
+    let root = user.env.start();
+    let mut mcp = Mcp::start(&user.env, &root, &["--here"]);
+    assert!(mcp.tools().contains(&"checkpoint".to_owned()));
+    assert_eq!(mcp.end(), (String::new(), 0));
+    // Elsewhere, beside the only workspace that runs, there is nothing that could change that.
+    let elsewhere = user.env.path("tmp");
+    let mut mcp = Mcp::start(&user.env, &elsewhere, &["--here"]);
+    assert_eq!(mcp.tools(), Vec::<String>::new());
+    assert_eq!(mcp.end(), (String::new(), 0));
 }

@@ -11,9 +11,9 @@ use tests::mount::found;
 use tests::skip::{Want, skip};
 
 /// Programs that the script may use; no cargo and no rustup among them.
-const TOOLS: [&str; 22] = [
+const TOOLS: [&str; 24] = [
     "bash", "awk", "cat", "chmod", "cp", "cut", "df", "dirname", "du", "env", "find", "grep",
-    "head", "id", "mkdir", "mktemp", "mv", "rm", "sed", "sort", "strip", "uname",
+    "head", "id", "ln", "mkdir", "mktemp", "mv", "readlink", "rm", "sed", "sort", "strip", "uname",
 ];
 
 /// The version that `Cargo.toml` wants.
@@ -166,6 +166,17 @@ fn a_new_toolchain_behind_an_old_one_is_used() {
     }
     let built_by = fs::read_to_string(machine.path("user/built-by")).unwrap();
     assert_eq!(built_by.trim(), wanted());
+    let name = |name: &str| machine.path("user/bin").join(name);
+    assert_eq!(
+        fs::read_link(name("agentvfs-ctl")).unwrap(),
+        Path::new("agentvfs")
+    );
+    // Another program of that name stays.
+    fs::remove_file(name("agentfs")).unwrap();
+    fs::write(name("agentfs"), "theirs").unwrap();
+    let (status, out, err) = machine.install(&["--no-try"], &["usr"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("bin/agentfs is another program"), "{out}");
     let pages = machine.path("user/share/man/man1");
     fs::create_dir_all(&pages).unwrap();
     for page in ["agentvfs.1", "agentvfs-log.1", "other.1"] {
@@ -173,7 +184,10 @@ fn a_new_toolchain_behind_an_old_one_is_used() {
     }
     let (status, out, err) = machine.install(&["--uninstall"], &["usr"]);
     assert_eq!(status, 0, "{out}{err}");
-    assert!(!machine.path("user/bin/agentvfs").exists(), "{out}");
+    for gone in ["agentvfs", "agentvfs-ctl", "agentvfs-quickstart"] {
+        assert!(!name(gone).is_symlink() && !name(gone).exists(), "{out}");
+    }
+    assert_eq!(fs::read_to_string(name("agentfs")).unwrap(), "theirs");
     let left: Vec<_> = fs::read_dir(&pages).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(pages.join("other.1").exists());

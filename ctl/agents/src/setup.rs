@@ -1,21 +1,29 @@
-//! What is set up for agents' programs, so that they use agentvfs by themselves: hooks in their settings, and a Skill.
+//! What is set up for agents' programs, so that they use agentvfs by themselves: hooks and an MCP server in their
+//! settings, a Skill, and a region in their instructions.
 //!
 //! What was written is recorded in `agents.json` of the agentvfs home, so that it can be taken away exactly. Invariants:
 //! what the user changed is never overwritten; of a file with other settings every byte that is not ours stays; a file
 //! that is not understood is left alone. Changes of one home are made one after the other, under a lock.
 //!
-//! Tests: `edit` (random files); `tests/tests/agent_setup.rs`.
+//! Tests: `hooks`, `servers`, `config`, `region` (random files); `tests/tests/agent_setup.rs`.
 
+mod config;
 mod edit;
 mod file;
+mod hooks;
+mod json;
 mod known;
+mod once;
 mod record;
+mod region;
+mod servers;
 mod undo;
 
 pub use known::{Agent, Form, all, named};
+pub use once::Once;
 
 use agentvfs_client::home::Home;
-use edit::{Edited, Hooks};
+use edit::{Change, Edited};
 use record::{Entry, Record};
 use std::fs::File;
 use std::io;
@@ -46,14 +54,23 @@ pub enum Part {
     Hooks,
     /// A Skill.
     Skill,
+    /// An MCP server in the agent's settings.
+    Mcp,
+    /// A region in the instructions that the agent reads.
+    Instructions,
 }
 
 impl Part {
+    /// All of them, in the order in which they are written.
+    pub const ALL: [Part; 4] = [Part::Hooks, Part::Skill, Part::Mcp, Part::Instructions];
+
     /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Part::Hooks => "hooks",
             Part::Skill => "skill",
+            Part::Mcp => "mcp",
+            Part::Instructions => "instructions",
         }
     }
 }
@@ -108,6 +125,9 @@ pub struct Row {
     pub state: State,
 }
 
+/// A part of an agent, and its file.
+type At<'a> = (&'static Agent, Part, &'a Path);
+
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -147,26 +167,51 @@ impl Setup<'_> {
         let mut record = Record::load(self.home.root())?;
         let mut rows = Vec::new();
         for agent in self.agents {
-            for part in self.parts {
-                let Some(path) = agent.file(*part, &self.scope) else {
+            let mut left = self.parts.to_vec();
+            let mut done = Vec::new();
+            while !left.is_empty() {
+                let part = left.remove(self.next(action, agent, &left, &record));
+                let Some(path) = agent.file(part, &self.scope) else {
                     continue;
                 };
-                let done = match part {
-                    Part::Hooks => self.hooks(action, agent, &path, &mut record),
-                    Part::Skill => self.skill(action, agent, &path, &mut record),
+                let state = match agent.change(part) {
+                    Some(change) => {
+                        self.change(action, (agent, part, &path), &*change, &mut record)
+                    }
+                    None => self.skill(action, agent, &path, &mut record),
                 };
                 if is_written {
                     record.save(self.home.root())?;
                 }
-                rows.push(Row {
+                done.push(Row {
                     agent: agent.name,
-                    part: *part,
+                    part,
                     file: path,
-                    state: done.unwrap_or_else(State::Failed),
+                    state: state.unwrap_or_else(State::Failed),
                 });
             }
+            done.sort_by_key(|row| row.part);
+            rows.extend(done);
         }
         Ok(rows)
+    }
+
+    /// Which part comes next. Of several in one file the one that was written last is the first to be taken away: the
+    /// file is as that left it, so it is afterwards what it was before.
+    fn next(&self, action: Action, agent: &Agent, left: &[Part], record: &Record) -> usize {
+        let is_as_left = |part: &Part| {
+            let path = agent.file(*part, &self.scope)?;
+            let text = file::read(&path).ok()??;
+            let entry = record.of(*part, &path, &text)?;
+            entry.is_as_left(&text).then_some(())
+        };
+        match action {
+            Action::Remove => {
+                let last = left.iter().rposition(|part| is_as_left(part).is_some());
+                last.unwrap_or(left.len() - 1)
+            }
+            Action::Install | Action::Look => 0,
+        }
     }
 
     /// Held while files are changed.
@@ -177,46 +222,46 @@ impl Setup<'_> {
         Ok(file)
     }
 
-    fn hooks(
+    /// A part that is something in a file of the agent's or the user's.
+    fn change(
         &self,
         action: Action,
-        agent: &'static Agent,
-        path: &Path,
+        at @ (agent, part, path): At<'_>,
+        change: &dyn Change,
         record: &mut Record,
     ) -> Result<State, String> {
-        let hooks = Hooks {
-            form: agent.form,
-            events: agent.events,
-            agent: agent.name,
-        };
         let there = file::read(path)?;
         let text = there.as_deref().unwrap_or_default();
         // A file that the user removed is as if it had never been written.
-        let known = there.as_ref().and_then(|_| record.of(path, text));
-        let found = hooks.found(text)?;
-        let missing = hooks.events.iter().any(|event| !found.contains(*event));
+        let known = there.as_ref().and_then(|_| record.of(part, path, text));
+        let (found, wanted) = (change.found(text)?, change.wanted());
+        let missing = wanted.iter().any(|item| !found.contains(item));
         // What was there and is not any more was removed by the user.
-        let taken_out = known.is_some_and(|e| e.events.iter().any(|e| !found.contains(e)));
+        let taken_out = known.is_some_and(|e| e.items.iter().any(|item| !found.contains(item)));
+        let is_known = |item: &String| known.is_some_and(|entry| entry.items.contains(item));
+        // Something of that name that the user has written.
+        let mut others = found.iter().filter(|item| !wanted.contains(*item));
+        let is_other = part != Part::Hooks && others.any(|item| !is_known(item));
         match action {
             Action::Remove => match known.cloned() {
                 None if found.is_empty() => Ok(State::Absent),
                 None => Ok(State::Changed),
-                Some(entry) => {
-                    let left = hooks.without(text, &entry)?;
-                    self.take(path, &left, record)?;
-                    Ok(match left.whole {
-                        true => State::Removed,
-                        false => State::Changed,
-                    })
-                }
+                Some(entry) => self.remove(at, (change, text, &entry), record),
             },
-            _ if !missing => Ok(State::Same),
-            _ if taken_out => Ok(State::Changed),
+            _ if !missing => {
+                if action == Action::Install {
+                    self.note(|| record.add_user(part, path, agent.name));
+                }
+                Ok(State::Same)
+            }
+            _ if taken_out || is_other => Ok(State::Changed),
             Action::Look => Ok(State::Absent),
             Action::Install => {
-                let (after, entry) = self.added(&hooks, there.as_deref(), known)?;
-                self.put(path, &after, entry, record)?;
-                Ok(match agent.needs_trust {
+                let users = record.users(part, path);
+                let (after, mut entry) = self.added(agent, change, there.as_deref(), known)?;
+                entry.agents.extend(users);
+                self.put(part, path, &after, entry, record)?;
+                Ok(match agent.needs_trust(part, &self.scope) {
                     true => State::NeedsTrust,
                     false => State::Written,
                 })
@@ -224,22 +269,57 @@ impl Setup<'_> {
         }
     }
 
-    /// The text with hooks at every event, and what is recorded of that. What an older version added is taken back
-    /// first, so that there is one change to take back.
+    /// Takes away what is recorded, unless another agent uses it.
+    fn remove(
+        &self,
+        (agent, part, path): At<'_>,
+        (change, text, entry): (&dyn Change, &str, &Entry),
+        record: &mut Record,
+    ) -> Result<State, String> {
+        if !entry.agents.contains(agent.name) {
+            return Ok(State::Shared);
+        }
+        if entry.agents.len() > 1 {
+            self.note(|| record.remove_user(part, path, agent.name));
+            return Ok(State::Shared);
+        }
+        let left = change.without(text, entry)?;
+        match (left.text == text, left.whole) {
+            // Nothing was taken out: it stays known.
+            (true, false) => return Ok(State::Changed),
+            // The user has taken it out already.
+            (true, true) => {
+                self.note(|| drop(record.forget(part, path)));
+                return Ok(State::Absent);
+            }
+            (false, _) => {
+                let text = Some(&left.text[..]).filter(|text| !text.is_empty() || !entry.created);
+                self.take(part, path, text, record)?;
+            }
+        }
+        Ok(match left.whole {
+            true => State::Removed,
+            false => State::Changed,
+        })
+    }
+
+    /// The text with all of a part, and what is recorded of that. What an older version added is taken back first, so
+    /// that there is one change to take back.
     fn added(
         &self,
-        hooks: &Hooks,
+        agent: &Agent,
+        change: &dyn Change,
         there: Option<&str>,
         known: Option<&Entry>,
     ) -> Result<(String, Entry), String> {
         let text = there.unwrap_or_default();
         let before = match known {
-            Some(entry) => hooks.without(text, entry)?.text,
+            Some(entry) => change.without(text, entry)?.text,
             None => text.to_owned(),
         };
         let created = known.map_or(there.is_none(), |entry| entry.created);
-        let after = hooks.with(&before, self.program)?;
-        let entry = Entry::of(hooks.agent, (&before, &after), created);
+        let after = change.with(&before, self.program)?;
+        let entry = Entry::of(agent.name, (&before, &after), created);
         Ok((after.text, entry))
     }
 
@@ -252,8 +332,10 @@ impl Setup<'_> {
     ) -> Result<State, String> {
         let there = file::read(path)?;
         let text = there.as_deref().unwrap_or_default();
-        let users = record.users(path);
-        let is_left = record.of(path, text).is_some_and(|e| e.is_as_left(text));
+        let users = record.users(Part::Skill, path);
+        let is_left = record
+            .of(Part::Skill, path, text)
+            .is_some_and(|e| e.is_as_left(text));
         if action == Action::Remove {
             let left = there.as_ref().map(|_| is_left);
             return self.remove_skill(agent, (path, left), record);
@@ -261,7 +343,7 @@ impl Setup<'_> {
         match there {
             Some(_) if text == crate::SKILL => {
                 if action == Action::Install {
-                    self.note(|| record.add_user(path, agent.name));
+                    self.note(|| record.add_user(Part::Skill, path, agent.name));
                 }
                 Ok(State::Same)
             }
@@ -271,7 +353,7 @@ impl Setup<'_> {
                 let after = Edited::whole(crate::SKILL);
                 let mut entry = Entry::of(agent.name, ("", &after), true);
                 entry.agents.extend(users);
-                self.put(path, &after.text, entry, record)?;
+                self.put(Part::Skill, path, &after.text, entry, record)?;
                 Ok(State::Written)
             }
         }
@@ -284,23 +366,23 @@ impl Setup<'_> {
         (path, left): (&Path, Option<bool>),
         record: &mut Record,
     ) -> Result<State, String> {
-        let users = record.users(path);
+        let users = record.users(Part::Skill, path);
         let is_user = users.contains(agent.name);
         match left {
             None => {
-                self.note(|| file::remove_dirs(&record.forget(path)));
+                self.note(|| file::remove_dirs(&record.forget(Part::Skill, path)));
                 Ok(State::Absent)
             }
             // Somebody else's.
             Some(_) if users.is_empty() => Ok(State::Changed),
             Some(_) if !is_user => Ok(State::Shared),
             Some(_) if users.len() > 1 => {
-                self.note(|| record.remove_user(path, agent.name));
+                self.note(|| record.remove_user(Part::Skill, path, agent.name));
                 Ok(State::Shared)
             }
             Some(false) => Ok(State::Changed),
             Some(true) => {
-                self.take(path, &Edited::whole(""), record)?;
+                self.take(Part::Skill, path, None, record)?;
                 Ok(State::Removed)
             }
         }
@@ -309,6 +391,7 @@ impl Setup<'_> {
     /// Writes a file, once it is recorded: what is recorded and was not written counts as not recorded.
     fn put(
         &self,
+        part: Part,
         path: &Path,
         text: &str,
         entry: Entry,
@@ -318,22 +401,29 @@ impl Setup<'_> {
         if self.dry_run {
             return Ok(());
         }
-        record.put(path, entry, file::missing_dirs(path));
+        record.put(part, path, entry, file::missing_dirs(path));
         record.save(self.home.root()).map_err(|e| e.to_string())?;
         file::write(path, text)
     }
 
-    /// Writes what is left of a file, or removes it with the directories that were made for it.
-    fn take(&self, path: &Path, left: &Edited, record: &mut Record) -> Result<(), String> {
+    /// Writes what is left of a file; of one of which nothing is left, removes it with the directories that were made for
+    /// it.
+    fn take(
+        &self,
+        part: Part,
+        path: &Path,
+        left: Option<&str>,
+        record: &mut Record,
+    ) -> Result<(), String> {
         file::check(path)?;
         if self.dry_run {
             return Ok(());
         }
-        match left.text.is_empty() {
-            true => std::fs::remove_file(path).map_err(|e| e.to_string())?,
-            false => file::write(path, &left.text)?,
+        match left {
+            None => std::fs::remove_file(path).map_err(|e| e.to_string())?,
+            Some(text) => file::write(path, text)?,
         }
-        file::remove_dirs(&record.forget(path));
+        file::remove_dirs(&record.forget(part, path));
         Ok(())
     }
 

@@ -27,7 +27,7 @@ mod transport;
 pub use session::Session;
 
 use agentvfs_client::failure::Failure;
-use server::Server;
+use server::{Nothing, Server};
 use std::time::Duration;
 use transport::Stdio;
 
@@ -36,6 +36,15 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Serves the client on standard input and output until it leaves.
 pub fn serve(session: Session) -> Result<(), Failure> {
+    served_by(Server::new(session))
+}
+
+/// The same without any tool, where there is no workspace: agents take a server that ends for one that failed.
+pub fn serve_nothing() -> Result<(), Failure> {
+    served_by(Nothing)
+}
+
+fn served_by(server: impl rmcp::ServerHandler) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .max_blocking_threads(limits::THREADS_MAX)
@@ -44,7 +53,7 @@ pub fn serve(session: Session) -> Result<(), Failure> {
     let (stdio, written) =
         Stdio::open().map_err(|e| Failure::new("cannot serve", e.to_string()))?;
     let served = runtime.block_on(async {
-        match rmcp::serve_server(Server::new(session), stdio).await {
+        match rmcp::serve_server(server, stdio).await {
             Ok(service) => service
                 .waiting()
                 .await

@@ -90,6 +90,27 @@ impl ServerHandler for Server {
     }
 }
 
+/// A server where there is no workspace.
+pub struct Nothing;
+
+impl ServerHandler for Nothing {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let why = "This directory is in no workspace of agentvfs, so there are no tools.";
+        let mut info = ServerConfig::new(capabilities).with_instructions(why.to_owned());
+        info.server_info = Implementation::new("agentvfs", env!("CARGO_PKG_VERSION"));
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(Vec::new()))
+    }
+}
+
 /// What a client tells its model about this server.
 fn instructions(session: &Session) -> String {
     format!(

@@ -19,7 +19,8 @@ pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude
     2 for wrong usage. SIGTERM is passed on; a second one kills it.";
 
 /// What says how a command is run.
-const OF_A_RUN: [&str; 23] = [
+const OF_A_RUN: [&str; 24] = [
+    "agent",
     "session",
     "from",
     "at",
@@ -61,6 +62,10 @@ const OF_A_SANDBOX: [&str; 9] = [
 #[doc = concat!("Arguments of `run`.")]
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    /// Run an agent with hooks, MCP server and instructions for this run alone; the words are its
+    /// arguments: claude, codex or opencode
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
     /// Branch to run in: created if it does not exist, joined if it does [default: a new branch,
     /// which is deleted at the end if nothing changed]
     #[arg(long, value_name = "NAME")]

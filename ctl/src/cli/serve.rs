@@ -22,4 +22,8 @@ pub struct McpArgs {
     /// Directory for files that the tool export writes [default: exports in the agentvfs home]
     #[arg(long, value_name = "DIR")]
     pub exports: Option<PathBuf>,
+    /// Serve the workspace that is named, or that holds the current directory; without one, offer no tools [default: the
+    /// only one running, else an error]
+    #[arg(long)]
+    pub here: bool,
 }

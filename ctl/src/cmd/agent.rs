@@ -1,30 +1,44 @@
 //! `agentvfs agent`.
 
-use crate::cli::{AgentArgs, AgentLookArgs, AgentVerb, Global};
+use super::Context;
+use super::agents::{WHAT, meant, on_path, set_up_parts, trust, user};
+use super::run::run as run_command;
+use crate::cli::{AgentArgs, AgentLookArgs, AgentVerb, Global, RunArgs};
 use crate::output::{Rows, print_json, talk, warn};
-use agentvfs_agents::setup::{self, Action, Agent, Part, Row, Scope, Setup, State, User};
-use agentvfs_client::context::find_home;
-use agentvfs_client::failure::{FAILED, Failure, USAGE};
-use agentvfs_client::home::process_env;
-use agentvfs_client::launch::own_program;
+use agentvfs_agents::setup::{self, Action, Part, Row, Scope, State};
+use agentvfs_client::failure::{FAILED, Failure};
 use agentvfs_client::quote::shown;
 use agentvfs_client::render::insert_bytes;
 use serde_json::{Map, Value, json};
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 /// Runs a verb.
-pub fn run(verb: &AgentVerb, global: &Global) -> Result<u8, Failure> {
+pub fn run(verb: AgentVerb, global: Global) -> Result<u8, Failure> {
     match verb {
         AgentVerb::List(args) => list(args.nul, global.json),
-        AgentVerb::Install(args) => change(Action::Install, args, global),
+        AgentVerb::Install(args) => change(Action::Install, &args, &global),
         AgentVerb::Status(args) => {
-            let rows = set_up(Action::Look, args, false, global)?;
+            let rows = set_up(Action::Look, &args, false, &global)?;
             tell(&rows, args.nul, global.json)
         }
-        AgentVerb::Remove(args) => change(Action::Remove, args, global),
+        AgentVerb::Remove(args) => change(Action::Remove, &args, &global),
+        AgentVerb::Run(args) => run_command(&of_words(*args)?, &mut Context::new(global)?),
     }
+}
+
+/// `agent run [OPTIONS] NAME [ARG…]` as `run --agent NAME [OPTIONS] [ARG…]`.
+fn of_words(mut args: RunArgs) -> Result<RunArgs, Failure> {
+    if args.list || args.stop.is_some() || args.discard.is_some() {
+        return Err(Failure::usage("agent run runs an agent")
+            .hint("agentvfs run --list, --stop and --discard are about all runs"));
+    }
+    if args.agent.is_some() || args.command.is_empty() {
+        return Err(Failure::usage("agent run takes the name of one agent")
+            .hint("agentvfs agent run claude"));
+    }
+    let name = args.command.remove(0);
+    args.agent = Some(name.to_string_lossy().into_owned());
+    Ok(args)
 }
 
 fn change(action: Action, args: &AgentArgs, global: &Global) -> Result<u8, Failure> {
@@ -48,8 +62,8 @@ fn change(action: Action, args: &AgentArgs, global: &Global) -> Result<u8, Failu
         _ => "",
     };
     talk(&format!("{what}{back}"));
-    if rows.iter().any(|row| row.state == State::NeedsTrust) && !args.dry_run {
-        talk("codex runs new hooks only after you have trusted them: type /hooks in it");
+    if !args.dry_run {
+        rows.iter().filter_map(trust).for_each(talk);
     }
     Ok(status)
 }
@@ -84,100 +98,27 @@ fn set_up(
     dry_run: bool,
     global: &Global,
 ) -> Result<Vec<Row>, Failure> {
-    const WHAT: &str = "cannot set up agents";
-    let user = user()?;
-    let agents = match args.names.is_empty() {
-        true => setup::all().filter(|agent| is_here(agent, &user)).collect(),
-        false => named(&args.names)?,
-    };
+    let agents = meant(&args.names)?;
     if agents.is_empty() {
         return Err(
             Failure::new(WHAT, "no agent that is known is on this machine")
                 .hint("name one; agentvfs agent list shows them"),
         );
     }
-    let parts: Vec<Part> = match (args.hooks, args.skill) {
-        (true, false) => vec![Part::Hooks],
-        (false, true) => vec![Part::Skill],
-        _ => vec![Part::Hooks, Part::Skill],
-    };
+    let named = [args.hooks, args.skill, args.mcp, args.instructions];
+    let all = !named.contains(&true);
+    let parts = Part::ALL.into_iter().zip(named);
+    let parts: Vec<Part> = parts
+        .filter(|(_, named)| all || *named)
+        .map(|(part, _)| part)
+        .collect();
     let scope = match args.project {
         true => {
             Scope::Project(std::env::current_dir().map_err(|e| Failure::new(WHAT, e.to_string()))?)
         }
-        false => Scope::User(user),
+        false => Scope::User(user()?),
     };
-    let home = find_home(global.root.as_deref())?;
-    let setup = Setup {
-        agents: &agents,
-        parts: &parts,
-        scope,
-        home: &home,
-        program: &program()?,
-        dry_run,
-    };
-    setup
-        .run(action)
-        .map_err(|e| Failure::new(WHAT, e.to_string()))
-}
-
-fn named(names: &[String]) -> Result<Vec<&'static Agent>, Failure> {
-    let agent = |name: &String| {
-        setup::named(name).ok_or_else(|| {
-            let known: Vec<&str> = setup::all().map(|agent| agent.name).collect();
-            let why = format!("no agent named {name} is known");
-            let failure = Failure {
-                exit: USAGE,
-                ..Failure::new("cannot set up agents", why)
-            };
-            failure.hint(format!("known are {}", known.join(", ")))
-        })
-    };
-    names.iter().map(agent).collect()
-}
-
-fn user() -> Result<User, Failure> {
-    let home = process_env("HOME").map(PathBuf::from);
-    let home = home.filter(|home| home.is_absolute()).ok_or_else(|| {
-        Failure::new("cannot set up agents", "$HOME is not set")
-            .hint("set HOME to your home directory")
-    })?;
-    let dir = |agent: &'static Agent| {
-        let dir = PathBuf::from(process_env(agent.variable()?)?);
-        dir.is_absolute().then_some((agent.name, dir))
-    };
-    let dirs = setup::all().filter_map(dir).collect();
-    Ok(User { home, dirs })
-}
-
-/// Whether an agent is on this machine: its program, or its settings.
-fn is_here(agent: &Agent, user: &User) -> bool {
-    on_path(agent.program).is_some() || agent.own_dir(user).is_dir()
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = process_env("PATH")?;
-    let mut found = std::env::split_paths(&path).map(|dir| dir.join(program));
-    found.find(|file| file.is_file())
-}
-
-/// How a shell finds this program.
-fn program() -> Result<String, Failure> {
-    if on_path("agentvfs").is_some() {
-        return Ok("agentvfs".to_owned());
-    }
-    let own = own_program();
-    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+".contains(b);
-    let text = own
-        .to_str()
-        .filter(|text| OsStr::new(text).as_bytes().iter().all(is_plain));
-    text.map(str::to_owned).ok_or_else(|| {
-        let why = format!(
-            "agentvfs is not in $PATH, and a hook cannot name {}",
-            own.display()
-        );
-        Failure::new("cannot set up agents", why).hint("put the directory of agentvfs in $PATH")
-    })
+    set_up_parts(action, (&agents, &parts), (scope, dry_run), global)
 }
 
 /// Prints rows; the status is 1 if a file could not be used.

@@ -85,9 +85,7 @@ fn in_branch(
             return Err(failure);
         }
     };
-    if !args.quiet {
-        words::begun(args, &work, (&plan, &allowed), &standing, context);
-    }
+    begun(args, &work, (&plan, &allowed), &standing, context);
     let layers = (standing.layers(), standing.lacking().to_vec());
     // The daemon ends connections that are silent for long.
     context.forget_client();
@@ -140,6 +138,23 @@ fn in_branch(
     }
 }
 
+/// Says what runs where, once the sandbox stands.
+fn begun(
+    args: &RunArgs,
+    work: &Work,
+    (plan, allowed): (&Plan, &Allowed),
+    standing: &Standing,
+    context: &Context,
+) {
+    if args.quiet {
+        return;
+    }
+    words::begun(args, work, (plan, allowed), standing, context);
+    if plan::needs_trust(args, context) {
+        warn("codex runs hooks only after you have trusted them: type /hooks in it");
+    }
+}
+
 /// Plans and builds the sandbox, after a commit of what is there.
 fn start(
     args: &RunArgs,
@@ -148,7 +163,7 @@ fn start(
 ) -> Result<(Standing, Plan, Allowed, Option<Relay>), Failure> {
     let (plan, mut allowed) = plan::plan(args, work, context)?;
     words::left(&allowed.left);
-    work::mark(work, &plan.command, context)?;
+    work::mark(work, &plan::command(args), context)?;
     then::check(args, work)?;
     commit(args, work, (Vec::new(), false), context)?;
     let no_socket = |e: std::io::Error| Failure::new("cannot offer a socket", e.to_string());

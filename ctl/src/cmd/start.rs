@@ -8,6 +8,7 @@ use crate::output::{talk, warn};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::infer::{Surroundings, covered_by, of_project};
 use agentvfs_client::protocol::{Bytes, Call, Info, Latency, MountChoice, Start, StartAnswer};
+use agentvfs_client::quote::shown;
 use agentvfs_client::seen::Look;
 use std::path::{Path, PathBuf};
 
@@ -47,18 +48,54 @@ pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The current directory as a project. What is more than a project must be named, as `hint` says.
+pub fn project_here(context: &Context, hint: &str) -> Result<PathBuf, Failure> {
+    let cwd = context.surroundings().cwd.clone();
+    let cwd = cwd.ok_or_else(|| Failure::usage("the current directory is gone"))?;
+    let cwd = context.absolute(&cwd)?;
+    let user_home = std::env::var_os("HOME").map(PathBuf::from);
+    let user_home = user_home.map(|home| home.canonicalize().unwrap_or(home));
+    let is_more = cwd == Path::new("/")
+        || user_home.as_ref() == Some(&cwd)
+        || context.home().root().starts_with(&cwd);
+    if is_more {
+        let why = format!(
+            "{} is no project",
+            shown(cwd.as_os_str().as_encoded_bytes())
+        );
+        return Err(Failure::usage(why).hint(format!(
+            "change to the project's directory, or name it: {hint}"
+        )));
+    }
+    Ok(cwd)
+}
+
+/// The workspace that a project has.
+fn existing_of(base: &Path, context: &mut Context) -> Result<Option<String>, Failure> {
+    if explicit(context).named(None)?.is_some() {
+        return Ok(None);
+    }
+    let covered = covered_by(base, context.list()?).map(|info| info.name.clone());
+    match covered {
+        Some(name) => Ok(Some(name)),
+        None => of_project(base, context.list()?),
+    }
+}
+
+/// Where the workspace of a project is mounted, or would be.
+pub fn planned_on(base: &Path, context: &mut Context) -> Result<PathBuf, Failure> {
+    let name = match existing_of(base, context)? {
+        Some(name) => name,
+        None => new_name(context, None, base)?,
+    };
+    let info = context.info(&name)?;
+    let default = context.home().default_mount(&name);
+    Ok(info.map_or(default, |info| info.mount.to_path()))
+}
+
 /// The workspace of a project, running; it is made where there is none.
 pub fn started_on(base: &Path, context: &mut Context) -> Result<Info, Failure> {
-    let given = explicit(context).named(None)?;
-    let covered = covered_by(base, context.list()?).map(|info| info.name.clone());
-    let existing = match given {
-        None => match covered {
-            Some(name) => Some(name),
-            None => of_project(base, context.list()?)?,
-        },
-        Some(_) => None,
-    };
-    let (name, base) = match existing {
+    let (name, base) = match existing_of(base, context)? {
         Some(name) => (name, None),
         None => (new_name(context, None, base)?, Some(Bytes::from(base))),
     };

@@ -1,24 +1,35 @@
-//! Hooks in an agent's settings: JSON in which comments and trailing commas may stand.
+//! A change of a file of somebody else's: what of ours is in it, the text with it, the text without it.
 //!
-//! Invariant, checked at each change: but for our hooks and the keys that were added for them, the values before and after
-//! are equal. Taking hooks out goes by the patch that putting them in left, and gives the bytes of before; where the
-//! user has changed the same lines since, they are taken out one by one.
+//! Invariant, checked at each change of settings: but for what is ours and the keys that were added for it, the values
+//! before and after are equal. Taking something out goes by the patch that putting it in left, and gives the bytes of
+//! before; where the user has changed the same lines since, it is taken out piece by piece.
 
-use super::known::Form;
 use super::record::Entry;
-use super::undo::{undo, undone};
-use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
-use serde_json::Value;
+use super::undo::undo;
 use std::collections::BTreeSet;
 
-/// Hooks of an agent.
-#[derive(Clone, Copy, Debug)]
-pub struct Hooks {
-    pub form: Form,
-    pub events: &'static [&'static str],
-    /// Its name, as `agentvfs hook` takes it.
-    pub agent: &'static str,
+/// Something of ours in a text.
+pub trait Change {
+    /// What there is of it in a text, by name.
+    ///
+    /// # Errors
+    /// The text is not understood.
+    fn found(&self, text: &str) -> Result<BTreeSet<String>, String>;
+
+    /// What there should be.
+    fn wanted(&self) -> BTreeSet<String>;
+
+    /// The text with all of it. `program` is how a shell finds `agentvfs`.
+    ///
+    /// # Errors
+    /// The text is not understood, or has something else in its place.
+    fn with(&self, text: &str, program: &str) -> Result<Edited, String>;
+
+    /// The text without what is recorded; empty where nothing is left of a file that was made for it.
+    ///
+    /// # Errors
+    /// The text is not understood.
+    fn without(&self, text: &str, entry: &Entry) -> Result<Edited, String>;
 }
 
 /// A text that was changed.
@@ -26,8 +37,8 @@ pub struct Hooks {
 pub struct Edited {
     /// The text; empty: nothing is left of the file.
     pub text: String,
-    /// Events to which a hook was added.
-    pub events: BTreeSet<String>,
+    /// Names of what was added.
+    pub items: BTreeSet<String>,
     /// Keys that were added, from the root, with slashes.
     pub made: BTreeSet<String>,
     /// A patch to the text before.
@@ -45,474 +56,15 @@ impl Edited {
             ..Edited::default()
         }
     }
-}
 
-/// How JSON is read here: as the agents that take comments do.
-fn options() -> ParseOptions {
-    ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: false,
-        allow_missing_commas: false,
-        allow_single_quoted_strings: false,
-        allow_hexadecimal_numbers: false,
-        allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_non_finite_numbers: false,
-        allow_extended_string_escapes: false,
-    }
-}
-
-fn parse(text: &str) -> Result<CstRootNode, String> {
-    CstRootNode::parse(text, &options()).map_err(|e| format!("it is not JSON: {e}"))
-}
-
-fn value(text: &str) -> Result<Value, String> {
-    let root = parse(text)?;
-    Ok(root
-        .to_serde_value()
-        .unwrap_or(Value::Object(Default::default())))
-}
-
-fn is_blank(text: &str) -> bool {
-    text.trim().is_empty()
-}
-
-impl Hooks {
-    /// The events that have our hook.
-    pub fn found(&self, text: &str) -> Result<BTreeSet<String>, String> {
-        if is_blank(text) {
-            return Ok(BTreeSet::new());
-        }
-        let value = value(text)?;
-        let root = value.as_object().ok_or("it is no JSON object")?;
-        let Some(hooks) = root.get("hooks") else {
-            return Ok(BTreeSet::new());
-        };
-        let hooks = hooks.as_object().ok_or("its \"hooks\" is no object")?;
-        let has = |list: &Value| {
-            list.as_array()
-                .is_some_and(|all| all.iter().any(|e| self.has(e)))
-        };
-        let found = hooks.iter().filter(|(_, list)| has(list));
-        Ok(found.map(|(event, _)| event.clone()).collect())
-    }
-
-    /// Whether an element of an event's list has our hook.
-    fn has(&self, element: &Value) -> bool {
-        match self.form {
-            Form::Flat => self.is_ours(element),
-            Form::Groups => {
-                let all = element.get("hooks").and_then(Value::as_array);
-                all.is_some_and(|all| all.iter().any(|hook| self.is_ours(hook)))
-            }
-        }
-    }
-
-    /// Whether a hook calls us, from wherever.
-    fn is_ours(&self, hook: &Value) -> bool {
-        let Some(command) = hook.get("command").and_then(Value::as_str) else {
-            return false;
-        };
-        let program = command.trim().strip_suffix(self.agent);
-        let program = program.and_then(|rest| rest.trim_end().strip_suffix("hook"));
-        program.is_some_and(|program| {
-            let program = program.trim_end().trim_matches(['\'', '"']);
-            program == "agentvfs" || program.ends_with("/agentvfs")
-        })
-    }
-
-    fn element(&self, program: &str) -> CstInputValue {
-        let text = |text: &str| CstInputValue::String(text.to_owned());
-        let command = format!("{program} hook {}", self.agent);
-        let command = ("command".to_owned(), text(&command));
-        match self.form {
-            Form::Flat => CstInputValue::Object(vec![command]),
-            Form::Groups => {
-                let kind = ("type".to_owned(), text("command"));
-                let hook = CstInputValue::Object(vec![kind, command]);
-                let hooks = ("hooks".to_owned(), CstInputValue::Array(vec![hook]));
-                CstInputValue::Object(vec![hooks])
-            }
-        }
-    }
-
-    /// The text with our hook at every event. `program` is how a shell finds `agentvfs`.
-    pub fn with(&self, text: &str, program: &str) -> Result<Edited, String> {
-        let found = self.found(text)?;
-        let base = if is_blank(text) { "{}\n" } else { text };
-        let root = parse(base)?;
-        let object = root.object_value().ok_or("it is no JSON object")?;
-        let mut made = BTreeSet::new();
-        if self.form == Form::Flat && object.get("version").is_none() {
-            object.append("version", CstInputValue::Number("1".to_owned()));
-            made.insert("version".to_owned());
-        }
-        let hooks = child(
-            &object,
-            "hooks",
-            &mut made,
-            "hooks",
-            CstObject::object_value_or_create,
-        )?;
-        let mut events = BTreeSet::new();
-        for event in self.events.iter().filter(|event| !found.contains(**event)) {
-            let path = format!("hooks/{event}");
-            let list = child(
-                &hooks,
-                event,
-                &mut made,
-                &path,
-                CstObject::array_value_or_create,
-            )?;
-            list.append(self.element(program));
-            events.insert((*event).to_owned());
-        }
-        let after = root.to_string();
-        let edited = Edited {
-            undo: undo(&after, text),
+    /// A text to which these were added.
+    pub fn added(before: &str, after: String, items: BTreeSet<String>) -> Edited {
+        Edited {
+            undo: undo(&after, before),
             text: after,
-            events,
-            made,
+            items,
+            made: BTreeSet::new(),
             whole: true,
-        };
-        self.check(text, &edited.text, &edited.made)?;
-        Ok(edited)
-    }
-
-    /// The text without what is recorded; empty where nothing is left of a file that was made for it.
-    pub fn without(&self, text: &str, entry: &Entry) -> Result<Edited, String> {
-        let left = self.left(text, entry)?;
-        let none = Value::Object(Default::default());
-        let is_empty = is_blank(&left) || (!left.contains('/') && value(&left)? == none);
-        let whole = self.found(&left)?.is_empty();
-        Ok(match entry.created && is_empty {
-            true => Edited::whole(""),
-            false => Edited {
-                whole,
-                ..Edited::whole(&left)
-            },
-        })
-    }
-
-    fn left(&self, text: &str, entry: &Entry) -> Result<String, String> {
-        let is_right = |left: &String| {
-            let none_left = self.found(left).is_ok_and(|found| found.is_empty());
-            none_left && self.check(left, text, &entry.made).is_ok()
-        };
-        if let Some(left) = undone(text, &entry.undo).filter(is_right) {
-            return Ok(left);
-        }
-        let root = parse(text)?;
-        if let Some(object) = root.object_value() {
-            self.take_out(&object, entry);
-        }
-        let left = root.to_string();
-        self.check(&left, text, &entry.made)?;
-        Ok(left)
-    }
-
-    fn take_out(&self, root: &CstObject, entry: &Entry) {
-        if let Some(hooks) = root.object_value("hooks") {
-            for event in &entry.events {
-                if let Some(list) = hooks.array_value(event) {
-                    self.take_out_of(&list);
-                    if list.elements().is_empty() && entry.made.contains(&format!("hooks/{event}"))
-                    {
-                        hooks.get(event).into_iter().for_each(|p| p.remove());
-                    }
-                }
-            }
-            if hooks.properties().is_empty() && entry.made.contains("hooks") {
-                root.get("hooks").into_iter().for_each(|p| p.remove());
-            }
-        }
-        // In a file that was made for our hooks, others' hooks need the version.
-        let others = root.object_value("hooks");
-        let others = others.is_some_and(|hooks| !hooks.properties().is_empty());
-        if entry.made.contains("version") && !(entry.created && others) {
-            root.get("version").into_iter().for_each(|p| p.remove());
-        }
-    }
-
-    /// Takes our hooks out of an event's list; groups that have others stay.
-    fn take_out_of(&self, list: &CstArray) {
-        let is_ours = |node: &CstNode| node.to_serde_value().is_some_and(|v| self.is_ours(&v));
-        for element in list.elements() {
-            let inner = match self.form {
-                Form::Flat => None,
-                Form::Groups => element.as_object().and_then(|e| e.array_value("hooks")),
-            };
-            let Some(inner) = inner else {
-                if self.form == Form::Flat && is_ours(&element) {
-                    element.remove();
-                }
-                continue;
-            };
-            let ours: Vec<CstNode> = inner.elements().into_iter().filter(is_ours).collect();
-            match ours.is_empty() || ours.len() < inner.elements().len() {
-                true => ours.into_iter().for_each(CstNode::remove),
-                false => element.remove(),
-            }
-        }
-    }
-
-    /// Both texts are equal but for our hooks and the keys that were made for them.
-    fn check(&self, without: &str, with: &str, made: &BTreeSet<String>) -> Result<(), String> {
-        let stripped = |text: &str| -> Result<Value, String> {
-            let mut value = value(text)?;
-            self.strip(&mut value, made);
-            Ok(value)
-        };
-        match stripped(without)? == stripped(with)? {
-            true => Ok(()),
-            false => Err("it cannot be changed without changing more".to_owned()),
-        }
-    }
-
-    fn strip(&self, root: &mut Value, made: &BTreeSet<String>) {
-        let Some(root) = root.as_object_mut() else {
-            return;
-        };
-        if let Some(hooks) = root.get_mut("hooks").and_then(Value::as_object_mut) {
-            for list in hooks.values_mut().filter_map(Value::as_array_mut) {
-                list.retain_mut(|element| self.strip_element(element));
-            }
-            hooks.retain(|event, list| {
-                !made.contains(&format!("hooks/{event}"))
-                    || list.as_array().is_none_or(|l| !l.is_empty())
-            });
-        }
-        let is_empty = |v: &Value| v.as_object().is_some_and(serde_json::Map::is_empty);
-        if made.contains("hooks") && root.get("hooks").is_some_and(is_empty) {
-            root.remove("hooks");
-        }
-        if made.contains("version") {
-            root.remove("version");
-        }
-    }
-
-    /// Takes our hooks out of an element; false if nothing else was in it.
-    fn strip_element(&self, element: &mut Value) -> bool {
-        match self.form {
-            Form::Flat => !self.is_ours(element),
-            Form::Groups => {
-                let Some(all) = element.get_mut("hooks").and_then(Value::as_array_mut) else {
-                    return true;
-                };
-                let before = all.len();
-                all.retain(|hook| !self.is_ours(hook));
-                all.len() == before || !all.is_empty()
-            }
-        }
-    }
-}
-
-/// A child of an object, made where it is missing.
-fn child<T>(
-    object: &CstObject,
-    name: &str,
-    made: &mut BTreeSet<String>,
-    path: &str,
-    get: impl Fn(&CstObject, &str) -> Option<T>,
-) -> Result<T, String> {
-    if object.get(name).is_none() {
-        made.insert(path.to_owned());
-    }
-    get(object, name).ok_or_else(|| format!("its \"{path}\" is of another kind"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const CLAUDE: Hooks = Hooks {
-        form: Form::Groups,
-        events: &["PreToolUse", "Stop"],
-        agent: "claude",
-    };
-
-    const CURSOR: Hooks = Hooks {
-        form: Form::Flat,
-        events: &["preToolUse", "stop"],
-        agent: "cursor",
-    };
-
-    fn entry(hooks: &Hooks, before: &str, after: &Edited) -> Entry {
-        Entry::of(hooks.agent, (before, after), before.is_empty())
-    }
-
-    #[test]
-    fn a_new_file_is_what_agents_read_and_goes_again() {
-        let after = CLAUDE.with("", "agentvfs").unwrap();
-        let hook = serde_json::json!([{"hooks": [{"type": "command", "command": "agentvfs hook claude"}]}]);
-        let expected = serde_json::json!({"hooks": {"PreToolUse": hook, "Stop": hook}});
-        assert_eq!(
-            serde_json::from_str::<Value>(&after.text).unwrap(),
-            expected
-        );
-        let left = CLAUDE
-            .without(&after.text, &entry(&CLAUDE, "", &after))
-            .unwrap();
-        assert_eq!((left.text.as_str(), left.whole), ("", true));
-        let after = CURSOR.with("", "agentvfs").unwrap();
-        let hook = serde_json::json!([{"command": "agentvfs hook cursor"}]);
-        let expected =
-            serde_json::json!({"version": 1, "hooks": {"preToolUse": hook, "stop": hook}});
-        assert_eq!(
-            serde_json::from_str::<Value>(&after.text).unwrap(),
-            expected
-        );
-    }
-
-    #[test]
-    fn what_the_user_did_in_the_same_lines_stays() {
-        let before = "{\"hooks\": {\"Stop\": []}, \"model\": \"x\"}";
-        let after = CLAUDE.with(before, "agentvfs").unwrap();
-        let entry = entry(&CLAUDE, before, &after);
-        let changed = after.text.replace("\"x\"", "\"y\"").replace('\n', " ");
-        let left = CLAUDE.without(&changed, &entry).unwrap();
-        let expected = serde_json::json!({"hooks": {"Stop": []}, "model": "y"});
-        assert!(
-            left.whole && value(&left.text).unwrap() == expected,
-            "{}",
-            left.text
-        );
-        // A hook of the user's own in our group.
-        let own = "{\"type\": \"command\", \"command\": \"own\"}, {\"type\": \"command\"";
-        let changed = after.text.replace("{\"type\": \"command\"", own);
-        let changed = match changed == after.text {
-            true => after.text.replacen(
-                "\"type\": \"command\"",
-                "\"type\": \"command\", \"timeout\": 5",
-                1,
-            ),
-            false => changed,
-        };
-        let left = CLAUDE.without(&changed, &entry).unwrap();
-        assert!(left.whole && CLAUDE.found(&left.text).unwrap().is_empty());
-    }
-
-    #[test]
-    fn what_is_not_understood_is_refused() {
-        for text in [
-            "{",
-            "[]",
-            "{\"hooks\": 1}",
-            "{\"hooks\": {\"Stop\": {}}}",
-            "{'a': 1}",
-            "{a: 1}",
-            "1 2",
-        ] {
-            assert!(CLAUDE.with(text, "agentvfs").is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn our_hook_is_known_wherever_the_program_is() {
-        let is_ours = |command: &str| CLAUDE.is_ours(&serde_json::json!({ "command": command }));
-        assert!(is_ours("agentvfs hook claude") && is_ours("/opt/a/agentvfs hook claude"));
-        assert!(is_ours("'/opt/a b/agentvfs' hook  claude"));
-        assert!(!is_ours("agentvfs hook codex") && !is_ours("myagentvfs hook claude"));
-        assert!(!is_ours("agentvfs") && !is_ours("echo hook claude"));
-    }
-
-    /// White space and comments between two tokens.
-    fn gap() -> impl Strategy<Value = String> {
-        let parts = prop_oneof![
-            4 => Just(""), 3 => Just(" "), 3 => Just("\n  "), 1 => Just("\r\n\t"),
-            1 => Just(" // {\"a\": [\n"), 1 => Just("/* , */"), 1 => Just(" /* ü\r\n */ "),
-        ];
-        parts.prop_map(str::to_owned)
-    }
-
-    /// A value of settings, with gaps.
-    fn json() -> impl Strategy<Value = String> {
-        let leaf = prop_oneof![
-            Just("true".to_owned()),
-            Just("null".to_owned()),
-            Just("-1.5e3".to_owned()),
-            "[a-zü/]{0,6}".prop_map(|text| format!("\"{text}\"")),
-        ];
-        leaf.prop_recursive(3, 24, 4, |inner| {
-            let list = prop::collection::vec((gap(), inner.clone(), gap()), 0..4);
-            let list = (list, gap(), any::<bool>()).prop_map(|(all, end, comma)| {
-                let all: Vec<String> = all.into_iter().map(|(a, v, b)| a + &v + &b).collect();
-                let comma = if comma && !all.is_empty() { "," } else { "" };
-                format!("[{}{comma}{end}]", all.join(","))
-            });
-            let named = prop::collection::btree_map("[a-z]{1,5}", (gap(), inner), 0..4);
-            prop_oneof![list, (named, gap(), any::<bool>()).prop_map(object)]
-        })
-    }
-
-    fn object(
-        (all, end, comma): (
-            std::collections::BTreeMap<String, (String, String)>,
-            String,
-            bool,
-        ),
-    ) -> String {
-        let all: Vec<String> = all
-            .into_iter()
-            .map(|(name, (gap, value))| format!("{gap}\"{name}\"{gap}:{gap}{value}"))
-            .collect();
-        let comma = if comma && !all.is_empty() { "," } else { "" };
-        format!("{{{}{comma}{end}}}", all.join(","))
-    }
-
-    /// Settings, some with hooks of others.
-    fn settings() -> impl Strategy<Value = String> {
-        let others = prop_oneof![
-            Just(None),
-            Just(Some("{}")),
-            Just(Some("{\"Stop\": []}")),
-            Just(Some(
-                "{ \"Stop\" : [ {\"hooks\": [{\"type\":\"command\",\"command\":\"x\"}]} , ] }"
-            )),
-            Just(Some(
-                "{\"stop\":[{\"command\":\"y\"}\n],// z\n\"Other\": []}"
-            )),
-        ];
-        let named = prop::collection::btree_map("[a-g]{1,5}", (gap(), json()), 0..5);
-        (named, gap(), any::<bool>(), others, gap(), gap()).prop_map(
-            |(mut all, end, comma, others, first, last)| {
-                if let Some(hooks) = others {
-                    all.insert("hooks".to_owned(), (String::new(), hooks.to_owned()));
-                }
-                first + &object((all, end, comma)) + &last
-            },
-        )
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn hooks_come_and_go_and_every_other_byte_stays(before in settings(), cursor in any::<bool>()) {
-            let hooks = if cursor { CURSOR } else { CLAUDE };
-            let after = hooks.with(&before, "agentvfs").unwrap();
-            prop_assert_eq!(hooks.found(&after.text).unwrap().len(), hooks.events.len());
-            let again = hooks.with(&after.text, "agentvfs").unwrap();
-            prop_assert_eq!(&again.text, &after.text);
-            let entry = entry(&hooks, &before, &after);
-            let left = hooks.without(&after.text, &entry).unwrap();
-            prop_assert!(left.whole);
-            prop_assert_eq!(&left.text, &before);
-            // The user adds a line at the end.
-            let line = "\n// mine";
-            let left = hooks.without(&(after.text.clone() + line), &entry).unwrap();
-            prop_assert!(left.whole);
-            prop_assert!(value(&left.text).unwrap() == value(&before).unwrap() && left.text.ends_with(line));
-        }
-
-        #[test]
-        fn any_bytes_are_refused_or_stay(text in ".{0,80}") {
-            if let Ok(after) = CLAUDE.with(&text, "agentvfs") {
-                let entry = entry(&CLAUDE, &text, &after);
-                prop_assert!(CLAUDE.without(&after.text, &entry).unwrap().whole);
-            }
         }
     }
 }

@@ -1,7 +1,12 @@
 //! The agents that are known: where their settings are, and in which form.
 
+use super::config::Config;
+use super::edit::Change;
+use super::hooks::Hooks;
+use super::region::Region;
+use super::servers::Servers;
 use super::{Part, Scope, User};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How an agent's settings name hooks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +38,41 @@ pub struct Agent {
     /// Its directory of Skills below the home or the project.
     skills: &'static str,
     /// Hooks do nothing before the user trusts them.
-    pub needs_trust: bool,
+    needs_trust: bool,
+    /// How its settings name MCP servers, and where.
+    mcp: Mcp,
+    /// File of instructions in its own directory, if it reads one there, and in a project.
+    instructions: (Option<&'static str>, &'static str),
+}
+
+/// Where an agent's settings name MCP servers.
+#[derive(Debug, PartialEq, Eq)]
+struct Mcp {
+    form: McpForm,
+    /// For a user.
+    user: Place,
+    /// For a project, from its directory; the first that is there. Without any there is no such file.
+    project: &'static [&'static str],
+    /// In a project they do nothing before the user trusts them.
+    needs_trust: bool,
+}
+
+/// A form of such settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum McpForm {
+    /// JSON.
+    Json(Servers),
+    /// Codex's TOML.
+    Toml,
+}
+
+/// Where a user's file is.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// In the agent's directory; the first that is there.
+    Own(&'static [&'static str]),
+    /// In the home, or in the agent's directory if that is elsewhere than usual.
+    HomeOrOwn(&'static str),
 }
 
 /// Events of Claude Code.
@@ -48,6 +87,24 @@ const CLAUDE: &[&str] = &[
     "SessionEnd",
 ];
 
+/// Names of OpenCode's settings.
+const OPENCODE: &[&str] = &["opencode.json", "opencode.jsonc"];
+
+/// What all agents are told in a sentence or two; the Skill has the rest.
+pub const INSTRUCTIONS: &str = "\
+## agentvfs
+
+If `agentvfs status` shows that this directory is in a workspace, every state of it is kept and can be restored:
+
+- before risky work: `agentvfs checkpoint LABEL`; back to it: `agentvfs rollback LABEL`; `agentvfs undo` reverses that
+- one file as it was: `agentvfs restore --ref LABEL PATH`; what changed: `agentvfs diff`
+- one tool call taken back: `agentvfs timeline`, then `agentvfs tool undo ID`
+- beside other agents: a branch of one's own, `agentvfs branch create NAME`
+- never `agentvfs apply` or `agentvfs delete` unless the user asked for it
+
+`agentvfs skill` prints more.
+";
+
 /// All that are known.
 static AGENTS: [Agent; 6] = [
     Agent {
@@ -60,6 +117,13 @@ static AGENTS: [Agent; 6] = [
         project_only: false,
         skills: ".claude/skills",
         needs_trust: false,
+        mcp: Mcp {
+            form: McpForm::Json(Servers::Typed),
+            user: Place::HomeOrOwn(".claude.json"),
+            project: &[".mcp.json"],
+            needs_trust: true,
+        },
+        instructions: (Some("CLAUDE.md"), "CLAUDE.md"),
     },
     Agent {
         name: "codex",
@@ -78,6 +142,13 @@ static AGENTS: [Agent; 6] = [
         project_only: false,
         skills: ".agents/skills",
         needs_trust: true,
+        mcp: Mcp {
+            form: McpForm::Toml,
+            user: Place::Own(&["config.toml"]),
+            project: &[".codex/config.toml"],
+            needs_trust: true,
+        },
+        instructions: (Some("AGENTS.md"), "AGENTS.md"),
     },
     Agent {
         name: "gemini",
@@ -96,6 +167,13 @@ static AGENTS: [Agent; 6] = [
         project_only: false,
         skills: ".agents/skills",
         needs_trust: false,
+        mcp: Mcp {
+            form: McpForm::Json(Servers::Plain),
+            user: Place::Own(&["settings.json"]),
+            project: &[".gemini/settings.json"],
+            needs_trust: false,
+        },
+        instructions: (Some("GEMINI.md"), "GEMINI.md"),
     },
     Agent {
         name: "cursor",
@@ -115,6 +193,13 @@ static AGENTS: [Agent; 6] = [
         project_only: false,
         skills: ".agents/skills",
         needs_trust: false,
+        mcp: Mcp {
+            form: McpForm::Json(Servers::Plain),
+            user: Place::Own(&["mcp.json"]),
+            project: &[".cursor/mcp.json"],
+            needs_trust: false,
+        },
+        instructions: (None, "AGENTS.md"),
     },
     Agent {
         name: "openhands",
@@ -133,6 +218,13 @@ static AGENTS: [Agent; 6] = [
         project_only: true,
         skills: ".agents/skills",
         needs_trust: false,
+        mcp: Mcp {
+            form: McpForm::Json(Servers::Plain),
+            user: Place::Own(&["mcp.json"]),
+            project: &[],
+            needs_trust: false,
+        },
+        instructions: (None, "AGENTS.md"),
     },
     Agent {
         name: "opencode",
@@ -144,6 +236,13 @@ static AGENTS: [Agent; 6] = [
         project_only: false,
         skills: ".agents/skills",
         needs_trust: false,
+        mcp: Mcp {
+            form: McpForm::Json(Servers::OpenCode),
+            user: Place::Own(OPENCODE),
+            project: OPENCODE,
+            needs_trust: false,
+        },
+        instructions: (Some("AGENTS.md"), "AGENTS.md"),
     },
 ];
 
@@ -171,6 +270,53 @@ impl Agent {
             (Part::Hooks, Scope::User(user)) => Some(self.own_dir(user).join(self.hooks)),
             (Part::Hooks, Scope::Project(dir)) => Some(dir.join(self.dir.0).join(self.hooks)),
             (Part::Skill, _) => Some(self.skills(scope).join("agentvfs/SKILL.md")),
+            (Part::Mcp, Scope::User(user)) => self.mcp_of_user(user),
+            (Part::Mcp, Scope::Project(dir)) => first(dir, self.mcp.project),
+            (Part::Instructions, Scope::User(user)) => {
+                Some(self.own_dir(user).join(self.instructions.0?))
+            }
+            (Part::Instructions, Scope::Project(dir)) => Some(dir.join(self.instructions.1)),
+        }
+    }
+
+    fn mcp_of_user(&self, user: &User) -> Option<PathBuf> {
+        match self.mcp.user {
+            Place::Own(names) => first(&self.own_dir(user), names),
+            Place::HomeOrOwn(name) => Some(match self.dir_elsewhere(user) {
+                Some(dir) => dir.join(name),
+                None => user.home.join(name),
+            }),
+        }
+    }
+
+    /// How its settings name MCP servers.
+    pub fn mcp_form(&self) -> McpForm {
+        self.mcp.form
+    }
+
+    /// What is changed in the file of a part; `None` for the Skill, which is a file of its own.
+    pub fn change(&self, part: Part) -> Option<Box<dyn Change>> {
+        Some(match part {
+            Part::Hooks => Box::new(Hooks {
+                form: self.form,
+                events: self.events,
+                agent: self.name,
+            }),
+            Part::Mcp => match self.mcp.form {
+                McpForm::Json(servers) => Box::new(servers),
+                McpForm::Toml => Box::new(Config),
+            },
+            Part::Instructions => Box::new(Region { text: INSTRUCTIONS }),
+            Part::Skill => return None,
+        })
+    }
+
+    /// Whether the agent does nothing with a part before its user says that it may.
+    pub fn needs_trust(&self, part: Part, scope: &Scope) -> bool {
+        match (part, scope) {
+            (Part::Hooks, _) => self.needs_trust,
+            (Part::Mcp, Scope::Project(_)) => self.mcp.needs_trust,
+            _ => false,
         }
     }
 
@@ -186,7 +332,20 @@ impl Agent {
 
     /// Its directory for a user.
     pub fn own_dir(&self, user: &User) -> PathBuf {
-        let named = user.dirs.iter().find(|(agent, _)| *agent == self.name);
-        named.map_or_else(|| user.home.join(self.dir.0), |(_, dir)| dir.clone())
+        let elsewhere = self.dir_elsewhere(user);
+        elsewhere.map_or_else(|| user.home.join(self.dir.0), Path::to_owned)
     }
+
+    fn dir_elsewhere<'a>(&self, user: &'a User) -> Option<&'a Path> {
+        let mut dirs = user.dirs.iter();
+        let named = dirs.find(|(agent, _)| *agent == self.name);
+        named.map(|(_, dir)| dir.as_path())
+    }
+}
+
+/// The first of some files that is there, else the first; `None` of none.
+fn first(dir: &Path, names: &[&str]) -> Option<PathBuf> {
+    let mut there = names.iter().map(|name| dir.join(name));
+    let there = there.find(|path| path.exists());
+    there.or_else(|| Some(dir.join(names.first()?)))
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: it is written before the file that it is about. An entry whose file is still as it was before counts as none.
 
+use super::Part;
 use super::edit::Edited;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +13,22 @@ use std::path::{Path, PathBuf};
 /// Name of the file.
 const NAME: &str = "agents.json";
 
+/// Version of what has nothing but hooks and Skills, and of what has the other parts, too.
+const VERSIONS: [u32; 2] = [1, 2];
+
 /// What was written, by file. Only files whose paths are UTF-8 can be recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// Version of this form: 1.
+    /// Version of this form.
     version: u32,
+    /// Hooks and Skills.
     files: BTreeMap<String, Entry>,
+    /// Entries of MCP servers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    mcp: BTreeMap<String, Entry>,
+    /// Regions of instructions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    instructions: BTreeMap<String, Entry>,
     /// Directories that were made for them.
     #[serde(default)]
     dirs: BTreeSet<PathBuf>,
@@ -34,9 +45,9 @@ pub struct Entry {
     before: String,
     /// Sum of the text afterwards.
     after: String,
-    /// Events to which a hook was added.
-    #[serde(default)]
-    pub events: BTreeSet<String>,
+    /// Names of what was added.
+    #[serde(default, rename = "events")]
+    pub items: BTreeSet<String>,
     /// Keys that were added, from the root, with slashes.
     #[serde(default)]
     pub made: BTreeSet<String>,
@@ -53,7 +64,7 @@ impl Entry {
             created,
             before: sum(before),
             after: sum(&after.text),
-            events: after.events.clone(),
+            items: after.items.clone(),
             made: after.made.clone(),
             undo: after.undo.clone(),
         }
@@ -65,7 +76,8 @@ impl Entry {
     }
 }
 
-fn sum(text: &str) -> String {
+/// Names a text.
+pub fn sum(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
@@ -83,7 +95,7 @@ impl Record {
         let bad = |why: String| io::Error::other(format!("{}: {why}", path.display()));
         let record: Record = serde_json::from_slice(&text).map_err(|e| bad(e.to_string()))?;
         match record.version {
-            0 | 1 => Ok(record),
+            known if known <= VERSIONS[1] => Ok(record),
             newer => Err(bad(format!(
                 "version {newer} is newer than this program; use the newer agentvfs"
             ))),
@@ -95,59 +107,92 @@ impl Record {
     /// # Errors
     /// What the system says.
     pub fn save(&mut self, home: &Path) -> io::Result<()> {
-        self.version = 1;
+        let is_old = self.mcp.is_empty() && self.instructions.is_empty();
+        self.version = VERSIONS[usize::from(!is_old)];
         let path = home.join(NAME);
-        if self.files.is_empty() && !path.exists() {
+        if is_old && self.files.is_empty() && !path.exists() {
             return Ok(());
         }
         let text = serde_json::to_vec_pretty(self)?;
         super::file::replace(&path, &text, 0o600)
     }
 
+    fn all(&self, part: Part) -> &BTreeMap<String, Entry> {
+        match part {
+            Part::Hooks | Part::Skill => &self.files,
+            Part::Mcp => &self.mcp,
+            Part::Instructions => &self.instructions,
+        }
+    }
+
+    fn all_mut(&mut self, part: Part) -> &mut BTreeMap<String, Entry> {
+        match part {
+            Part::Hooks | Part::Skill => &mut self.files,
+            Part::Mcp => &mut self.mcp,
+            Part::Instructions => &mut self.instructions,
+        }
+    }
+
+    fn get(&self, part: Part, path: &Path) -> Option<&Entry> {
+        self.all(part).get(key(path)?)
+    }
+
+    fn get_mut(&mut self, part: Part, path: &Path) -> Option<&mut Entry> {
+        self.all_mut(part).get_mut(key(path)?)
+    }
+
     /// What was written in a file that has this text now.
-    pub fn of(&self, path: &Path, text: &str) -> Option<&Entry> {
-        let entry = self.files.get(key(path)?)?;
+    pub fn of(&self, part: Part, path: &Path, text: &str) -> Option<&Entry> {
+        let entry = self.get(part, path)?;
         let is_undone = entry.before == sum(text) && !entry.is_as_left(text);
         (!is_undone).then_some(entry)
     }
 
-    /// The agents that a file is for.
-    pub fn users(&self, path: &Path) -> BTreeSet<String> {
-        let entry = key(path).and_then(|key| self.files.get(key));
+    /// The agents that a part of a file is for.
+    pub fn users(&self, part: Part, path: &Path) -> BTreeSet<String> {
+        let entry = self.get(part, path);
         entry.map(|entry| entry.agents.clone()).unwrap_or_default()
     }
 
     /// Another agent uses a file, if that was written here.
-    pub fn add_user(&mut self, path: &Path, agent: &str) {
-        if let Some(entry) = key(path).and_then(|key| self.files.get_mut(key)) {
+    pub fn add_user(&mut self, part: Part, path: &Path, agent: &str) {
+        if let Some(entry) = self.get_mut(part, path) {
             entry.agents.insert(agent.to_owned());
         }
     }
 
     /// An agent uses a file no longer.
-    pub fn remove_user(&mut self, path: &Path, agent: &str) {
-        if let Some(entry) = key(path).and_then(|key| self.files.get_mut(key)) {
+    pub fn remove_user(&mut self, part: Part, path: &Path, agent: &str) {
+        if let Some(entry) = self.get_mut(part, path) {
             entry.agents.remove(agent);
         }
     }
 
     /// Remembers what is written, and the directories that are made for it.
-    pub fn put(&mut self, path: &Path, entry: Entry, dirs: Vec<PathBuf>) {
+    pub fn put(&mut self, part: Part, path: &Path, entry: Entry, dirs: Vec<PathBuf>) {
         if let Some(key) = key(path) {
-            self.files.insert(key.to_owned(), entry);
+            self.all_mut(part).insert(key.to_owned(), entry);
             self.dirs.extend(dirs);
         }
     }
 
-    /// Forgets a file; gives the directories that were made for it and that no other one is in, the innermost first.
-    pub fn forget(&mut self, path: &Path) -> Vec<PathBuf> {
-        if let Some(key) = key(path) {
-            self.files.remove(key);
+    /// Forgets a part of a file; gives the directories that were made for it and that no other one is in, the innermost
+    /// first. Whatever else of ours is in a file that was made for this part stands for that now.
+    pub fn forget(&mut self, part: Part, path: &Path) -> Vec<PathBuf> {
+        let forgotten = key(path).and_then(|key| self.all_mut(part).remove(key));
+        if forgotten.is_some_and(|entry| entry.created) {
+            let others = Part::ALL.into_iter().filter(|other| *other != part);
+            let other = others
+                .into_iter()
+                .find(|part| self.get(*part, path).is_some());
+            if let Some(entry) = other.and_then(|part| self.get_mut(part, path)) {
+                entry.created = true;
+            }
         }
         let is_used = |dir: &PathBuf| {
-            self.files
-                .keys()
-                .any(|file| Path::new(file).starts_with(dir))
+            let files = [&self.files, &self.mcp, &self.instructions];
+            let mut files = files.into_iter().flat_map(BTreeMap::keys);
+            files.any(|file| Path::new(file).starts_with(dir))
         };
         let left: Vec<PathBuf> = self
             .dirs

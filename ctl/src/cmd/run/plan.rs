@@ -1,11 +1,12 @@
 //! What the sandbox of a run shows, hides and lets write.
 
-use super::super::Context;
+use super::super::{Context, agents};
 use super::home::{self, Allowed};
 use super::kept::kept;
 use super::user::{existing, short, told, user_home};
 use super::work::{self, Work};
 use crate::cli::{NetArg, RunArgs};
+use agentvfs_agents::setup::{self, Once};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::home::SOCKET_VARIABLE;
 use agentvfs_client::infer::read_state;
@@ -48,8 +49,12 @@ const TEMPORARY: [&str; 3] = ["TMPDIR", "TMP", "TEMP"];
 /// Variables that are set for the command, or that name what it does not see.
 const OWN: [&str; 2] = ["AGENTVFS_HOME", SOCKET_VARIABLE];
 
-/// The command: the words, else the user's shell.
+/// The command as it is told: the agent and the words, the words, else the user's shell.
 pub fn command(args: &RunArgs) -> Vec<OsString> {
+    if let Some(name) = &args.agent {
+        let program = setup::named(name).map_or(&name[..], |agent| agent.program);
+        return [&[program.into()], &args.command[..]].concat();
+    }
     match args.command.is_empty() {
         false => args.command.clone(),
         true => {
@@ -62,6 +67,7 @@ pub fn command(args: &RunArgs) -> Vec<OsString> {
 /// Finds wrong usage before anything is asked.
 pub fn check(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     work::check_names(args, context)?;
+    agent(args, context)?;
     for pair in &args.env {
         key_value(pair)?;
     }
@@ -82,6 +88,29 @@ pub fn check(args: &RunArgs, context: &Context) -> Result<(), Failure> {
         Some(at) if at == Path::new("/") => Err(Failure::usage("--at cannot be /")),
         _ => Ok(()),
     }
+}
+
+/// What an agent is started with.
+fn agent(args: &RunArgs, context: &Context) -> Result<Once, Failure> {
+    let Some(name) = &args.agent else {
+        return Ok(Once::default());
+    };
+    let once = agents::once(name, context.home())?;
+    let is_settings = |word: &OsString| word.as_bytes().starts_with(b"--settings");
+    let has_settings = |option: &String| option.starts_with("--settings");
+    if args.command.iter().any(is_settings) && once.options.iter().any(has_settings) {
+        return Err(
+            Failure::usage(format!("{name} takes one --settings")).hint(format!(
+                "agentvfs agent install {name} --hooks writes the hooks to its own settings"
+            )),
+        );
+    }
+    Ok(once)
+}
+
+/// Whether the agent does nothing with its hooks before the user trusts them.
+pub fn needs_trust(args: &RunArgs, context: &Context) -> bool {
+    agent(args, context).is_ok_and(|once| once.needs_trust)
 }
 
 /// Refuses what is no socket, and the daemon's: who speaks to it may do everything.
@@ -157,9 +186,19 @@ pub fn plan(
             (places, allowed)
         }
     };
+    let once = agent(args, context)?;
+    let mut command = command(args);
+    command.splice(1..1, once.options.into_iter().map(OsString::from));
+    let mut env = environment(args, work, &places, &cwd.0)?;
+    // What the user has set comes first.
+    for (key, value) in once.env {
+        if !env.iter().any(|(other, _)| *other == *key) {
+            env.push((key.into(), value.into()));
+        }
+    }
     let plan = Plan {
-        command: command(args),
-        env: environment(args, work, &places, &cwd.0)?,
+        command,
+        env,
         cwd,
         places,
         net: match args.net == NetArg::None || args.no_network {

@@ -1,6 +1,6 @@
 //! The workspace and branch of a run.
 
-use super::super::start::started_on;
+use super::super::start::{project_here, started_on};
 use super::super::{Context, check_name};
 use super::kept;
 use crate::cli::{RunArgs, ThenArg};
@@ -102,7 +102,7 @@ fn workspace(args: &RunArgs, context: &mut Context) -> Result<(Info, Option<Path
         None => context.workspace_here()?,
     };
     let Some(name) = name else {
-        let here = here(context)?;
+        let here = project_here(context, "agentvfs run --from DIR")?;
         return Ok((started_on(&here, context)?, Some(here)));
     };
     let what = format!("cannot run in {name}");
@@ -121,27 +121,6 @@ fn workspace(args: &RunArgs, context: &mut Context) -> Result<(Info, Option<Path
             Ok((answer.info, None))
         }
     }
-}
-
-/// The current directory as a project. What is more than a project must be named.
-fn here(context: &Context) -> Result<PathBuf, Failure> {
-    let cwd = context.surroundings().cwd.clone();
-    let cwd = cwd.ok_or_else(|| Failure::usage("the current directory is gone"))?;
-    let cwd = context.absolute(&cwd)?;
-    let user_home = std::env::var_os("HOME").map(PathBuf::from);
-    let user_home = user_home.map(|home| home.canonicalize().unwrap_or(home));
-    let is_more = cwd == Path::new("/")
-        || user_home.as_ref() == Some(&cwd)
-        || context.home().root().starts_with(&cwd);
-    if is_more {
-        let why = format!(
-            "{} is no project",
-            shown(cwd.as_os_str().as_encoded_bytes())
-        );
-        return Err(Failure::usage(why)
-            .hint("change to the project's directory, or name it: agentvfs run --from DIR"));
-    }
-    Ok(cwd)
 }
 
 /// The branch of this name; with `create` it is made where it is missing. True where it was.
