@@ -505,3 +505,37 @@ fn a_daemon_that_is_gone_or_hangs_holds_no_agent_up() {
         "{log}"
     );
 }
+
+#[test]
+fn sessions_that_end_a_turn_at_once_have_a_commit_each_with_what_both_did() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let says = |session: &str, event: &str| {
+        let message = json!({
+            "hook_event_name": event, "session_id": session, "prompt_id": format!("of-{session}"), "cwd": root,
+        });
+        begin(&env, "claude", message.to_string().as_bytes())
+    };
+    for session in ["a", "b"] {
+        end(says(session, "UserPromptSubmit"));
+        fs::write(root.join(session), session).unwrap();
+    }
+    let both = ["a", "b"].map(|session| says(session, "Stop"));
+    both.into_iter().for_each(|child| drop(end(child)));
+    fs::write(root.join("a"), "later").unwrap();
+    let log = json_of(&env, &["log", "--all", "--json"]);
+    for session in ["a", "b"] {
+        let id = format!("of-{session}");
+        let commits = log["commits"].as_array().unwrap().iter();
+        let ends: Vec<&Value> = commits.filter(|c| c["meta"]["prompt-end"] == id).collect();
+        assert!(
+            ends.len() == 1 && ends[0]["meta"]["session"] == session,
+            "{log}"
+        );
+        told(&env, &["rollback", "--meta", &format!("prompt-end={id}")]).ok();
+        let text = |name: &str| fs::read_to_string(root.join(name)).unwrap();
+        assert_eq!((text("a"), text("b")), ("a".into(), "b".into()));
+        told(&env, &["undo"]).ok();
+    }
+    assert_eq!(hooks_log(&env), "");
+}

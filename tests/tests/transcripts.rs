@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tests::env::Env;
 
@@ -168,6 +168,37 @@ fn calls_of_the_readme_are_as_it_says() {
     hello(&home);
     let root = started(&env);
     check("README.md", "calls", &env, &root);
+}
+
+/// What stands for Claude Code: it calls its hooks as that does, around what its tools do. The real one is in
+/// `tests/agents/turns.py`.
+const CLAUDE: &str = r#"#!/bin/sh
+say() {
+    printf '{"hook_event_name": "%s", "session_id": "s", "prompt_id": "1", "tool_use_id": "%s", "tool_name": "%s", "tool_input": {}}' \
+        "$@" | agentvfs hook claude
+}
+tool() {
+    say PreToolUse "$1" "$2"
+    sh -c "$3"
+    say PostToolUse "$1" "$2"
+}
+say UserPromptSubmit 0 -
+tool a Bash 'echo hello > hello.txt'
+tool b Edit 'sed -i "s/hello/hello, world/" src/main.rs'
+tool c Bash 'rm README.md'
+say Stop 0 -
+echo "All done."
+"#;
+
+#[test]
+fn the_agent_of_the_readme_is_as_it_says() {
+    let Some((env, home)) = user() else { return };
+    hello(&home);
+    let claude = home.join("bin/claude");
+    fs::write(home.join("draft"), CLAUDE).unwrap();
+    fs::set_permissions(home.join("draft"), fs::Permissions::from_mode(0o755)).unwrap();
+    tests::binary::copy(&home.join("draft"), &claude);
+    check("README.md", "agent", &env, &home);
 }
 
 #[test]
