@@ -21,6 +21,7 @@ pub(crate) mod kept;
 pub(crate) mod known;
 pub(crate) mod left;
 pub(crate) mod load;
+pub(crate) mod notable;
 pub(crate) mod open;
 pub mod outcomes;
 pub(crate) mod pins;
@@ -54,7 +55,7 @@ use crate::tree::lookups::Lookups;
 use crate::types::{Attr, KernelCache, Nid, NoKernelCache, NodeId, Wait};
 use objstore::io::Storage;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -89,8 +90,9 @@ pub(crate) struct Inner {
     pub whose: whose::Whose,
     /// What became of requests that the kernel may send again.
     pub outcomes: outcomes::Outcomes,
-    /// A switch was replayed: the kernel may have pages and names of before it.
-    pub switch_replayed: bool,
+    /// States that switches replaced which may not have ended when the daemon before died: the kernel may have pages and
+    /// names of before them. Nothing pending is stored until it has dropped those, because that would say that they ended.
+    pub cut_off: BTreeSet<u64>,
 }
 
 /// A branch of an open workspace.
@@ -209,6 +211,7 @@ impl Branch {
         self.set_cache(Arc::new(NoKernelCache));
         let mut inner = self.lock();
         inner.lookups.clear();
+        inner.cut_off.clear();
         drop_orphans(&mut inner.live);
     }
 
@@ -468,7 +471,7 @@ impl Inner {
             pins: pins::Pins::default(),
             whose: whose::Whose::default(),
             outcomes: outcomes::Outcomes::default(),
-            switch_replayed: false,
+            cut_off: BTreeSet::new(),
         }
     }
 

@@ -38,6 +38,17 @@ pub struct Tree {
     kv: KvMap,
 }
 
+/// Without keys; fastest where numbers ascend.
+impl FromIterator<(Nid, Arc<Inode>)> for Tree {
+    fn from_iter<I: IntoIterator<Item = (Nid, Arc<Inode>)>>(inodes: I) -> Tree {
+        let inodes = inodes.into_iter().map(|(nid, inode)| (nid.0, inode));
+        Tree {
+            inodes: inodes.collect(),
+            kv: KvMap::default(),
+        }
+    }
+}
+
 impl Tree {
     /// A tree that holds only the given root directory.
     pub fn with_root(root: Inode) -> Tree {

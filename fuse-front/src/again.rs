@@ -71,6 +71,17 @@ fn changes(request: &Request<'_>) -> bool {
     )
 }
 
+/// The name under which a request makes something.
+fn name_of<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
+    match *request {
+        Request::Create { name, .. }
+        | Request::Mknod { name, .. }
+        | Request::Mkdir { name, .. }
+        | Request::Symlink { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
 impl Front {
     /// Carries out a request, unless a process before did already.
     pub(crate) fn answer_once(
@@ -109,15 +120,15 @@ impl Front {
         };
         let answer = match (*request, outcome) {
             (Request::Create { .. } | Request::Tmpfile { .. }, record::Outcome::Inode(nid)) => {
-                Answer::Created(ws.handed_again(node, nid)?, FOREVER)
+                Answer::Created(ws.made_again(node, name_of(request), nid)?, FOREVER)
             }
             (
-                Request::Mknod { .. }
-                | Request::Mkdir { .. }
-                | Request::Symlink { .. }
-                | Request::Link { .. },
+                Request::Mknod { .. } | Request::Mkdir { .. } | Request::Symlink { .. },
                 record::Outcome::Inode(nid),
-            ) => Answer::Entry(ws.handed_again(node, nid)?, FOREVER),
+            ) => Answer::Entry(ws.made_again(node, name_of(request), nid)?, FOREVER),
+            (Request::Link { .. }, record::Outcome::Inode(nid)) => {
+                Answer::Entry(ws.handed_again(node, nid)?, FOREVER)
+            }
             (Request::Setattr { .. }, _) => Answer::Attributes(ws.getattr(node)?, FOREVER),
             // Pages of which only a part was written yet are written again.
             (Request::Write { data, flags, .. }, record::Outcome::Bytes(len))

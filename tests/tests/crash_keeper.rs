@@ -201,6 +201,9 @@ fn another_build_goes_on_with_mounts_that_are_in_use() {
         let expected: String = (0..lines).map(|n| format!("{n:08}\n")).collect();
         assert!(fs::read_to_string(root.join("log")).unwrap() == expected);
     });
+    let log = fs::read_to_string(env.home().join("daemon.log")).unwrap();
+    let last = log.matches("another daemon goes on with the mounts");
+    assert_eq!(last.count(), 3, "{log}");
     env.workspace(&["stop"]).ok();
 }
 
@@ -307,6 +310,43 @@ fn branches_and_snapshots_go_on_and_numbers_are_not_given_twice() {
     assert_eq!(fs::read(branches.join("a/f")).unwrap(), b"a");
 }
 
+#[test]
+fn what_is_held_in_a_snapshot_is_stale_after_a_crash_and_found_again_by_its_path() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    fs::create_dir(root.join("d")).unwrap();
+    let large = b"of the snapshot".repeat(100_000);
+    fs::write(root.join("d/f"), &large).unwrap();
+    env.workspace(&["checkpoint", "one"]).ok();
+    fs::write(root.join("d/f"), b"later").unwrap();
+    let view = root.join(".agentvfs/snapshots/one");
+    let (dir, mut file) = (
+        File::open(view.join("d")).unwrap(),
+        File::open(view.join("d/f")).unwrap(),
+    );
+    let mut beginning = [0; 15];
+    file.read_exact(&mut beginning).unwrap();
+    env.kill_daemon();
+    let stale = Some(rustix::io::Errno::STALE.raw_os_error());
+    let mut read = Vec::new();
+    let failed = file.read_to_end(&mut read).unwrap_err();
+    assert_eq!(failed.raw_os_error(), stale);
+    assert!(large[15..].starts_with(&read), "pages that the kernel has");
+    let failed = rustix::fs::openat(
+        &dir,
+        "not looked up before",
+        rustix::fs::OFlags::RDONLY,
+        rustix::fs::Mode::empty(),
+    );
+    assert_eq!(failed.unwrap_err().raw_os_error(), stale.unwrap());
+    assert_eq!(fs::read(view.join("d/f")).unwrap(), large);
+    let names = fs::read_dir(view.join("d")).unwrap();
+    assert_eq!(names.count(), 1);
+    assert_eq!(fs::read(root.join("d/f")).unwrap(), b"later");
+    drop((dir, file));
+    env.workspace(&["stop"]).ok();
+}
+
 /// What the files of a directory have, by name.
 fn contents(root: &Path, names: &[String]) -> BTreeMap<String, String> {
     let text = |name: &String| match fs::read_to_string(root.join(name)) {
@@ -360,6 +400,11 @@ fn a_rollback_that_the_daemon_does_not_live_through_shows_one_state_or_the_other
             let command = scope.spawn(move || env.workspace(&["rollback", "--to", label]).status);
             wait::let_run(std::time::Duration::from_micros(rng.below(60_000)));
             env.strike_daemon();
+            if rng.below(2) == 0 {
+                // The successor, too, perhaps before it has the kernel drop what it had.
+                wait::let_run(std::time::Duration::from_micros(rng.below(200_000)));
+                env.strike_daemon();
+            }
             command.join().unwrap()
         });
         env.workspace(&["status", "project"]).ok();

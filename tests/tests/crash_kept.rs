@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock};
+use rustix::process::{Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -325,5 +326,64 @@ fn what_programs_hold_goes_on() {
         assert_eq!(env.workspace(&["status", "project"]).status, 0);
     }
     drop((held, inside, locked));
+    env.workspace(&["stop"]).ok();
+}
+
+/// Kills the daemon, and waits until its successor knows what the kernel holds.
+fn kill_and_settle(env: &Env) {
+    let settled = || {
+        let log = fs::read_to_string(env.home().join("daemon.log")).unwrap();
+        log.matches("what the kernel holds is known").count()
+    };
+    let before = settled();
+    env.kill_daemon();
+    wait::until("the successor knows what is held", || settled() > before);
+}
+
+/// Whether all of a file is read without the daemon, which stands still meanwhile.
+fn is_cached(env: &Env, file: &File, content: &[u8]) -> bool {
+    let daemon = env.daemons();
+    kill_process(daemon[0], Signal::STOP).unwrap();
+    let (file, mut read) = (file.try_clone().unwrap(), vec![0; content.len()]);
+    let reader = std::thread::spawn(move || file.read_exact_at(&mut read, 0).map(|()| read));
+    let since = Instant::now();
+    while !reader.is_finished() && since.elapsed() < Duration::from_secs(10) {
+        wait::let_run(Duration::from_millis(5));
+    }
+    let is_cached = reader.is_finished();
+    kill_process(daemon[0], Signal::CONT).unwrap();
+    assert_eq!(reader.join().unwrap().unwrap(), content);
+    is_cached
+}
+
+#[test]
+fn what_the_kernel_has_cached_stays_cached_unless_a_switch_was_cut_off() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    let content = b"of the checkpoint".repeat(1000);
+    fs::write(root.join("f"), &content).unwrap();
+    env.workspace(&["checkpoint", "one"]).ok();
+    let file = File::open(root.join("f")).unwrap();
+    let read = |n: u64| {
+        let mut bytes = vec![0; content.len()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, content, "read {n}");
+    };
+    read(0);
+    kill_and_settle(&env);
+    assert!(is_cached(&env, &file, &content), "without any switch");
+    fs::write(root.join("f"), b"short").unwrap();
+    env.workspace(&["rollback", "--to", "one"]).ok();
+    wait::until("what was replaced is stored", || {
+        let log = env.workspace(&["log", "project", "--all"]).ok();
+        !log.contains("pending")
+    });
+    read(1);
+    kill_and_settle(&env);
+    assert!(
+        is_cached(&env, &file, &content),
+        "after a rollback that ended"
+    );
+    drop(file);
     env.workspace(&["stop"]).ok();
 }

@@ -246,3 +246,23 @@ fn changes_made_while_watchers_are_told_are_kept() {
         assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
     }
 }
+
+#[test]
+fn what_is_watched_is_heard_of_also_after_the_daemon_was_killed() {
+    let Some(mut env) = Env::new() else { return };
+    env.keep_mounts();
+    let root = env.start();
+    fs::write(root.join("file"), "one").unwrap();
+    env.workspace(&["checkpoint", "one"]).ok();
+    let mut watcher = Watcher::of(&[&root]);
+    env.kill_daemon();
+    fs::write(root.join("new"), "x").unwrap();
+    watcher.hears(&[("new", "create"), ("new", "modify")]);
+    fs::write(root.join("file"), "two").unwrap();
+    env.kill_daemon();
+    watcher.heard.clear();
+    env.workspace(&["rollback", "one"]).ok();
+    watcher.hears(&[("new", "delete"), ("file", "modify")]);
+    assert_eq!(fs::read(root.join("file")).unwrap(), b"one");
+    env.workspace(&["stop"]).ok();
+}

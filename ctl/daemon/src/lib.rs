@@ -54,6 +54,7 @@ use engine::{Engine, EngineConfig};
 use fuse_front::Transport;
 use gate::Gate;
 use keeping::Keeping;
+use log::Log;
 use mounts::Mounts;
 use rustix::fs::Mode;
 use served::Daemon;
@@ -96,7 +97,7 @@ pub fn run(home: Home) -> u8 {
     let status = match opened {
         Ok(((engine, socket), transport)) => {
             report(&Startup::Ready);
-            serve(home, engine, socket, transport);
+            serve(home, engine, socket, transport, &log);
             0
         }
         Err(fault) => {
@@ -234,7 +235,7 @@ impl SocketMark {
     }
 }
 
-fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport) {
+fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport, log: &Log) {
     let Socket { listener, mark } = socket;
     tracing::info!(version = agentvfs_client::identity::build(), home = %home.root().display(), "ready");
     let gate = Arc::new(Gate::new());
@@ -263,6 +264,7 @@ fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport) 
         // Whoever has just come is told so.
         std::thread::sleep(FAREWELL);
         tracing::info!("ended; another daemon goes on with the mounts");
+        log.finish();
         // As if killed: whoever goes on replays the journals, and gets what is not answered yet.
         std::process::exit(0);
     }

@@ -6,6 +6,7 @@
 //! from that: one state after the other that is not a commit yet, then the rest. So making it costs
 //! what differs, not what there is.
 
+use super::notable::Notable;
 use super::open::{
     OpenBranch, Parts, assemble, count_files, journal_config, journal_dir, new_inner, state_file,
 };
@@ -187,7 +188,7 @@ pub(crate) fn make(o: OpenBranch, origin: Origin) -> Result<Branch> {
     inner.tree_file = state_file(&o).write(head, &more, &first, &inner.tree_file)?;
     let stored = inner.reference.as_ref().map(|r| r.tree.clone());
     let branch = assemble(o, Arc::new(journal), inner, None, 1);
-    count_files(&mut branch.lock(), &branch.importer);
+    count_files(&mut branch.lock(), &Notable::default(), &branch.importer);
     seal::pin_journals(&branch, &stored.unwrap_or_default());
     record_way(&branch, first, &pending)?;
     branch.sync()?;

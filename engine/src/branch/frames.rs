@@ -241,19 +241,82 @@ impl<B: Bytes> Reader<B> {
     }
 
     fn frame(&mut self) -> Result<Vec<u8>, String> {
+        let mut body = Vec::new();
+        self.pass_frame()?.read(&self.file, &mut body)?;
+        Ok(body)
+    }
+
+    /// The next frame, which is not read.
+    fn pass_frame(&mut self) -> Result<Frame, String> {
         let mut h = [0; FRAME_HEADER_BYTES];
         self.take(&mut h)?;
-        let len = u32::from_le_bytes([h[0], h[1], h[2], h[3]]);
-        let crc = u32::from_le_bytes([h[4], h[5], h[6], h[7]]);
-        if len > FRAME_BYTES_MAX || u64::from(len) > self.file.len() - self.at {
+        let frame = Frame {
+            at: self.at,
+            len: u32::from_le_bytes([h[0], h[1], h[2], h[3]]),
+            crc: u32::from_le_bytes([h[4], h[5], h[6], h[7]]),
+        };
+        if frame.len > FRAME_BYTES_MAX || u64::from(frame.len) > self.file.len() - self.at {
             return Err("a frame is longer than the file".into());
         }
-        let mut body = vec![0; len as usize];
-        self.take(&mut body)?;
-        if crc32fast::hash(&body) == crc {
-            Ok(body)
+        self.at += u64::from(frame.len);
+        Ok(frame)
+    }
+
+    /// All frames up to the end of the file, to be read in any order.
+    pub fn rest(mut self) -> Result<Frames<B>, String> {
+        let mut frames = Vec::new();
+        while self.at < self.file.len() {
+            frames.push(self.pass_frame()?);
+        }
+        Ok(Frames {
+            file: self.file,
+            frames,
+        })
+    }
+}
+
+/// A frame that was not read yet.
+#[derive(Clone, Copy)]
+struct Frame {
+    /// Where its body begins.
+    at: u64,
+    len: u32,
+    crc: u32,
+}
+
+impl Frame {
+    /// Has `body` be its body.
+    fn read<B: Bytes>(&self, file: &B, body: &mut Vec<u8>) -> Result<(), String> {
+        body.resize(self.len as usize, 0);
+        file.read_at(self.at, body)?;
+        if crc32fast::hash(body) == self.crc {
+            Ok(())
         } else {
             Err("a frame's checksum does not match".into())
         }
+    }
+}
+
+/// Frames of a file that were not read yet.
+pub struct Frames<B> {
+    file: B,
+    frames: Vec<Frame>,
+}
+
+impl<B: Bytes> Frames<B> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The entries of one; `buffer` is memory that is used again.
+    pub fn entries<T: bincode::Decode<()>>(
+        &self,
+        frame: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Vec<T>, String> {
+        let frame = self.frames.get(frame).ok_or("there is no such frame")?;
+        frame.read(&self.file, buffer)?;
+        decode(buffer)
     }
 }

@@ -3,34 +3,45 @@
 //! The kernel's own marks are gone with the daemon that had them. So every inode counts as held until the kernel says
 //! that it is not, and every removed directory as one that the kernel itself removed.
 
+use super::Inner;
+use super::notable::Notable;
 use super::outcomes::Outcomes;
-use super::{Inner, drop_orphans};
 use crate::tree::lookups::Lookups;
-use crate::types::Kind;
+use crate::types::{Kind, Nid};
 
 impl Inner {
     /// Nothing is mounted: nobody holds removed files, no request comes again.
-    pub(super) fn begin_unmounted(&mut self) {
-        drop_orphans(&mut self.live);
+    pub(super) fn begin_unmounted(&mut self, notable: &Notable) {
+        for (nid, _) in self.nameless(notable) {
+            self.live.remove(nid);
+        }
         self.outcomes = Outcomes::default();
+        self.cut_off.clear();
     }
 
     /// The branch is still mounted by this connection.
-    pub(super) fn take_up(&mut self, connection: u64) {
+    pub(super) fn take_up(&mut self, connection: u64, notable: &Notable) {
         self.outcomes.keep_of(connection);
         self.lookups = Lookups::taken_over(self.book.counters.nid);
-        let mut removed = Vec::new();
-        self.live.for_each(&mut |nid, inode| {
-            if inode.nlink == 0 && inode.kind() == Kind::Dir {
-                removed.push(nid);
+        for (nid, kind) in self.nameless(notable) {
+            if kind == Kind::Dir {
+                self.lookups.removed_by_kernel(nid);
             }
-        });
-        for dir in removed {
-            self.lookups.removed_by_kernel(dir);
         }
-        if self.switch_replayed {
+        if !self.cut_off.is_empty() {
             self.doubt_sizes();
         }
+    }
+
+    /// Inodes of the live tree that have no name.
+    fn nameless(&self, notable: &Notable) -> Vec<(Nid, Kind)> {
+        let mut nameless = Vec::new();
+        notable.each(&self.live, &mut |nid, inode| {
+            if inode.nlink == 0 {
+                nameless.push((nid, inode.kind()));
+            }
+        });
+        nameless
     }
 
     /// The kernel held nothing of the branch before: what has no name goes, but for what it got since.

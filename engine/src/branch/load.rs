@@ -120,6 +120,10 @@ fn count(branch: &Branch, entries: &[Loaded]) {
 
 /// Reads all directories of the base that nobody looked at yet.
 pub(crate) fn scan(branch: &Branch) -> Result<()> {
+    if branch.lock().scan_done {
+        branch.signal();
+        return Ok(());
+    }
     loop {
         let mut work: Vec<Nid> = {
             let mut inner = branch.lock();

@@ -1,6 +1,7 @@
 //! Opening a branch: made anew from the base, or recovered.
 
 use super::auto::{Automatic, Expiring};
+use super::notable::Notable;
 use super::outcomes::Outcomes;
 use super::replay::Replay;
 use super::state_file::{LoadedState, StateFile, StateHead, StateMore};
@@ -191,7 +192,8 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
         .trees
         .read(state.tree_file, o.number, &mut BaseDirs::default())?;
     inner.tree_file = (state.tree_file, shared);
-    inner.base_inodes = base_inodes(&inner.live, o.base.dev());
+    let notable = o.trees.notable(state.tree_file);
+    inner.base_inodes = base_inodes(&inner.live, &notable, o.base.dev());
     inner.outcomes = Outcomes::of_record(outcomes);
     let mut replay = Replay::new(&mut inner, dirs);
     let cfg = journal_config(&o)?;
@@ -209,21 +211,21 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
     let read = |p, buf: &mut [u8]| Ok(places.journal.read(p, 0, buf)?);
     replay.finish(&read)?;
     match o.kept {
-        Some(connection) => inner.take_up(connection),
-        None => inner.begin_unmounted(),
+        Some(connection) => inner.take_up(connection, &notable),
+        None => inner.begin_unmounted(&notable),
     }
-    inner.scan_done = inner.trees_mut().iter().all(|t| t.lazy_dirs().is_empty());
+    inner.scan_done = is_scanned(&mut inner, &notable);
     let told = (!report.clean).then(|| describe(&report));
     let branch = assemble(o, places.journal, inner, told, state.next_seq);
     // What was stored between the changes that were replayed is not known.
     branch.gaps.store(report.records > 0, Ordering::Relaxed);
-    count_files(&mut branch.lock(), &branch.importer);
+    count_files(&mut branch.lock(), &notable, &branch.importer);
     if branch.places.base.missing().is_some() {
         load::recall_imported(&branch);
     }
     // What was brought back, or what the state file has, may be in no state.
     branch.auto.note_change();
-    seal::pin_journals(&branch, &Tree::default());
+    seal::pin_opened(&branch, &notable);
     Ok(branch)
 }
 
@@ -251,23 +253,35 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         storing: None,
         whose: Default::default(),
         outcomes: Default::default(),
-        switch_replayed: false,
+        cut_off: Default::default(),
     }
 }
 
 /// Inodes of base files with several links, for directories that are still to be read.
-fn base_inodes(tree: &Tree, dev: u64) -> HashMap<(u64, u64), Nid> {
-    let mut out = HashMap::new();
-    tree.for_each(&mut |nid, i| {
+fn base_inodes(tree: &Tree, notable: &Notable, dev: u64) -> HashMap<(u64, u64), Nid> {
+    let mut found = Vec::new();
+    notable.each(tree, &mut |nid, i| {
         if let Some(links) = i
             .links
             .as_ref()
             .filter(|l| l.group < FIRST_NEW_INO && i.kind() != Kind::Dir)
         {
-            out.insert((dev, links.group), nid);
+            found.push((nid, links.group));
         }
     });
-    out
+    // Of several in one group the last counts.
+    found.sort_unstable();
+    let places = found.into_iter().map(|(nid, group)| ((dev, group), nid));
+    places.collect()
+}
+
+/// Whether no tree has a directory of the base that was not read.
+fn is_scanned(inner: &mut Inner, notable: &Notable) -> bool {
+    let mut is_scanned = true;
+    notable.each_of_all(inner.trees_mut(), &mut |_, inode| {
+        is_scanned &= inode.dir().is_none_or(|dir| dir.lazy.is_none());
+    });
+    is_scanned
 }
 
 /// A branch of its parts. What it needs of other journals is for the caller to pin.
@@ -355,18 +369,13 @@ impl Parts {
 
 /// Counts what is to be imported of all trees that a branch begins with: what the live one has let go of may be in
 /// a state that is no commit yet.
-pub(super) fn count_files(inner: &mut Inner, importer: &Importer) {
+pub(super) fn count_files(inner: &mut Inner, notable: &Notable, importer: &Importer) {
     let mut counted = HashSet::new();
-    let mut before = Tree::default();
-    for tree in inner.trees_mut() {
-        Tree::diff(&before, tree, &mut |_, _, inode| {
-            let files = inode.and_then(|i| i.file()).map(base_files);
-            for file in files.into_iter().flatten() {
-                if file.stored().is_none() && counted.insert(file.identity()) {
-                    importer.found(file.stamp());
-                }
+    notable.each_of_all(inner.trees_mut(), &mut |_, inode| {
+        for file in inode.file().map(base_files).into_iter().flatten() {
+            if file.stored().is_none() && counted.insert(file.identity()) {
+                importer.found(file.stamp());
             }
-        });
-        before = tree.clone();
-    }
+        }
+    });
 }

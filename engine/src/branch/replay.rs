@@ -142,6 +142,7 @@ impl<'a> Replay<'a> {
             }
             other => other,
         };
+        self.note_switch(&event);
         let live = match event.patches_live() {
             true => Some(self.patched(payload, read)?),
             false => None,
@@ -154,6 +155,19 @@ impl<'a> Replay<'a> {
         self.inner.carry_out(event, recorded)
     }
 
+    /// Whether a switch began of which the kernel may not know, or is known to have ended: what it replaced is stored, or
+    /// given up for a state that it equals, only after the kernel has dropped what it had of it.
+    fn note_switch(&mut self, event: &Event) {
+        let cut_off = &mut self.inner.cut_off;
+        match event {
+            Event::Switch { replaced, .. }
+            | Event::Merged { replaced, .. }
+            | Event::CallUndone { replaced, .. } => drop(cut_off.insert(*replaced)),
+            Event::Named { state, .. } | Event::Same { state, .. } => drop(cut_off.remove(state)),
+            _ => {}
+        }
+    }
+
     /// The live tree with the patch that ends with this payload.
     fn patched(
         &mut self,
@@ -161,7 +175,6 @@ impl<'a> Replay<'a> {
         read: Option<&ReadPayload<'_>>,
     ) -> Result<Tree, ReplayError> {
         self.parts.extend(payload);
-        self.inner.switch_replayed = true;
         let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
         // Not a copy: where the patch does not fit, nothing of the branch is used.
         let mut live = std::mem::take(&mut self.inner.live);

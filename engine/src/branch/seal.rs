@@ -3,6 +3,7 @@
 //! Both run under the sealing lock, in the background or in a thread that waits for an id. Requests
 //! go on meanwhile: the branch lock is taken for short whiles only.
 
+use super::notable::Notable;
 use super::state_file::{StateFile, StateHead, StateMore};
 use super::{Branch, Inner};
 use crate::branch::load;
@@ -49,7 +50,8 @@ pub(crate) fn store_pending(branch: &Branch) -> Result<()> {
     Ok(())
 }
 
-/// As [`store_pending`], where nobody else is at it; false where somebody is.
+/// As [`store_pending`], where nobody else is at it; false where something is left, for somebody else or until a switch
+/// has ended.
 pub(crate) fn try_store_pending(branch: &Branch) -> Result<bool> {
     let Some(_one) = branch.sealing.try_lock() else {
         return Ok(false);
@@ -58,7 +60,7 @@ pub(crate) fn try_store_pending(branch: &Branch) -> Result<bool> {
         return Ok(false);
     }
     while store_next(branch)? {}
-    Ok(true)
+    Ok(branch.lock().book.history.first_pending().is_none())
 }
 
 /// Stores the first pending state, or several; false where there is none.
@@ -114,7 +116,8 @@ fn store_state(branch: &Branch, ready: &[Ready]) -> Result<Option<Ready>> {
         let fenced = inner.fence.as_ref().map(|f| f.state);
         let after = last.map_or(0, |r| r.info.number + 1);
         let next = inner.book.history.first_pending_from(after);
-        let Some(number) = next.filter(|n| Some(*n) != fenced) else {
+        let may_store = |n: &u64| Some(*n) != fenced && !inner.cut_off.contains(n);
+        let Some(number) = next.filter(may_store) else {
             return Ok(None);
         };
         let state = inner.book.history.state(number)?;
@@ -361,7 +364,8 @@ pub(crate) fn seal(branch: &Branch) -> Result<()> {
 /// The live tree and everything that the state file needs; `None` where a state is pending again.
 fn freeze_for_seal(branch: &Branch) -> Option<(StateHead, StateMore, Tree, Option<Reference>)> {
     let mut inner = branch.lock();
-    if inner.book.history.first_pending().is_some() || inner.fence.is_some() {
+    let is_switching = inner.fence.is_some() || !inner.cut_off.is_empty();
+    if inner.book.history.first_pending().is_some() || is_switching {
         return None;
     }
     inner.storing = Some(inner.live.clone());
@@ -410,6 +414,18 @@ fn drop_journal(
     Ok(())
 }
 
+/// Keeps what the branch, which was just opened, shows of journals.
+pub(crate) fn pin_opened(branch: &Branch, notable: &Notable) {
+    let mut needed = Needed::new();
+    notable.each_of_all(branch.lock().trees_mut(), &mut |_, inode| {
+        need(&mut needed, inode);
+    });
+    branch
+        .places
+        .journals
+        .pin(branch.places.journal.number(), needed);
+}
+
 /// Keeps what the branch shows of other branches' journals; `sealed` points into none.
 pub(crate) fn pin_journals(branch: &Branch, sealed: &Tree) {
     let needed = needed_segments(&mut branch.lock(), sealed);
@@ -432,24 +448,26 @@ fn state_file(b: &Branch) -> StateFile<'_> {
 /// and files that were left out because a part of them cannot be read.
 fn needed_segments(inner: &mut Inner, sealed: &Tree) -> Needed {
     let mut needed = Needed::new();
-    let mut need = |inode: &Inode| {
-        for segment in inode.file().into_iter().flat_map(|f| f.segments()) {
-            let lowest = needed.entry(journal_of(segment)).or_insert(segment);
-            *lowest = segment.min(*lowest);
-        }
-    };
     if !inner.book.unreadable.is_empty() {
         // What was written over a file that cannot be read is in the journal alone.
-        sealed.for_each(&mut |_, inode| need(inode));
+        sealed.for_each(&mut |_, inode| need(&mut needed, inode));
     }
     for tree in inner.trees_mut() {
         Tree::diff(sealed, tree, &mut |_, _, now| {
             if let Some(inode) = now {
-                need(inode);
+                need(&mut needed, inode);
             }
         });
     }
     needed
+}
+
+/// Notes which segments an inode points into.
+fn need(needed: &mut Needed, inode: &Inode) {
+    for segment in inode.file().into_iter().flat_map(|f| f.segments()) {
+        let lowest = needed.entry(journal_of(segment)).or_insert(segment);
+        *lowest = segment.min(*lowest);
+    }
 }
 
 /// Plain files of the base among the inodes of a range.

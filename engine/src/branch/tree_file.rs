@@ -4,16 +4,20 @@
 //! sealing a few changes writes the whole tree. A tree file is never changed; it is removed once no
 //! branch's state names it. Branches that name the same one share its inodes in memory too.
 
-use super::frames::{Bytes, Header, Reader, Writer, frames_are_whole};
+use super::frames::{Bytes, Frames, Header, Reader, Writer, frames_are_whole};
+use super::notable::{Notable, is_notable};
 use crate::error::{Error, Result};
 use crate::record::InodeRecord;
 use crate::tree::Tree;
+use crate::tree::inode::Inode;
 use crate::tree::patch::{self, BaseDirs, record_of};
 use crate::types::Nid;
 use objstore::io::Storage;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 const HEADER: Header = Header {
     magic: b"AVFSTREE",
@@ -21,6 +25,11 @@ const HEADER: Header = Header {
     oldest: 1,
     what: "tree file",
 };
+
+/// Frames that a thread reads before it looks for others.
+const FRAMES_TOGETHER: usize = 4;
+/// Threads that read a tree file, at most.
+const THREADS_MAX: usize = 8;
 
 /// An inode with its number.
 type Numbered = (u64, InodeRecord);
@@ -42,6 +51,8 @@ struct Table {
 #[derive(Debug)]
 struct File {
     tree: Tree,
+    /// Those of its inodes, until all branches are open.
+    notable: Option<Arc<Vec<Nid>>>,
     /// Branches whose state names it, by the number of their journals.
     users: BTreeSet<u32>,
 }
@@ -89,16 +100,28 @@ impl Trees {
         }
         let path = self.path(number);
         let file = self.storage.open(&path).map_err(Error::io(&path))?;
-        let tree = read_tree(file, dirs).map_err(|why| Error::Damaged { what: path, why })?;
+        let read = read_tree(file, dirs);
+        let (tree, notable) = read.map_err(|why| Error::Damaged { what: path, why })?;
         let users = BTreeSet::from([branch]);
         table.files.insert(
             number,
             File {
                 tree: tree.clone(),
+                notable: Some(Arc::new(notable)),
                 users,
             },
         );
         Ok(tree)
+    }
+
+    /// What is notable in the tree of a file that was just read, and so in what comes from it.
+    pub fn notable(&self, number: u32) -> Notable {
+        let table = self.table.lock();
+        let known = table.files.get(&number).and_then(|file| {
+            let nids = file.notable.clone()?;
+            Some(Notable::new(file.tree.clone(), nids))
+        });
+        known.unwrap_or_default()
     }
 
     /// Gives no number up to this one: a state may name it, though the file is gone.
@@ -152,6 +175,7 @@ impl Trees {
             number,
             File {
                 tree: tree.clone(),
+                notable: None,
                 users,
             },
         );
@@ -178,7 +202,11 @@ impl Trees {
     /// Removes files that no branch names; to be called once all branches are open.
     pub fn sweep(&self) -> Result<()> {
         let names = self.storage.list(&self.dir).map_err(Error::io(&self.dir))?;
-        let known: BTreeSet<u32> = self.table.lock().files.keys().copied().collect();
+        let known: BTreeSet<u32> = {
+            let files = &mut self.table.lock().files;
+            files.values_mut().for_each(|file| file.notable = None);
+            files.keys().copied().collect()
+        };
         let numbers = names.iter().filter_map(|n| n.parse::<u32>().ok());
         let unused: Vec<u32> = numbers.filter(|n| !known.contains(n)).collect();
         unused.into_iter().try_for_each(|n| self.remove(n))
@@ -198,14 +226,90 @@ fn write_tree(file: &dyn objstore::io::Segment, tree: &Tree) -> std::io::Result<
     batch.end()
 }
 
-fn read_tree<B: Bytes>(file: B, dirs: &mut BaseDirs) -> Result<Tree, String> {
-    let mut tree = Tree::default();
-    each_inode(file, &mut |(nid, record)| {
-        let inode = patch::inode_of(&record, dirs).map_err(|e| e.to_string())?;
-        tree.set(Nid(nid), Arc::new(inode));
-        Ok(())
-    })?;
-    Ok(tree)
+/// The tree of a file, and which of its inodes are notable.
+fn read_tree<B: Bytes + Sync>(file: B, dirs: &mut BaseDirs) -> Result<(Tree, Vec<Nid>), String> {
+    let mut reader = Reader::begin(file, &HEADER)?;
+    let count: u64 = reader.value()?;
+    let parts = read_parts(&reader.rest()?, dirs)?;
+    let found: usize = parts.iter().map(|part| part.inodes.len()).sum();
+    if found as u64 != count {
+        return Err("it has other entries than it says".into());
+    }
+    let notable = parts.iter().flat_map(|part| part.notable.iter().copied());
+    let notable = notable.collect();
+    let inodes = parts.into_iter().flat_map(|part| part.inodes);
+    Ok((inodes.collect(), notable))
+}
+
+/// Inodes of some frames that follow each other.
+struct Part {
+    first: usize,
+    inodes: Vec<(Nid, Arc<Inode>)>,
+    notable: Vec<Nid>,
+}
+
+/// All frames, in order, read by several threads.
+fn read_parts<B: Bytes + Sync>(
+    frames: &Frames<B>,
+    dirs: &mut BaseDirs,
+) -> Result<Vec<Part>, String> {
+    let next = AtomicUsize::new(0);
+    let work = |dirs: &mut BaseDirs| -> Result<Vec<Part>, String> {
+        let (mut parts, mut buffer) = (Vec::new(), Vec::new());
+        loop {
+            let first = next.fetch_add(FRAMES_TOGETHER, Ordering::Relaxed);
+            if first >= frames.len() {
+                return Ok(parts);
+            }
+            parts.push(read_part(frames, first, &mut buffer, dirs)?);
+        }
+    };
+    let more = || {
+        let mut dirs = BaseDirs::default();
+        work(&mut dirs).map(|parts| (parts, dirs))
+    };
+    let cores = thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = frames.len().div_ceil(FRAMES_TOGETHER).min(cores);
+    thread::scope(|scope| {
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, more).ok();
+        // Without a thread more, the others read more.
+        let others: Vec<_> = (1..threads.min(THREADS_MAX)).filter_map(spawn).collect();
+        let mut all = work(dirs)?;
+        for other in others {
+            let (parts, known) = other.join().map_err(|_| "a thread had panicked")??;
+            all.extend(parts);
+            dirs.take_in(known);
+        }
+        all.sort_unstable_by_key(|part| part.first);
+        Ok(all)
+    })
+}
+
+fn read_part<B: Bytes>(
+    frames: &Frames<B>,
+    first: usize,
+    buffer: &mut Vec<u8>,
+    dirs: &mut BaseDirs,
+) -> Result<Part, String> {
+    let (mut inodes, mut notable) = (Vec::new(), Vec::new());
+    for frame in first..frames.len().min(first + FRAMES_TOGETHER) {
+        let records: Vec<Numbered> = frames.entries(frame, buffer)?;
+        if records.is_empty() {
+            return Err("it has a frame without entries".into());
+        }
+        for (nid, record) in records {
+            let inode = patch::inode_of(&record, dirs).map_err(|e| e.to_string())?;
+            if is_notable(&inode) {
+                notable.push(Nid(nid));
+            }
+            inodes.push((Nid(nid), Arc::new(inode)));
+        }
+    }
+    Ok(Part {
+        first,
+        inodes,
+        notable,
+    })
 }
 
 fn each_inode<B: Bytes>(

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::limits::{LINKS_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX};
 use crate::record::Mutation;
 use crate::tree::acl;
-use crate::tree::dirmap::Dentry;
+use crate::tree::dirmap::{Dentry, name_hash};
 use crate::tree::inode::{NEVER_NAMED, new_mode};
 use crate::types::{Attr, By, Caller, Kind, Nid, RenameFlags, Wait};
 
@@ -40,12 +40,28 @@ fn found(branch: &Branch, inner: &mut Inner, nid: Nid) -> Result<Attr> {
     Ok(attr)
 }
 
-/// As [`found`], of an inode that a request created whose answer did not reach the kernel.
+/// As [`found`], of an inode to which a request gave a name, whose answer did not reach the kernel.
 pub(crate) fn handed_again(branch: &Branch, nid: Nid) -> Result<Attr> {
     let mut inner = branch.lock();
+    found(branch, &mut inner, nid).map_err(|_| Error::Stale)
+}
+
+/// The same for one that the request made: in `parent` under a name, or without any.
+pub(crate) fn made_again(
+    branch: &Branch,
+    parent: Nid,
+    name: Option<&[u8]>,
+    nid: Nid,
+) -> Result<Attr> {
+    let mut inner = branch.lock();
     let inode = inner.live.inode(nid)?;
-    if inode.nlink == 0 && inode.hash == NEVER_NAMED {
-        // Nobody else can have found it, so what the kernel holds from now on is all that it holds.
+    let is_as_made = match name {
+        Some(name) => inode.nlink == 1 && (inode.parent, inode.hash) == (parent, name_hash(name)),
+        None => inode.nlink == 0 && inode.hash == NEVER_NAMED,
+    };
+    if is_as_made {
+        // Nobody else can have found it: the kernel looks nothing up in a directory in which it makes something. So what
+        // it holds from now on is all that it holds.
         inner.lookups.was_not_held(nid);
     }
     found(branch, &mut inner, nid).map_err(|_| Error::Stale)
@@ -145,47 +161,6 @@ pub(crate) fn symlink(
     )
 }
 
-fn create(
-    branch: &Branch,
-    who: &Caller,
-    parent: Nid,
-    name: &[u8],
-    new: &New<'_>,
-    wait: Wait,
-) -> Result<Attr> {
-    branch.check_space(0)?;
-    branch.request(wait, |inner| {
-        if dir_in(inner, parent)?.map.get(name).is_some() {
-            return Err(Error::Exists);
-        }
-        check_name(parent, name)?;
-        let dir = inner.live.inode(parent)?;
-        if new.kind == Kind::Dir && dir.dir().is_some_and(|d| d.subdirs >= LINKS_MAX) {
-            return Err(Error::TooManyLinks);
-        }
-        let (bits, gid) = new_mode(new.kind, new.perm, dir);
-        let (mode, xattrs) = acl::inherit(dir, new.kind, bits, who.umask);
-        let (nid, ino) = (inner.book.counters.nid, inner.book.counters.ino);
-        let m = Mutation::Create {
-            parent: parent.0,
-            name: name.to_vec(),
-            nid,
-            ino,
-            mode,
-            uid: who.uid,
-            gid: gid.unwrap_or(who.gid),
-            rdev: new.rdev,
-            target: new.target.to_vec(),
-            xattrs: xattrs.into_iter().collect(),
-            now: clock::now(),
-        };
-        branch.change(inner, m, &[])?;
-        inner.book.counters.nid += 1;
-        inner.book.counters.ino += 1;
-        found(branch, inner, Nid(nid))
-    })
-}
-
 /// Makes a file without a name; it goes when the kernel forgets it, unless it got one.
 pub(crate) fn tmpfile(
     branch: &Branch,
@@ -194,28 +169,90 @@ pub(crate) fn tmpfile(
     perm: u32,
     wait: Wait,
 ) -> Result<Attr> {
+    let new = New {
+        kind: Kind::File,
+        perm: perm & 0o7777,
+        rdev: 0,
+        target: b"",
+    };
+    make(branch, who, parent, None, &new, wait)
+}
+
+fn create(
+    branch: &Branch,
+    who: &Caller,
+    parent: Nid,
+    name: &[u8],
+    new: &New<'_>,
+    wait: Wait,
+) -> Result<Attr> {
+    make(branch, who, parent, Some(name), new, wait)
+}
+
+/// Makes an inode in a directory, under a name or (a file) without any.
+fn make(
+    branch: &Branch,
+    who: &Caller,
+    parent: Nid,
+    name: Option<&[u8]>,
+    new: &New<'_>,
+    wait: Wait,
+) -> Result<Attr> {
     branch.check_space(0)?;
     branch.request(wait, |inner| {
-        inner.live.dir(parent)?;
+        match name {
+            Some(name) => check_new_name(inner, parent, name, new.kind)?,
+            None => drop(inner.live.dir(parent)?),
+        }
         let dir = inner.live.inode(parent)?;
-        let (bits, gid) = new_mode(Kind::File, perm & 0o7777, dir);
-        let (mode, xattrs) = acl::inherit(dir, Kind::File, bits, who.umask);
+        let (bits, gid) = new_mode(new.kind, new.perm, dir);
+        let (mode, xattrs) = acl::inherit(dir, new.kind, bits, who.umask);
         let (nid, ino) = (inner.book.counters.nid, inner.book.counters.ino);
-        let m = Mutation::Nameless {
-            parent: parent.0,
-            nid,
-            ino,
-            mode,
-            uid: who.uid,
-            gid: gid.unwrap_or(who.gid),
-            xattrs: xattrs.into_iter().collect(),
-            now: clock::now(),
+        let (parent, uid, gid) = (parent.0, who.uid, gid.unwrap_or(who.gid));
+        let (xattrs, now) = (xattrs.into_iter().collect(), clock::now());
+        let m = match name {
+            Some(name) => Mutation::Create {
+                parent,
+                name: name.to_vec(),
+                nid,
+                ino,
+                mode,
+                uid,
+                gid,
+                rdev: new.rdev,
+                target: new.target.to_vec(),
+                xattrs,
+                now,
+            },
+            None => Mutation::Nameless {
+                parent,
+                nid,
+                ino,
+                mode,
+                uid,
+                gid,
+                xattrs,
+                now,
+            },
         };
         branch.change(inner, m, &[])?;
         inner.book.counters.nid += 1;
         inner.book.counters.ino += 1;
         found(branch, inner, Nid(nid))
     })
+}
+
+/// Whether something of a kind can be made under a name.
+fn check_new_name(inner: &Inner, parent: Nid, name: &[u8], kind: Kind) -> Result<()> {
+    let dir = dir_in(inner, parent)?;
+    if dir.map.get(name).is_some() {
+        return Err(Error::Exists);
+    }
+    check_name(parent, name)?;
+    if kind == Kind::Dir && dir.subdirs >= LINKS_MAX {
+        return Err(Error::TooManyLinks);
+    }
+    Ok(())
 }
 
 /// Gives an inode a further name, or one without any its first.

@@ -246,6 +246,7 @@ impl Tree {
         })?
     }
 
+    /// A new inode under a name.
     fn create(&mut self, m: &Mutation) -> Applied {
         let Mutation::Create {
             parent,
@@ -263,13 +264,7 @@ impl Tree {
         else {
             return Err(Broken("not a creation"));
         };
-        let kind = Kind::of_mode(*mode).ok_or(Broken("no such type"))?;
-        let content = match kind {
-            Kind::File => Content::File(FileData::default()),
-            Kind::Dir => Content::Dir(Box::new(Dir::new(DirMap::default(), 0))),
-            Kind::Symlink => Content::Symlink(target.as_slice().into()),
-            _ => Content::Special,
-        };
+        let content = new_content(*mode, target)?;
         let inode = Inode {
             rdev: *rdev,
             ..new_inode(*mode, (*uid, *gid), *ino, xattrs, (content, *now))
@@ -293,10 +288,10 @@ impl Tree {
         else {
             return Err(Broken("not a creation"));
         };
-        if Kind::of_mode(*mode) != Some(Kind::File) {
+        let content = new_content(*mode, b"")?;
+        if !matches!(content, Content::File(_)) {
             return Err(NOT_FILE);
         }
-        let content = Content::File(FileData::default());
         let inode = Inode {
             parent: Nid(*parent),
             hash: NEVER_NAMED,
@@ -491,6 +486,17 @@ impl Tree {
             i.size = i.size.max(end);
         })
     }
+}
+
+/// What a new inode of a type holds.
+fn new_content(mode: u32, target: &[u8]) -> Result<Content, Broken> {
+    let kind = Kind::of_mode(mode).ok_or(Broken("no such type"))?;
+    Ok(match kind {
+        Kind::File => Content::File(FileData::default()),
+        Kind::Dir => Content::Dir(Box::new(Dir::new(DirMap::default(), 0))),
+        Kind::Symlink => Content::Symlink(target.into()),
+        _ => Content::Special,
+    })
 }
 
 /// An inode without a name.

@@ -99,6 +99,13 @@ impl BaseDirs {
         }
         dir
     }
+
+    /// Has those that another one has, too.
+    pub fn take_in(&mut self, other: BaseDirs) {
+        for (path, dir) in other.by_path {
+            self.by_path.entry(path).or_insert(dir);
+        }
+    }
 }
 
 fn body_record(body: &Body) -> BodyRecord {

@@ -131,6 +131,34 @@ impl<T> Radix<T> {
         old
     }
 
+    /// Sets the values of neighbouring keys, `at` being what they have in common but the last four bits.
+    fn put_leaf(&mut self, at: u64, leaf: [Option<Arc<T>>; FANOUT]) {
+        if leaf.iter().all(Option::is_none) {
+            return;
+        }
+        self.grow(levels_for(at << BITS));
+        let level = self.levels - 1;
+        let root = self.root.get_or_insert_with(|| Arc::new(empty(level)));
+        let values = Self::leaf_of(root, level, at << BITS);
+        for (place, value) in values.iter_mut().zip(leaf) {
+            if let Some(value) = value {
+                self.len += usize::from(place.replace(value).is_none());
+            }
+        }
+    }
+
+    /// The values of the keys that only differ from `key` in the last four bits.
+    fn leaf_of(node: &mut Arc<Node<T>>, level: u32, key: u64) -> &mut [Option<Arc<T>>; FANOUT] {
+        match Arc::make_mut(node) {
+            Node::Leaf(values) => values,
+            Node::Inner(children) => {
+                let child =
+                    children[slot(key, level)].get_or_insert_with(|| Arc::new(empty(level - 1)));
+                Self::leaf_of(child, level - 1, key)
+            }
+        }
+    }
+
     fn grow(&mut self, levels: u32) {
         while self.levels < levels {
             if let Some(old) = self.root.take() {
@@ -310,6 +338,23 @@ fn child_at<T>(node: Option<&Arc<Node<T>>>, i: usize) -> Option<&Arc<Node<T>>> {
     }
 }
 
+/// Of equal keys the last counts. Fastest where keys ascend.
+impl<T> FromIterator<(u64, Arc<T>)> for Radix<T> {
+    fn from_iter<I: IntoIterator<Item = (u64, Arc<T>)>>(entries: I) -> Radix<T> {
+        let mut map = Radix::default();
+        let (mut at, mut leaf) = (0, [const { None }; FANOUT]);
+        for (key, value) in entries {
+            if key >> BITS != at {
+                map.put_leaf(at, std::mem::take(&mut leaf));
+                at = key >> BITS;
+            }
+            leaf[slot(key, 0)] = Some(value);
+        }
+        map.put_leaf(at, leaf);
+        map
+    }
+}
+
 impl<T> Node<T> {
     fn is_vacant(&self) -> bool {
         match self {
@@ -373,6 +418,26 @@ mod tests {
         assert_eq!(entries(&r), model);
         for k in model.keys() {
             assert_eq!(r.get(*k).map(|v| **v), model.get(k).copied());
+        }
+    }
+
+    #[test]
+    fn made_of_entries_in_any_order_it_is_as_if_they_had_been_inserted() {
+        let (mut x, mut keys) = (1u64, Vec::new());
+        for i in 0..3_000u64 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(7);
+            keys.push([i, 20_000 + 3 * i, x >> 40, x][(i / 750) as usize]);
+        }
+        keys.extend([5, 17, 5]);
+        let values = || keys.iter().zip(0u32..).map(|(k, v)| (*k, Arc::new(v)));
+        let (made, mut inserted) = (values().collect::<Radix<u32>>(), Radix::default());
+        values().for_each(|(k, v)| drop(inserted.insert(k, v)));
+        assert_eq!((made.len(), made.levels), (inserted.len(), inserted.levels));
+        assert_eq!(entries(&made), entries(&inserted));
+        for end in [0, 1, 15, 16, 17, 300] {
+            let made: Radix<u32> = values().take(end).collect();
+            assert_eq!((made.len(), entries(&made).len()), (end, end));
+            assert_eq!(made.is_empty(), made.root.is_none());
         }
     }
 

@@ -26,14 +26,23 @@ impl Workspace {
         inner.outcomes.of(request)
     }
 
-    /// Attributes of the inode `nid` of the branch of `node`, which is handed to the kernel under a name: counts
-    /// a lookup.
+    /// Attributes of the inode `nid` of the branch of `node`, which is handed to the kernel under a name that a
+    /// request gave it: counts a lookup.
     ///
     /// # Errors
     /// `Stale` where it is gone.
     pub fn handed_again(&self, node: NodeId, nid: u64) -> Result<Attr> {
         let (branch, _) = self.route(node)?;
         ops::names::handed_again(&branch, Nid(nid))
+    }
+
+    /// The same for an inode that the request made: in `parent` under this name, or without any.
+    ///
+    /// # Errors
+    /// `Stale` where it is gone.
+    pub fn made_again(&self, parent: NodeId, name: Option<&[u8]>, nid: u64) -> Result<Attr> {
+        let (branch, dir) = self.route(parent)?;
+        ops::names::made_again(&branch, dir, name, Nid(nid))
     }
 
     /// No request comes any more that a daemon before got.
@@ -46,7 +55,7 @@ impl Workspace {
     /// True where a switch may not have ended when the daemon before died: the kernel may show names of before it.
     pub fn may_show_before(&self) -> bool {
         let branches = self.views.branches();
-        branches.iter().any(|b| b.lock().switch_replayed)
+        branches.iter().any(|b| !b.lock().cut_off.is_empty())
     }
 
     /// Finds out what the kernel holds of what a daemon before handed to it: `ask` is asked about each inode that it
@@ -63,10 +72,19 @@ impl Workspace {
 }
 
 fn settle_branch(branch: &Branch, ask: &mut dyn FnMut(NodeId, Look) -> bool) {
-    let look = match std::mem::take(&mut branch.lock().switch_replayed) {
-        true => Look::Drop,
-        false => Look::Held,
+    let cut_off = branch.lock().cut_off.clone();
+    let look = match cut_off.is_empty() {
+        true => Look::Held,
+        false => Look::Drop,
     };
+    settle_inodes(branch, look, ask);
+    if !cut_off.is_empty() {
+        branch.lock().cut_off.clear();
+        branch.signal();
+    }
+}
+
+fn settle_inodes(branch: &Branch, look: Look, ask: &mut dyn FnMut(NodeId, Look) -> bool) {
     // Who holds anything below a directory holds the directory.
     if !ask(branch.node(Nid::ROOT), look) {
         return branch.lock().held_nothing();

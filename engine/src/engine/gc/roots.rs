@@ -47,7 +47,7 @@ impl Roots {
             base_inodes: _,
             whose: _,
             outcomes: _,
-            switch_replayed: _,
+            cut_off: _,
         } = inner;
         let mut roots = Roots::default();
         roots.trees.push(live.clone());
