@@ -7,6 +7,7 @@
 
 mod beside;
 mod hold;
+mod killer;
 mod run;
 mod switch;
 pub mod tree;

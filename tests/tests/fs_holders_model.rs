@@ -1,10 +1,13 @@
-//! Random work on a mount beside those who hold on to it through every switch, compared with a model.
+//! Random work on a mount beside those who hold on to it through every switch, compared with a model; and the same
+//! while the daemon is killed again and again.
 //!
 //! `AGENTVFS_MODEL_SECONDS` says for how long (10), `AGENTVFS_MODEL_SEED` runs one seed alone. A failing
 //! sequence is made short and printed with its seed.
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tests::holders;
 use tests::rng::Rng;
@@ -19,16 +22,19 @@ const TRIES: usize = 2;
 /// What was done, and what differed.
 type Failure = (Vec<String>, String);
 
+/// How often the daemon was killed, where it is.
+type Kills<'a> = Option<&'a Arc<AtomicU64>>;
+
 fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-fn fails(seeds: &[u64]) -> Option<Failure> {
-    (0..TRIES).find_map(|_| holders::run(seeds).and_then(Result::err))
+fn fails(seeds: &[u64], kills: Kills<'_>) -> Option<Failure> {
+    (0..TRIES).find_map(|_| holders::run(seeds, kills).and_then(Result::err))
 }
 
 /// Leaves parts out as long as what is left still fails.
-fn shrunk(mut seeds: Vec<u64>, mut failure: Failure) -> Failure {
+fn shrunk(mut seeds: Vec<u64>, mut failure: Failure, kills: Kills<'_>) -> Failure {
     let since = Instant::now();
     let mut part = seeds.len().div_ceil(2);
     while part > 0 && since.elapsed() < SHRINK {
@@ -36,7 +42,7 @@ fn shrunk(mut seeds: Vec<u64>, mut failure: Failure) -> Failure {
         while at < seeds.len() && since.elapsed() < SHRINK {
             let end = (at + part).min(seeds.len());
             let rest = [&seeds[..at], &seeds[end..]].concat();
-            match fails(&rest) {
+            match fails(&rest, kills) {
                 Some(found) => (seeds, failure) = (rest, found),
                 None => at = end,
             }
@@ -47,10 +53,10 @@ fn shrunk(mut seeds: Vec<u64>, mut failure: Failure) -> Failure {
 }
 
 /// Runs the sequence of a seed; false where nothing can be mounted.
-fn check(seed: u64) -> bool {
+fn check(seed: u64, kills: Kills<'_>) -> bool {
     let mut rng = Rng::new(seed);
     let seeds: Vec<u64> = (0..STEPS).map(|_| rng.word()).collect();
-    let Some(done) = holders::run(&seeds) else {
+    let Some(done) = holders::run(&seeds, kills) else {
         return false;
     };
     if let Err((said, why)) = done {
@@ -58,7 +64,7 @@ fn check(seed: u64) -> bool {
             "seed {seed}: {why}\nafter\n  {}\nmaking it short …",
             said.join("\n  ")
         );
-        let (said, why) = shrunk(seeds[..].to_vec(), (said, why));
+        let (said, why) = shrunk(seeds[..].to_vec(), (said, why), kills);
         panic!(
             "AGENTVFS_MODEL_SEED={seed}: {why}\nafter\n  {}",
             said.join("\n  ")
@@ -67,10 +73,10 @@ fn check(seed: u64) -> bool {
     true
 }
 
-#[test]
-fn whoever_holds_on_sees_what_the_model_says_through_every_switch() {
+/// Sequences for as long as is asked for.
+fn check_for_a_while(kills: Kills<'_>) {
     if let Some(seed) = asked("AGENTVFS_MODEL_SEED") {
-        check(seed);
+        check(seed, kills);
         return;
     }
     let time = Duration::from_secs(asked("AGENTVFS_MODEL_SECONDS").unwrap_or(10));
@@ -78,8 +84,19 @@ fn whoever_holds_on_sees_what_the_model_says_through_every_switch() {
     let first = now.unwrap().as_nanos() as u64 % 1_000_000_007;
     println!("seeds from {first} (again: AGENTVFS_MODEL_SEED)");
     let (since, mut seed) = (Instant::now(), first);
-    while since.elapsed() < time && check(seed) {
+    while since.elapsed() < time && check(seed, kills) {
         seed += 1;
     }
-    println!("{} sequences of {STEPS} steps", seed - first);
+    let kills = kills.map_or(0, |kills| kills.load(Ordering::Relaxed));
+    println!("{} sequences of {STEPS} steps, {kills} kills", seed - first);
+}
+
+#[test]
+fn whoever_holds_on_sees_what_the_model_says_through_every_switch() {
+    check_for_a_while(None);
+}
+
+#[test]
+fn whoever_holds_on_sees_what_the_model_says_while_the_daemon_is_killed() {
+    check_for_a_while(Some(&Arc::default()));
 }

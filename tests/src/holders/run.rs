@@ -1,6 +1,7 @@
 //! One sequence: a workspace, a model, random steps on both.
 
 use super::hold::{Holder, MAPPED, What, same};
+use super::killer::{Killer, Turns};
 use super::tree::{Node, Number, ROOT, Tree, split};
 use super::update::Files;
 use crate::env::Env;
@@ -11,6 +12,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Longest content that is written at once.
 const LENGTH: u64 = 20_000;
@@ -23,7 +26,8 @@ pub type Outcome = Result<(), String>;
 
 /// Both sides.
 pub struct World {
-    pub(super) env: Env,
+    pub(super) env: Arc<Env>,
+    pub(super) turns: Turns,
     pub(super) root: PathBuf,
     pub(super) tree: Tree,
     pub(super) next: Number,
@@ -40,10 +44,20 @@ pub struct World {
 }
 
 /// Carries out the steps that seeds stand for; what was done, and the difference. `None` where nothing can
-/// be mounted.
-pub fn run(seeds: &[u64]) -> Option<Result<(), (Vec<String>, String)>> {
-    let env = Env::in_memory()?;
+/// be mounted. With `kills` the daemon is killed meanwhile, again and again, which is counted there.
+pub fn run(
+    seeds: &[u64],
+    kills: Option<&Arc<AtomicU64>>,
+) -> Option<Result<(), (Vec<String>, String)>> {
+    let mut env = Env::in_memory()?;
+    if kills.is_some() {
+        env.keep_mounts();
+    }
     let mut w = World::new(env);
+    let killer = kills.map(|kills| {
+        let seed = seeds.iter().fold(0, |all, seed| all ^ seed);
+        Killer::start(w.env.clone(), w.turns.clone(), seed, kills.clone())
+    });
     if let Err(why) = w.check() {
         return Some(Err((w.said, why)));
     }
@@ -53,6 +67,7 @@ pub fn run(seeds: &[u64]) -> Option<Result<(), (Vec<String>, String)>> {
             return Some(Err((w.said, why)));
         }
     }
+    drop(killer);
     w.holders.clear();
     w.env.workspace(&["stop", "project"]).ok();
     Some(Ok(()))
@@ -67,7 +82,8 @@ impl World {
         }
         let root = env.start();
         let mut w = World {
-            env,
+            env: Arc::new(env),
+            turns: Turns::default(),
             root,
             tree: Tree::default(),
             next: ROOT,

@@ -30,6 +30,7 @@ impl World {
     /// `agentvfs …` for this workspace; what it says where it fails.
     pub(super) fn command(&self, args: &[&str]) -> Outcome {
         let args: Vec<&str> = args.iter().chain(&["-w", "project"]).copied().collect();
+        let _turn = self.turns.take();
         let told = self.env.told(self.env.command(&self.env.path(""), &args));
         match told.status {
             0 => Ok(()),
@@ -285,6 +286,7 @@ impl World {
         }
         self.say(format!("fs write {} bytes to {path}", bytes.len()));
         let args = ["fs", "write", "-w", "project", &path];
+        let turn = self.turns.take();
         let mut command = self.env.command(&self.env.path(""), &args);
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped
@@ -295,6 +297,7 @@ impl World {
         let wrote = input.map_or(Ok(()), |mut i| i.write_all(&bytes));
         wrote.map_err(|e| format!("to fs write: {e}"))?;
         let told = self.env.finish(child, "fs write");
+        drop(turn);
         if told.status != 0 {
             return Err(format!("fs write: {told:?}"));
         }
