@@ -327,10 +327,10 @@ fn what_is_held_in_a_snapshot_is_stale_after_a_crash_and_found_again_by_its_path
     let mut beginning = [0; 15];
     file.read_exact(&mut beginning).unwrap();
     env.kill_daemon();
-    let stale = Some(rustix::io::Errno::STALE.raw_os_error());
+    let stale = rustix::io::Errno::STALE;
     let mut read = Vec::new();
     let failed = file.read_to_end(&mut read).unwrap_err();
-    assert_eq!(failed.raw_os_error(), stale);
+    assert_eq!(rustix::io::Errno::from_io_error(&failed), Some(stale));
     assert!(large[15..].starts_with(&read), "pages that the kernel has");
     let failed = rustix::fs::openat(
         &dir,
@@ -338,7 +338,7 @@ fn what_is_held_in_a_snapshot_is_stale_after_a_crash_and_found_again_by_its_path
         rustix::fs::OFlags::RDONLY,
         rustix::fs::Mode::empty(),
     );
-    assert_eq!(failed.unwrap_err().raw_os_error(), stale.unwrap());
+    assert_eq!(failed.unwrap_err(), stale);
     assert_eq!(fs::read(view.join("d/f")).unwrap(), large);
     let names = fs::read_dir(view.join("d")).unwrap();
     assert_eq!(names.count(), 1);
