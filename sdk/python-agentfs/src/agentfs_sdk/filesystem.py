@@ -1,0 +1,3 @@
+"""As in agentfs-sdk."""
+
+from agentvfs.agentfs.filesystem import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""As in agentfs-sdk."""
+
+from agentvfs.agentfs.kvstore import *  # noqa: F403

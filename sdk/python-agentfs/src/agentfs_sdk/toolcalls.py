@@ -1,0 +1,3 @@
+"""As in agentfs-sdk."""
+
+from agentvfs.agentfs.toolcalls import *  # noqa: F403

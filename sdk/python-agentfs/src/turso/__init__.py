@@ -1,0 +1,1 @@
+"""Of Turso only ``turso.aio`` is here."""

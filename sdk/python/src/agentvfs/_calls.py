@@ -1,0 +1,34 @@
+"""What both APIs do around a tool call: its key, and what it was called with."""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+class Call:
+    """A tool call that runs. What is assigned to ``result`` is its result."""
+
+    def __init__(self, id: int, key: str) -> None:
+        self.id = id
+        self.key = key
+        self.result: Any = None
+
+
+def new_key() -> str:
+    """A key that no other call has."""
+    return f"python:{uuid.uuid4().hex}"
+
+
+def parameters(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, without ``self``."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return {name: value for name, value in bound.arguments.items() if name not in ("self", "cls")}
+
+
+def failure(error: BaseException) -> str:
+    """What is recorded of an exception that ended a call."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

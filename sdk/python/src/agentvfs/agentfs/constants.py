@@ -1,0 +1,11 @@
+"""Constants of modes, as agentfs-sdk has them."""
+
+S_IFMT = 0o170000
+S_IFREG = 0o100000
+S_IFDIR = 0o040000
+S_IFLNK = 0o120000
+
+DEFAULT_FILE_MODE = S_IFREG | 0o644
+DEFAULT_DIR_MODE = S_IFDIR | 0o755
+
+DEFAULT_CHUNK_SIZE = 4096
