@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ._core.wire import of_b64, to_bytes, to_text
 
@@ -31,6 +31,8 @@ __all__ = [
     "WorkspaceInfo",
 ]
 
+T = TypeVar("T")
+
 FileType = Literal["file", "directory", "symlink", "fifo", "socket", "character-device", "block-device"]
 
 
@@ -43,6 +45,11 @@ def moment(value: Mapping[str, int]) -> datetime:
 def moment_ns(value: Mapping[str, int]) -> int:
     """The same in nanoseconds since 1970."""
     return value["sec"] * 1_000_000_000 + value["nsec"]
+
+
+def picked(kind: type[T], raw: Mapping[str, Any]) -> T:
+    """A value of a dataclass from the members of a response that it has; there may be more."""
+    return kind(**{one.name: raw[one.name] for one in fields(kind)})  # type: ignore[arg-type]
 
 
 def _maybe_moment(value: Mapping[str, int] | None) -> datetime | None:
@@ -295,7 +302,7 @@ class Change:
             status=raw["status"],
             path=to_text(raw["path"]),
             old_path=None if old is None else to_text(old),
-            lines=None if lines is None else Lines(**lines),
+            lines=None if lines is None else picked(Lines, lines),
         )
 
 

@@ -9,7 +9,7 @@ import errno
 from typing import Any, Literal
 
 from ..errors import FileError, file_error
-from ..types import Node, Space
+from ..types import Node, Space, picked
 from .effects import Step
 from .scope import Path, Scope, State, side, wired
 from .wire import of_b64, to_b64
@@ -198,4 +198,4 @@ def chmod(scope: Scope, path: Path, perm: int) -> Step[None]:
 def statfs(scope: Scope) -> Step[Space]:
     """Room for the store, and what the branch holds."""
     raw = yield from scope.look("fs.statfs")
-    return Space(**raw)
+    return picked(Space, raw)

@@ -10,7 +10,7 @@ import json
 from datetime import datetime
 from typing import Any, Literal
 
-from ..types import CallStats, Merge, ToolCall, changes, conflicts
+from ..types import CallStats, Merge, ToolCall, changes, conflicts, picked
 from .effects import Step
 from .scope import Scope
 from .wire import of_moment
@@ -111,7 +111,7 @@ def calls(
 def stats(scope: Scope) -> Step[list[CallStats]]:
     """How the calls of each tool went, by name."""
     raw = yield from scope.look("timeline.stats")
-    return [CallStats(**tool) for tool in raw["tools"]]
+    return [picked(CallStats, tool) for tool in raw["tools"]]
 
 
 def undo(scope: Scope, id: int, *, dry_run: bool = False) -> Step[Merge]:

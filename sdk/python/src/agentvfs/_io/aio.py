@@ -174,7 +174,8 @@ class Driver:
                 return await asyncio.sleep(effect.seconds)
 
     async def _ask(self, ask: Ask) -> Answer:
-        for again in (True, True, False):
+        broken = False
+        for last in (False, False, True):
             connection = await self._usable()
             if ask.pinned not in (None, connection):
                 message = "the file is not open any more: its connection to the daemon has ended"
@@ -185,8 +186,9 @@ class Driver:
                 if self._connection is connection:
                     self._connection = None
                     connection.close()
-                if not again or not (ask.only_reads or isinstance(error, Ending)):
+                if last or (isinstance(error, Broken) and (broken or not ask.only_reads)):
                     raise
+                broken = broken or isinstance(error, Broken)
         raise AssertionError("the last attempt returns or raises")
 
     async def _usable(self) -> Connection:

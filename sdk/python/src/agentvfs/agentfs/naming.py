@@ -35,7 +35,7 @@ _HEAD_BYTES = 4096
 async def open_named(path: str, base: str | None) -> AsyncWorkspace:
     """The workspace of ``path``, which is created if there is nothing yet, from ``base`` if that is given."""
     if path == MEMORY:
-        return await _create("memory", base)
+        return await _create(_new_name("memory"), base)
     path = os.path.abspath(path)
     name = _named(path)
     if name is None:
@@ -91,16 +91,18 @@ async def _first(path: str, base: str | None) -> AsyncWorkspace:
     if head and not head.startswith(_SQLITE):
         raise Refused(f"{path} is neither a database nor the name of a workspace", kind="bad-name")
     stem = re.sub(r"[^A-Za-z0-9_-]", "-", os.path.basename(path).removesuffix(".db"))[:40] or "db"
-    workspace = await (_imported(path, stem, base) if head else _create(stem, base))
+    name = _new_name(stem)
+    made = _imported(path, name, base) if head else _create(name, base)
+    workspace, partial = await asyncio.gather(made, asyncio.to_thread(_write, path, name))
     if head:
         for suffix in ("-wal", "-shm", ""):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path + suffix, f"{path}.orig{suffix}")
-    _write(path, workspace.name)
+    os.replace(partial, path)
     return workspace
 
 
-async def _create(stem: str, base: str | None) -> AsyncWorkspace:
+async def _create(name: str, base: str | None) -> AsyncWorkspace:
     where = base
     if where is None:
         # What stands for a base in workspaces without one (docs/export.md).
@@ -108,7 +110,7 @@ async def _create(stem: str, base: str | None) -> AsyncWorkspace:
         if not os.path.isdir(where):
             await _start_daemon()
             os.makedirs(where, exist_ok=True)
-    return await AsyncWorkspace.open(_new_name(stem), base=where, branch="main")
+    return await AsyncWorkspace.open(name, base=where, branch="main")
 
 
 async def _start_daemon() -> None:
@@ -117,8 +119,7 @@ async def _start_daemon() -> None:
     await workspaces()
 
 
-async def _imported(path: str, stem: str, base: str | None) -> AsyncWorkspace:
-    name = _new_name(stem)
+async def _imported(path: str, name: str, base: str | None) -> AsyncWorkspace:
     asked: dict[str, Any] = {"workspace": name, "branch": None, "file": of_bytes(os.fsencode(os.path.realpath(path)))}
     asked |= {"sparse": True, "skip_invalid": True}
     if base is not None:
@@ -137,19 +138,14 @@ def _new_name(stem: str) -> str:
     return f"agentfs-{stem}-{uuid.uuid4().hex[:8]}"
 
 
-def _write(path: str, name: str) -> None:
-    """Complete and on stable storage, or not there."""
+def _write(path: str, name: str) -> str:
+    """Writes the file under another name, complete and on stable storage; returns that."""
     partial = f"{path}.partial"
     with open(partial, "wb") as file:
         file.write(_FIRST_LINE + f"workspace={name}\n".encode())
         file.flush()
         os.fsync(file.fileno())
-    os.replace(partial, path)
-    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    return partial
 
 
 @contextlib.asynccontextmanager
