@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import os
 import select
 import shutil
@@ -23,6 +24,7 @@ from typing import Any
 from agentvfs import Workspace
 
 PATIENCE_SECONDS = 60.0
+HANGS_SECONDS = 600.0
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -97,6 +99,11 @@ class Case(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.home = Home()
         cls.addClassCleanup(cls.home.end)
+
+    def setUp(self) -> None:
+        # A test that hangs ends the program, and says where.
+        faulthandler.dump_traceback_later(HANGS_SECONDS, exit=True)
+        self.addCleanup(faulthandler.cancel_dump_traceback_later)
 
     def workspace(self, **files: str) -> Workspace:
         """A new workspace, for this test alone."""

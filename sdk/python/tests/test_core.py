@@ -8,8 +8,6 @@ import unittest
 from collections.abc import Generator
 from typing import Any, ClassVar
 
-from support import environment
-
 import agentvfs
 from agentvfs import AsyncWorkspace, FileError, Refused, Workspace, aio, workspace
 from agentvfs._core import files, opening
@@ -18,6 +16,7 @@ from agentvfs._core.effects import Answer
 from agentvfs._core.scope import Scope
 from agentvfs._core.wire import Data, Ending, Response, Wire, of_bytes, to_bytes, to_text
 from agentvfs._io import home
+from support import environment
 
 # Of BLAKE3's own test vectors: lengths of inputs, and their hashes.
 VECTORS = {

@@ -14,8 +14,6 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
-from support import Case, Home, environment, in_loop
-
 from agentvfs import (
     AgentVfsError,
     AsyncWorkspace,
@@ -27,6 +25,7 @@ from agentvfs import (
     WrongVersion,
     workspaces,
 )
+from support import Case, Home, environment, in_loop
 
 CLIENTS = 8
 
@@ -103,6 +102,7 @@ class Faked(unittest.TestCase):
 
         fake = self.fake(answer)
         ws = Workspace.bound("w", home=self.home.root)
+        self.addCleanup(ws.close)
         with self.assertRaises(Broken) as caught:
             ws.fs.read("file")
         self.assertEqual(caught.exception.kind, "daemon-ended")
@@ -127,12 +127,13 @@ class Faked(unittest.TestCase):
             return {"result": {}} if message["method"] == "hello" else {"error": 5}
 
         self.fake(answer)
-        with self.assertRaises(Broken):
-            Workspace.bound("w", home=self.home.root).kv.set("k", 1)
+        with Workspace.bound("w", home=self.home.root) as ws, self.assertRaises(Broken):
+            ws.kv.set("k", 1)
 
         async def asynchronous() -> None:
-            with self.assertRaises(Broken):
-                await AsyncWorkspace.bound("w", home=self.home.root).kv.set("k", 1)
+            async with AsyncWorkspace.bound("w", home=self.home.root) as ws:
+                with self.assertRaises(Broken):
+                    await ws.kv.set("k", 1)
 
         asyncio.run(asynchronous())
 
@@ -148,6 +149,7 @@ class Faked(unittest.TestCase):
 
         fake = self.fake(answer)
         ws = Workspace.bound("w", home=self.home.root)
+        self.addCleanup(ws.close)
         file = ws.fs.open("file", "wb")
         closing.append("fs.stat")
         with self.assertRaises(Broken):

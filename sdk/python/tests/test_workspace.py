@@ -8,9 +8,8 @@ import os
 import unittest
 from datetime import datetime, timezone
 
-from support import Case, in_loop
-
 from agentvfs import AsyncWorkspace, FileError, Refused, Workspace, workspaces
+from support import Case, in_loop
 
 
 class Files(Case):
@@ -259,7 +258,8 @@ class State(Case):
         self.assertEqual(caught.exception.kind, "not-running")
         ws.start()
         ws.fs.write("file", "1")
-        self.assertEqual(Workspace.open(ws.name, home=self.home.root).fs.read("file"), b"1")
+        with Workspace.open(ws.name, home=self.home.root) as other:
+            self.assertEqual(other.fs.read("file"), b"1")
         with self.assertRaises(Refused) as caught:
             Workspace.open("missing", home=self.home.root)
         self.assertEqual(caught.exception.kind, "no-such-workspace")
@@ -301,6 +301,21 @@ class Steps(Case):
         self.assertEqual(ws.step("one", work, program="other"), [2, "x"])
         self.assertTrue(ws.forget("one"))
         self.assertEqual(ws.step("one", work), [3, "x"])
+
+    def test_going_back_takes_steps_back_too(self) -> None:
+        ws = self.workspace()
+        ran: list[str] = []
+
+        def work(name: str) -> None:
+            ws.step(name, lambda: ran.append(name))
+
+        work("one")
+        work("two")
+        ws.rollback(meta=("step", "main:one"))
+        work("one")
+        self.assertEqual(ran, ["one", "two"])
+        work("two")
+        self.assertEqual(ran, ["one", "two", "two"])
 
     def test_a_step_that_fails_is_not_kept(self) -> None:
         ws = self.workspace()
@@ -362,9 +377,17 @@ class Asynchronous(Case):
 
     def test_a_workspace_may_be_used_by_one_loop_after_the_other(self) -> None:
         base = self.home.project("loops", file="0")
-        ws = asyncio.run(AsyncWorkspace.open("loops", base=base, home=self.home.root))
+        ws = AsyncWorkspace.bound("loops", home=self.home.root)
+        with Workspace.open("loops", base=base, home=self.home.root):
+            pass
+
+        async def read() -> bytes:
+            content = await ws.fs.read("file")
+            await asyncio.gather(*(ws.fs.stat("file") for _ in range(20)))
+            return content
+
         for _ in range(3):
-            self.assertEqual(asyncio.run(ws.fs.read("file")), b"0")
+            self.assertEqual(asyncio.run(read()), b"0")
 
     def test_an_asynchronous_step_is_refused_by_the_blocking_api(self) -> None:
         ws = self.workspace()

@@ -148,7 +148,11 @@ class AsyncWorkspace(Awaiting):
         """
         driver = _driver(home)
         real = None if base is None else os.path.realpath(base)
-        return cls(driver, await driver.run(opening.open_workspace(name, real, branch, program, _around())))
+        try:
+            return cls(driver, await driver.run(opening.open_workspace(name, real, branch, program, _around())))
+        except BaseException:
+            await driver.close()
+            raise
 
     @classmethod
     def bound(

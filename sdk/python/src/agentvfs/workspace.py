@@ -142,7 +142,11 @@ class Workspace(Blocking):
         """
         driver = _driver(home)
         real = None if base is None else os.path.realpath(base)
-        return cls(driver, driver.run(opening.open_workspace(name, real, branch, program, _around())))
+        try:
+            return cls(driver, driver.run(opening.open_workspace(name, real, branch, program, _around())))
+        except BaseException:
+            driver.close()
+            raise
 
     @classmethod
     def bound(

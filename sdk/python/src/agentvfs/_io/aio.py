@@ -35,7 +35,8 @@ class _Waiting:
 class Connection(asyncio.Protocol):
     """A connection on which several requests are made at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
         self._wire = Wire()
         self._waiting: dict[int, _Waiting] = {}
         self._transport: asyncio.Transport | None = None
@@ -54,6 +55,10 @@ class Connection(asyncio.Protocol):
         """Ends the connection."""
         if self._transport is not None:
             self._transport.abort()
+
+    def abandon(self) -> None:
+        """Closes the socket of a connection whose event loop has ended."""
+        self._stream.close()
 
     async def request(self, ask: Ask) -> Answer:
         """Asks and waits for the response. ``Broken`` if the connection ends before it."""
@@ -194,6 +199,8 @@ class Driver:
     async def _usable(self) -> Connection:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
+            if self._connection is not None:
+                self._connection.abandon()
             self._loop, self._connection, self._connecting = loop, None, asyncio.Lock()
         connection = self._connection
         if connection is not None and connection.is_open() and connection.process == os.getpid():
@@ -209,14 +216,14 @@ class Driver:
 
 async def _connected(path: str) -> Connection | None:
     try:
-        stream: socket.socket | None = connected(path)
+        stream = connected(path)
     except BlockingIOError as error:
         raise Ending("the daemon has too many clients waiting") from error
     if stream is None:
         return None
-    loop = asyncio.get_running_loop()
-    _, connection = await loop.create_unix_connection(Connection, sock=stream)
-    return connection
+    made = Connection(stream)
+    await asyncio.get_running_loop().create_unix_connection(lambda: made, sock=stream)
+    return made
 
 
 async def _greeted(effect: AskOn) -> Answer:

@@ -39,10 +39,16 @@ async def open_named(path: str, base: str | None) -> AsyncWorkspace:
     path = os.path.abspath(path)
     name = _named(path)
     if name is None:
-        async with _alone(os.path.dirname(path)):
-            name = _named(path)
-            if name is None:
-                return await _first(path, base)
+        # To its end even if whoever asks is cancelled, so that there is no workspace without a name file.
+        return await asyncio.shield(asyncio.ensure_future(_alone(path, base)))
+    return await _existing(path, name, base)
+
+
+async def _alone(path: str, base: str | None) -> AsyncWorkspace:
+    async with _turn(os.path.dirname(path)):
+        name = _named(path)
+        if name is None:
+            return await _first(path, base)
     return await _existing(path, name, base)
 
 
@@ -149,7 +155,7 @@ def _write(path: str, name: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _alone(directory: str) -> AsyncIterator[None]:
+async def _turn(directory: str) -> AsyncIterator[None]:
     """Nobody else is here in this directory."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
