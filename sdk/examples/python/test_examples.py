@@ -25,6 +25,7 @@ class Examples(unittest.TestCase):
 
     def variables(self, model: MockModel, **more: str) -> Any:
         """The environment of an example."""
+        self.addCleanup(model.server_close)
         self.addCleanup(model.shutdown)
         (self.home.place / "user").mkdir()
         own = {"AGENTVFS_HOME": str(self.home.root), "HOME": str(self.home.place / "user")}

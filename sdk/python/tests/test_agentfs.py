@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from agentvfs import Refused
+from agentvfs import NotInstalled, Refused
 from agentvfs.agentfs import AgentFS, AgentFSOptions, ErrnoException, Filesystem, connect
 from support import Case, environment, in_loop
 
@@ -127,6 +127,13 @@ asyncio.run(main())
         self.assertEqual(Path("other.db").read_text(), "something else")
         async with await AgentFS.open(AgentFSOptions(path="empty.db")):
             self.name_in("empty.db")
+
+    @in_loop
+    async def test_an_open_that_fails_leaves_nothing(self) -> None:
+        with environment(AGENTVFS_BIN=self.path("missing"), AGENTVFS_HOME=str(self.home.place / "other")):
+            with self.assertRaises(NotInstalled):
+                await AgentFS.open(AgentFSOptions(path="x.db"))
+        self.assertEqual(list(self.place.iterdir()), [])
 
     @in_loop
     async def test_memory_is_deleted_at_the_end(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import sys
 import unittest
 from datetime import datetime, timezone
 
@@ -277,6 +278,30 @@ class State(Case):
         self.assertEqual(ended.report["exit"], 3)
         self.assertEqual(ws.fs.read("made"), b"new\n")
         self.assertFalse(os.path.exists(f"{ws.info().base}/made"))
+
+
+    def test_a_command_in_a_sandbox_uses_its_branch(self) -> None:
+        ws = self.workspace(file="0")
+        script = """
+import sys
+sys.path[:] = sys.argv[1:]
+from agentvfs import Refused, Workspace
+with Workspace.open() as ws:
+    ws.fs.write("inside", "1")
+    ws.checkpoint("inside")
+    with ws.tools.call("tool"), ws.create_branch("child").fs.open("child", "w") as file:
+        file.write("2")
+    assert ws.merge("child").ok
+    try:
+        ws.stop()
+    except Refused as error:
+        print(error.kind, ws.name, ws.branch_name)
+"""
+        side = ws.create_branch("side")
+        ended = side.run([sys.executable, "-c", script, *sys.path], capture=True)
+        self.assertEqual(ended.stdout.decode(), f"in-sandbox {ws.name} side\n", ended.stderr.decode())
+        self.assertEqual((side.fs.read("inside"), side.fs.read("child")), (b"1", b"2"))
+        self.assertFalse(ws.fs.exists("inside"))
 
 
 class Steps(Case):

@@ -1,9 +1,8 @@
-"""What both APIs do around a tool call: its key, and what it was called with."""
+"""What both APIs do around a tool call."""
 
 from __future__ import annotations
 
 import inspect
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,15 +10,9 @@ from typing import Any
 class Call:
     """A tool call that runs. What is assigned to ``result`` is its result."""
 
-    def __init__(self, id: int, key: str) -> None:
+    def __init__(self, id: int) -> None:
         self.id = id
-        self.key = key
         self.result: Any = None
-
-
-def new_key() -> str:
-    """A key that no other call has."""
-    return f"python:{uuid.uuid4().hex}"
 
 
 def parameters(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

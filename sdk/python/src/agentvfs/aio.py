@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from ._calls import Call, failure, new_key, parameters
+from ._calls import Call, failure, parameters
 from ._core import branches as _branches
 from ._core import files, history, kv, opening, runs, steps, tools
 from ._core.effects import ask
@@ -82,20 +82,19 @@ class Tools(Awaiting):
 
     @contextlib.asynccontextmanager
     async def call(self, name: str, parameters: Any = None, *, key: str | None = None) -> AsyncIterator[Call]:
-        """A call around the block; an exception ends it as failed, and goes on.
+        """A call around the block; an exception ends it as failed, and goes on. With ``key`` others can end it, too.
 
         >>> async with ws.tools.call("search", {"query": "x"}) as call:
         ...     call.result = await search("x")
         """
-        key = key or new_key()
-        call = Call(await self.start(name, parameters, key=key, sync=False), key)
+        call = Call(await self.start(name, parameters, key=key, sync=False))
         try:
             yield call
         except BaseException as raised:
             # Also of a task that is cancelled, whose next wait would otherwise be cancelled too.
-            await asyncio.shield(self.error(key, failure(raised)))
+            await asyncio.shield(self.error(call.id, failure(raised)))
             raise
-        await self.success(key, call.result)
+        await self.success(call.id, call.result)
 
     def tool(
         self, name: str | None = None

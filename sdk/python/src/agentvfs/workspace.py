@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from ._calls import Call, failure, new_key, parameters
+from ._calls import Call, failure, parameters
 from ._core import branches as _branches
 from ._core import files, history, kv, opening, runs, steps, tools
 from ._core.effects import ask
@@ -81,19 +81,18 @@ class Tools(Blocking):
 
     @contextlib.contextmanager
     def call(self, name: str, parameters: Any = None, *, key: str | None = None) -> Iterator[Call]:
-        """A call around the block; an exception ends it as failed, and goes on.
+        """A call around the block; an exception ends it as failed, and goes on. With ``key`` others can end it, too.
 
         >>> with ws.tools.call("search", {"query": "x"}) as call:
         ...     call.result = search("x")
         """
-        key = key or new_key()
-        call = Call(self.start(name, parameters, key=key, sync=False), key)
+        call = Call(self.start(name, parameters, key=key, sync=False))
         try:
             yield call
         except BaseException as raised:
-            self.error(key, failure(raised))
+            self.error(call.id, failure(raised))
             raise
-        self.success(key, call.result)
+        self.success(call.id, call.result)
 
     def tool(self, name: str | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """Decorates a function: each time it is called it is a tool call, with its arguments and result."""

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import Refused
 from ..types import WorkspaceInfo
@@ -44,11 +45,22 @@ def open_workspace(
     if base is not None:
         found = name or (yield from _of_project(base))
         named = name is not None
-        yield from ask("workspace.start", workspace=found, base=wired(base), named=named)
+        yield from _started(found, base=wired(base), named=named)
     else:
         found = name or around.workspace or (yield from _guessed(around))
-        yield from ask("workspace.start", workspace=found)
+        yield from _started(found)
     return Scope(found, branch or around.branch or _branch_of(around.directory) or "main", program)
+
+
+def _started(name: str, **how: Any) -> Step[None]:
+    try:
+        yield from ask("workspace.start", workspace=name, **how)
+    except Refused as error:
+        if error.kind != "in-sandbox":
+            raise
+        # A command in a sandbox starts nothing; its own workspace runs.
+        if name not in [one.name for one in (yield from workspaces())]:
+            raise
 
 
 def check_program(program: str) -> None:

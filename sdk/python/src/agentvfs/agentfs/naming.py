@@ -99,7 +99,13 @@ async def _first(path: str, base: str | None) -> AsyncWorkspace:
     stem = re.sub(r"[^A-Za-z0-9_-]", "-", os.path.basename(path).removesuffix(".db"))[:40] or "db"
     name = _new_name(stem)
     made = _imported(path, name, base) if head else _create(name, base)
-    workspace, partial = await asyncio.gather(made, asyncio.to_thread(_write, path, name))
+    writing = asyncio.ensure_future(asyncio.to_thread(_write, path, name))
+    try:
+        workspace = await made
+    except BaseException:
+        os.unlink(await writing)
+        raise
+    partial = await writing
     if head:
         for suffix in ("-wal", "-shm", ""):
             with contextlib.suppress(FileNotFoundError):
