@@ -295,6 +295,12 @@ pub enum Command {
     /// Hold the mounts of one home while no daemon does; started by the daemon
     #[command(hide = true)]
     Keeper,
+    /// Reach into a sandbox from outside; started by `run`
+    #[command(hide = true)]
+    Reach {
+        /// What to do there
+        words: Vec<std::ffi::OsString>,
+    },
     /// Pass standard input on to standard output; started by `tool exec`
     #[command(hide = true)]
     PassOn,

@@ -96,6 +96,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Fsck(args) => fsck::run(&args, &mut Context::new(cli.global)?),
         Command::Config(args) => config::run(&args, &mut Context::new(cli.global)?),
         Command::PassOn => tool_exec::pass_on(),
+        Command::Reach { words } => run::reach::run(&words),
         Command::Keeper => {
             log_to_stderr(tracing::Level::INFO);
             keeper::process::run(&context::find_home(cli.global.root.as_deref())?);

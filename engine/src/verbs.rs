@@ -33,7 +33,9 @@ pub(crate) mod write;
 pub use apply::{apply, apply_patch, apply_unless, apply_with, update, update_unless};
 pub use blame::{blame, blame_as};
 pub use branches::deleting::delete_branch;
-pub use branches::sandboxes::{branches_of_sandbox, has_own_ref};
+pub use branches::sandboxes::{
+    Member, branches_of_sandbox, has_own_ref, only_with_members, sandbox_members,
+};
 pub use branches::standing::{Standing, branch_standings, unique_digits};
 pub use branches::{
     BranchInfo, Created, Deleted, create_branch, create_branch_in_sandbox, list_branches,

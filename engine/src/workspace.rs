@@ -5,6 +5,7 @@ pub(crate) mod branches;
 mod closing;
 pub(crate) mod keeper;
 pub(crate) mod kept;
+pub(crate) mod only;
 pub(crate) mod untrusted;
 pub(crate) mod views;
 
@@ -20,6 +21,7 @@ use crate::limits::RESERVED_NAME;
 use crate::types::*;
 use crate::workspace::branches::Views;
 use crate::workspace::keeper::Keeper;
+use crate::workspace::only::Identity;
 use crate::workspace::untrusted::Untrusted;
 use crate::workspace::views::is_virtual;
 use std::os::fd::OwnedFd;
@@ -444,7 +446,18 @@ impl Workspace {
     }
 
     pub(crate) fn branch(&self, name: &str) -> Result<Arc<Branch>> {
-        self.views.by_name(name)
+        let branch = self.views.by_name(name)?;
+        let identity = || {
+            let created = self.views.created().get(&branch.slot).copied()?;
+            Some(Identity {
+                number: branch.slot,
+                created,
+            })
+        };
+        match only::may_find(identity) {
+            true => Ok(branch),
+            false => Err(Error::NoSuchBranch(name.to_owned())),
+        }
     }
 
     /// Waits until the import is done and every commit has its id (for tests and `stop`).

@@ -29,6 +29,7 @@ fn of(world: &World, branch: &str) -> Vec<String> {
 }
 
 fn make(world: &World, name: &str, of: &str, sandbox: &str) {
+    let sandbox = (sandbox, created(world, sandbox));
     verbs::create_branch_in_sandbox(world.w(), name, (of, None), sandbox).unwrap();
 }
 
@@ -96,4 +97,29 @@ fn a_ref_of_another_branch_is_not_its_own() {
     for text in ["theirs", "other:theirs", "nothing", id.as_str()] {
         assert!(!has(text), "{text}");
     }
+}
+
+#[test]
+fn a_name_that_another_branch_has_got_since_the_check_leads_nowhere() {
+    let (_dir, world) = world();
+    verbs::create_branch(world.w(), "s", MAIN, None).unwrap();
+    let when = created(&world, "s");
+    make(&world, "child", "s", "s");
+    let members = verbs::sandbox_members(world.w(), "s", when).unwrap();
+    verbs::delete_branch(world.w(), "child", &|_, _| ()).unwrap();
+    verbs::create_branch(world.w(), "child", MAIN, None).unwrap();
+    let redo = |branch: &str| verbs::redo_with(world.w(), branch, &|_, _| ());
+    verbs::only_with_members(&members, || {
+        assert!(matches!(redo("child"), Err(Error::NoSuchBranch(_))));
+        assert!(!matches!(redo("s"), Err(Error::NoSuchBranch(_))));
+        // Nor can a branch be made of it, though another thread may.
+        let of =
+            |of, from| verbs::create_branch_in_sandbox(world.w(), "new", (of, from), ("s", when));
+        assert!(matches!(of("child", None), Err(Error::NoSuchBranch(_))));
+        assert!(matches!(
+            of("s", Some("child:x")),
+            Err(Error::NoSuchBranch(_))
+        ));
+    });
+    assert!(!matches!(redo("child"), Err(Error::NoSuchBranch(_))));
 }

@@ -17,6 +17,16 @@ const PRIVATE: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 /// An environment outside the directories that a sandbox has for itself, with `files` in its project, and its
 /// workspace running. None, with the reason printed, where the machine cannot make one.
 pub fn env(files: &[(&str, &str)]) -> Option<Env> {
+    let env = stopped()?;
+    for (name, text) in files {
+        std::fs::write(env.project().join(name), text).unwrap();
+    }
+    env.start();
+    Some(env)
+}
+
+/// The same with an empty project, and no workspace.
+pub fn stopped() -> Option<Env> {
     if !can_be_made() {
         return None;
     }
@@ -24,12 +34,7 @@ pub fn env(files: &[(&str, &str)]) -> Option<Env> {
         skip(Want::Machine, "no directory for tests outside /tmp");
         return None;
     };
-    let env = Env::below(&dir)?;
-    for (name, text) in files {
-        std::fs::write(env.project().join(name), text).unwrap();
-    }
-    env.start();
-    Some(env)
+    Env::below(&dir)
 }
 
 /// Whether this kernel has what a sandbox needs; says what it lacks.

@@ -5,6 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use tests::env::Env;
 use tests::sandbox::{self, Going, mark, processes, run, shell};
 use tests::{mount, wait};
@@ -361,4 +362,47 @@ fn a_link_of_the_session_where_something_is_hidden_later_is_no_obstacle() {
         let told = run(&env, &["--session", "s", "sh", "-c", script]);
         assert_eq!((told.status, told.out.as_str()), (0, "ran\n"), "{told:?}");
     }
+}
+
+#[test]
+fn a_hidden_file_that_is_replaced_outside_stays_hidden() {
+    let Some(env) = with_files(&[
+        (".netrc", "secret"),
+        (".docker/config.json", "secret"),
+        (".docker/other", "seen "),
+        (".ssh/id", "secret"),
+        ("plain", "seen"),
+    ]) else {
+        return;
+    };
+    let script = "echo up > up; until [ -e go ]; do sleep 0.05; done; cd \"$HOME\"
+        cat .netrc .docker/config.json .ssh/id .ssh.old/id; cat .docker/other plain; ls -A .ssh
+        echo x > plain; echo x > .docker/other; echo x > new; readlink link";
+    std::os::unix::fs::symlink("to", env.path("user").join("link")).unwrap();
+    let args = [
+        "--session",
+        "s",
+        "--no-default-allows",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let mut command = sandbox::command(&env, &args);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = piped.spawn().unwrap();
+    let view = env.mountpoint().join(".agentvfs/branches/s");
+    wait::until("the run is up", || view.join("up").exists());
+    // As programs do that store passwords.
+    for name in [".netrc", ".docker/config.json"] {
+        put(&env.path("user/new"), "secret");
+        fs::rename(env.path("user/new"), env.path("user").join(name)).unwrap();
+    }
+    fs::rename(env.path("user/.ssh"), env.path("user/.ssh.old")).unwrap();
+    put(&env.path("user/.ssh/id"), "secret");
+    fs::write(view.join("go"), "").unwrap();
+    let told = env.finish(child, "the run");
+    assert_eq!(told.out, "seen seento\n", "{told:?}");
+    assert_eq!(outside(&env, "plain").unwrap(), "seen");
+    assert!(!is_there(&env, "new"));
 }

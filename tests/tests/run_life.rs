@@ -3,11 +3,12 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::path::PathBuf;
 use tests::env::Env;
 use tests::sandbox::{self, Going, mark, processes, run, shell};
 use tests::{mount, wait};
 
-fn view(env: &Env, branch: &str, name: &str) -> std::path::PathBuf {
+fn view(env: &Env, branch: &str, name: &str) -> PathBuf {
     env.mountpoint()
         .join(".agentvfs/branches")
         .join(branch)
@@ -19,6 +20,26 @@ fn gone(mark: &str) {
     wait::until("all of it is gone", || {
         processes(&format!("600.{mark}")).is_empty()
     });
+}
+
+/// The namespaces of a process.
+fn namespaces(pid: Pid) -> Vec<PathBuf> {
+    let dir = PathBuf::from(format!("/proc/{}/ns", pid.as_raw_nonzero()));
+    let all = ["mnt", "user", "pid", "ipc", "uts"].map(|name| fs::read_link(dir.join(name)));
+    all.map(Result::unwrap).to_vec()
+}
+
+/// Whether any process is in one of these namespaces, or has it open.
+fn are_held(namespaces: &[PathBuf]) -> bool {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let is_process = |path: &PathBuf| path.join("ns").exists();
+    let links = |dir: PathBuf| {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter_map(|entry| fs::read_link(entry.path()).ok())
+    };
+    let processes = entries.map(|entry| entry.path()).filter(is_process);
+    let mut all = processes.flat_map(|path| links(path.join("ns")).chain(links(path.join("fd"))));
+    all.any(|link| namespaces.contains(&link))
 }
 
 /// A run that wrote something and waits.
@@ -33,10 +54,13 @@ fn killed(which: impl Fn(&Going) -> Pid, status: i32) {
     let mark = mark();
     let going = going(&env, &mark);
     let mounts = mount::below(&env.path(""));
+    let namespaces = namespaces(going.command);
+    assert!(are_held(&namespaces));
     kill_process(which(&going), Signal::KILL).unwrap();
     let told = going.finish(&env);
     assert_eq!(told.status, status, "{told:?}");
     gone(&mark);
+    wait::until("the namespaces are gone", || !are_held(&namespaces));
     assert_eq!(mount::below(&env.path("")), mounts);
     assert_eq!(
         fs::read_to_string(view(&env, "s", "kept")).unwrap(),
@@ -237,7 +261,7 @@ fn eight_runs_share_a_session() {
     let Some(env) = sandbox::env(&[]) else { return };
     let all: Vec<_> = (0..8)
         .map(|n| {
-            let script = format!("for i in $(seq 50); do echo {n} >> all; done; echo {n} > own-{n}; echo {n} > /tmp/own; cat /tmp/own");
+            let script = format!("for i in $(seq 50); do echo {n} >> all; done; echo {n} > own-{n}; echo {n} > /tmp/own-{n}; cat /tmp/own-{n}");
             let mut command = sandbox::command(&env, &["--session", "s", "sh", "-c", &script]);
             let piped = std::process::Stdio::piped;
             command.stdout(piped()).stderr(piped()).spawn().unwrap()
@@ -268,4 +292,71 @@ fn the_daemons_death_loses_nothing_that_was_written() {
     assert_eq!(told.status, 137, "{told:?}");
     assert_eq!(shell(&env, "cat kept"), "kept\n");
     assert_eq!(run(&env, &["true"]).status, 0);
+}
+
+#[test]
+fn runs_of_a_session_share_temporary_files_until_the_last_ends() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let marks = [mark(), mark(), mark()];
+    let end = |going: Going| {
+        kill_process(going.command, Signal::KILL).unwrap();
+        going.finish(&env);
+    };
+    let of = |session: &str, mark: &str, script: &str| Going::start(&env, session, mark, script);
+    let write = |n: usize| {
+        format!(
+            "for d in /tmp /var/tmp /dev/shm; do echo {n} > $d/{n}; done; stat -c %d /tmp /var/tmp /dev/shm | uniq | wc -l > disks"
+        )
+    };
+    let first = of("s", &marks[0], &write(1));
+    let other = of(
+        "other",
+        &marks[1],
+        "ls -A /tmp /var/tmp /dev/shm | grep -v : > seen",
+    );
+    let second = of("s", &marks[2], &write(2));
+    assert_eq!(shell(&env, "cat /tmp/1 /var/tmp/2 /dev/shm/1"), "1\n2\n1\n");
+    assert_eq!(fs::read_to_string(view(&env, "s", "disks")).unwrap(), "1\n");
+    let seen = fs::read_to_string(view(&env, "other", "seen")).unwrap();
+    assert_eq!(seen.trim(), "");
+    // It may be anybody who made them.
+    end(first);
+    assert_eq!(
+        shell(&env, "cat /tmp/*; rm /tmp/1; echo 3 > /dev/shm/3"),
+        "1\n2\n"
+    );
+    assert_eq!(shell(&env, "ls -A /tmp; cat /dev/shm/3"), "2\n3\n");
+    end(second);
+    end(other);
+    assert_eq!(
+        shell(&env, "ls -A /tmp /var/tmp /dev/shm | grep -v :").trim(),
+        ""
+    );
+    let (total, size) = (
+        r"awk '/MemTotal/ { print $2 }' /proc/meminfo",
+        "df -k --output=size /tmp | tail -1",
+    );
+    let script =
+        format!("t=$({total}); s=$({size}); [ $s -gt 0 ] && [ $((s * 2)) -le $t ] && echo half");
+    assert_eq!(shell(&env, &script), "half\n");
+}
+
+#[test]
+fn directories_of_the_machine_that_one_run_has_are_not_shared() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let outside = tempfile::tempdir_in("/tmp").unwrap();
+    fs::write(outside.path().join("f"), "outside").unwrap();
+    let mark = mark();
+    let options = ["--session", "s", "--allow", "/tmp"];
+    let going = Going::start_with(&env, &options, "s", &mark, "");
+    let found = shell(
+        &env,
+        &format!("cat {}/f 2>&1; ls -A /tmp", outside.path().display()),
+    );
+    assert!(
+        found.contains("No such file") && !found.contains("outside\n"),
+        "{found}"
+    );
+    kill_process(going.command, Signal::KILL).unwrap();
+    going.finish(&env);
 }

@@ -96,7 +96,11 @@ const TRIES: &[&str] = &[
     "fsck",
     "config",
     "session list",
-    "run true",
+    "run --list",
+    "run --session other -- true",
+    "run --session main -- true",
+    "run --session s -- true",
+    "run -w second -- true",
 ];
 
 #[test]

@@ -40,7 +40,10 @@ fn transcript(doc: &str, name: &str) -> Vec<Step> {
 
 /// A user whose home is the environment's directory, with the project `project`.
 fn user() -> Option<(Env, PathBuf)> {
-    let mut env = Env::new()?;
+    user_of(Env::new()?)
+}
+
+fn user_of(mut env: Env) -> Option<(Env, PathBuf)> {
     let home = env.path("");
     env.set_home(home.join(".local/share/agentvfs"));
     fs::create_dir(home.join("bin")).unwrap();
@@ -212,6 +215,19 @@ fn branches_of_the_readme_are_as_it_says() {
     check("README.md", "branches", &env, &root);
     let merged = fs::read_to_string(home.join("project/src/a.txt")).unwrap();
     assert_eq!(merged, "line1\nline two\nline3\nline4\nline five\n");
+}
+
+#[test]
+fn runs_of_the_readme_are_as_it_says() {
+    let Some(env) = tests::sandbox::stopped() else {
+        return;
+    };
+    let Some((env, home)) = user_of(env) else {
+        return;
+    };
+    let project = hello(&home);
+    started(&env);
+    check("README.md", "run", &env, &project);
 }
 
 #[test]

@@ -7,12 +7,11 @@ use crate::protocol::{
     Call, Fault, FromDaemon, Hello, HelloAnswer, PROTOCOL_VERSION, RequestId, SandboxOf, code,
     encode_cancel, encode_watched, parse_from_daemon, shown,
 };
+use crate::sys;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Uid;
-use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -86,19 +85,24 @@ impl Client {
     /// Connects and says hello.
     pub fn connect(socket: &Path) -> Result<Client, ClientError> {
         let stream = open(socket)?;
-        check_peer(&stream, socket)?;
+        check_peer(&stream)?;
         Client::greeted(stream, None)
     }
 
     /// A connection that may do no more than a command in a sandbox may, as which process the daemon hears.
     pub fn connect_for(socket: &Path, sandbox: SandboxOf) -> Result<UnixStream, ClientError> {
-        let stream = open(socket)?;
-        check_peer(&stream, socket)?;
-        let client = Client::greeted(stream, Some(sandbox))?;
+        let client = Client::connect_in(socket, sandbox)?;
         match client.stream.buffer().is_empty() {
             true => Ok(client.stream.into_inner()),
             false => Err(ClientError::Broken("it said more than hello".into())),
         }
+    }
+
+    /// The same, to ask for something oneself.
+    pub fn connect_in(socket: &Path, sandbox: SandboxOf) -> Result<Client, ClientError> {
+        let stream = open(socket)?;
+        check_peer(&stream)?;
+        Client::greeted(stream, Some(sandbox))
     }
 
     fn greeted(stream: UnixStream, sandbox: Option<SandboxOf>) -> Result<Client, ClientError> {
@@ -282,14 +286,9 @@ fn told(fault: Fault) -> ClientError {
     }
 }
 
-/// Refuses a socket of another user: it could make us believe anything. Root's is as good as ours. A process in a PID
-/// namespace above this one's has no number here, which is an error of the library; then the owner of the file counts.
-fn check_peer(stream: &UnixStream, socket: &Path) -> Result<(), ClientError> {
-    let user = match socket_peercred(stream) {
-        Ok(peer) => peer.uid,
-        Err(_) => Uid::from_raw(socket.metadata().map_err(ClientError::Silent)?.uid()),
-    };
-    check_user(user)
+/// Refuses a socket of another user: it could make us believe anything. Root's is as good as ours.
+fn check_peer(stream: &UnixStream) -> Result<(), ClientError> {
+    check_user(sys::peer(stream).map_err(ClientError::Silent)?.user)
 }
 
 fn check_user(user: Uid) -> Result<(), ClientError> {

@@ -120,6 +120,11 @@ impl Home {
         self.root.join("keeper.given-up")
     }
 
+    /// Held while a sandbox is built, so that of several in one session the first makes what all have.
+    pub fn sandbox_lock(&self) -> PathBuf {
+        self.root.join("sandbox.lock")
+    }
+
     /// Directory of the records of commands in a sandbox.
     pub fn runs(&self) -> PathBuf {
         self.root.join("runs")

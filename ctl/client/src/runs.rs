@@ -36,6 +36,9 @@ pub struct RunRecord {
     pub started: Moment,
     /// The command and its arguments.
     pub command: Vec<Bytes>,
+    /// Other runs in the branch have the same directories in memory.
+    #[serde(default)]
+    pub shares: bool,
 }
 
 /// A run that others can see. Ends with its value, or with the process.
@@ -162,6 +165,7 @@ mod tests {
             pid: 7,
             pid_namespace: pid_namespace().unwrap(),
             started: Moment { sec: 1, nsec: 2 },
+            shares: false,
             command: vec![Bytes(b"\xff".to_vec())],
         }
     }

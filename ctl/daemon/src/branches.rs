@@ -1,6 +1,6 @@
 //! Requests about branches.
 
-use super::moments::moment;
+use super::moments::{moment, time};
 use super::mounts::{Mounts, Progress};
 use super::request::{Watch, bare, of_change, on};
 use super::{faults, holders};
@@ -28,11 +28,14 @@ fn mountpoint(mounts: &Mounts, workspace: &str) -> Result<PathBuf, Fault> {
 pub fn create(
     mounts: &Mounts,
     ask: &BranchCreate,
-    sandbox: Option<&str>,
+    sandbox: Option<&SandboxOf>,
 ) -> Result<BranchRow, Fault> {
     let of = (ask.branch.as_str(), ask.from.as_deref());
     let made = on(mounts, &ask.workspace, |w| match sandbox {
-        Some(sandbox) => verbs::create_branch_in_sandbox(w, &ask.name, of, sandbox),
+        Some(sandbox) => {
+            let sandbox = (sandbox.branch.as_str(), time(sandbox.created));
+            verbs::create_branch_in_sandbox(w, &ask.name, of, sandbox)
+        }
         None => verbs::create_branch(w, &ask.name, of.0, of.1),
     })?;
     let rows = rows(mounts, &ask.workspace)?.branches;

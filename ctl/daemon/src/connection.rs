@@ -29,7 +29,7 @@ pub fn serve(daemon: &Daemon, stream: &UnixStream) -> io::Result<()> {
     let Some((hello, may, in_flight)) = greeting(&mut lines, &peer)? else {
         return Ok(());
     };
-    let served = Served {
+    let mut served = Served {
         daemon,
         peer: &peer,
         may,
@@ -38,7 +38,7 @@ pub fn serve(daemon: &Daemon, stream: &UnixStream) -> io::Result<()> {
     };
     one(&served, &mut lines, &hello)?;
     match in_flight {
-        1 => one_by_one(&served, &mut lines),
+        1 => one_by_one(&mut served, &mut lines),
         _ => in_flight::serve(&served, &mut lines),
     }
 }
@@ -62,7 +62,7 @@ fn greeting(lines: &mut Lines<'_>, peer: &Peer<'_>) -> io::Result<Option<(Reques
 }
 
 /// Carries out requests one after the other.
-fn one_by_one(served: &Served<'_>, lines: &mut Lines<'_>) -> io::Result<()> {
+fn one_by_one(served: &mut Served<'_>, lines: &mut Lines<'_>) -> io::Result<()> {
     loop {
         let request = match lines.next(SILENCE_TIMEOUT) {
             // What it is about was answered meanwhile.
@@ -72,7 +72,10 @@ fn one_by_one(served: &Served<'_>, lines: &mut Lines<'_>) -> io::Result<()> {
             Err(End::Gone | End::Silent) => return Ok(()),
         };
         match request {
-            Ok(request) => one(served, lines, &request)?,
+            Ok(request) => match served.narrow(&request.call) {
+                Ok(()) => one(served, lines, &request)?,
+                Err(fault) => send(served.peer, &request.id, &Err(fault))?,
+            },
             Err(refusal) => served.refuse(refusal)?,
         }
     }

@@ -19,6 +19,8 @@ use serde_json::Value;
 const KEYS_OF_RUNS: [&str; 5] = ["run", "run-end", "command", "exit", "duration"];
 /// Keys of the commits that agents' hooks make.
 const KEYS_OF_TURNS: [&str; 5] = ["agent", "session", "prompt", "prompt-end", "session-end"];
+/// What the keys of the commits that runs inside a run make begin with.
+const NESTED: &str = "nested-";
 /// Branches that one sandbox may have made.
 const BRANCHES_MAX: usize = 128;
 
@@ -44,9 +46,15 @@ fn needs(call: &Call) -> Needs<'_> {
         Call::Apply(_) | Call::ApplyPatch(_) | Call::Update(_) => Needs::More,
         Call::Export(_) | Call::Import(_) => Needs::More,
         Call::Fsck(_) | Call::Stats(_) | Call::Gc(_) | Call::Config(_) => Needs::More,
-        Call::HandOver(_) | Call::RunBegin(_) | Call::RunWroteNothing(_) => Needs::More,
+        Call::HandOver(_) | Call::RunWroteNothing(_) => Needs::More,
         Call::SessionRegister(_) | Call::SessionList(_) => Needs::More,
         Call::SessionUnregister(_) | Call::BranchRename(_) => Needs::More,
+        // It marks a branch, for a run inside.
+        Call::RunBegin(ask) => {
+            let mut branches = vec![ask.branch.as_str()];
+            branches.extend(ask.made_of.as_deref());
+            Needs::Branches(&ask.workspace, branches, Vec::new())
+        }
         Call::Status(ask) => one(&ask.workspace, &ask.branch),
         Call::Checkpoint(ask) if is_of_a_run(ask) => Needs::More,
         Call::Checkpoint(ask) => one(&ask.workspace, &ask.branch),
@@ -145,7 +153,10 @@ fn ref_of(target: &Target) -> Vec<&str> {
 fn is_of_a_run(ask: &Checkpoint) -> bool {
     let mut keys = ask.meta.iter().map(|(key, _)| key.as_str());
     match ask.automatic {
-        true => ask.meta.is_empty() || !keys.all(|key| KEYS_OF_TURNS.contains(&key)),
+        true => {
+            ask.meta.is_empty()
+                || !keys.all(|key| KEYS_OF_TURNS.contains(&key) || key.starts_with(NESTED))
+        }
         false => keys.any(|key| KEYS_OF_RUNS.contains(&key)),
     }
 }
@@ -157,7 +168,7 @@ pub fn dispatch_in(
     call: &Call,
     watch: &Watch<'_>,
 ) -> Result<Value, Fault> {
-    let names = check(sandbox, mounts, call)?;
+    let (names, members) = check(sandbox, mounts, call)?;
     let answer = match call {
         Call::BranchCreate(ask) => create(sandbox, mounts, ask, names.len())?,
         Call::HasRef(ask) if !is_own(mounts, &ask.workspace, &names, &ask.name)? => {
@@ -165,13 +176,36 @@ pub fn dispatch_in(
         }
         Call::ToolFinish(ask) => encoded(&timeline::finish(mounts, ask, Some(&names))?)?,
         Call::ToolGiveUp(ask) => encoded(&timeline::give_up(mounts, ask, Some(&names))?)?,
-        _ => dispatch(mounts, call, watch)?,
+        // Another branch may have got a name since the check.
+        _ => verbs::only_with_members(&members, || dispatch(mounts, call, watch))?,
     };
     trimmed(sandbox, &names, call, answer)
 }
 
-/// Names of the sandbox's branches, if the request needs nothing else.
-fn check(sandbox: &SandboxOf, mounts: &Mounts, call: &Call) -> Result<Vec<String>, Fault> {
+/// The sandbox of a run inside this one's: all that a connection may work with from now on.
+pub fn narrowed(
+    sandbox: &SandboxOf,
+    mounts: &Mounts,
+    inner: &SandboxOf,
+) -> Result<SandboxOf, Fault> {
+    let inner = SandboxOf {
+        process: sandbox.process,
+        ..inner.clone()
+    };
+    let names = branches_of(sandbox, mounts)?.0;
+    if inner.workspace != sandbox.workspace || !names.contains(&inner.branch) {
+        let error = engine::Error::NoSuchBranch(inner.branch);
+        return Err(faults::of_engine(&error, &sandbox.workspace));
+    }
+    branches_of(&inner, mounts)?;
+    Ok(inner)
+}
+
+/// The branches of a sandbox: their names, and they themselves.
+type Branches = (Vec<String>, Vec<verbs::Member>);
+
+/// The sandbox's branches, if the request needs nothing else.
+fn check(sandbox: &SandboxOf, mounts: &Mounts, call: &Call) -> Result<Branches, Fault> {
     let (workspace, branches, refs) = match needs(call) {
         Needs::More => return Err(refused()),
         Needs::Nothing => return branches_of(sandbox, mounts),
@@ -184,7 +218,7 @@ fn check(sandbox: &SandboxOf, mounts: &Mounts, call: &Call) -> Result<Vec<String
         let error = engine::Error::NoSuchWorkspace(workspace.to_owned());
         return Err(faults::of_engine(&error, workspace));
     }
-    let names = branches_of(sandbox, mounts)?;
+    let (names, members) = branches_of(sandbox, mounts)?;
     if let Some(other) = branches.into_iter().find(|b| !names.iter().any(|n| n == b)) {
         let error = engine::Error::NoSuchBranch(other.to_owned());
         return Err(faults::of_engine(&error, workspace));
@@ -195,13 +229,15 @@ fn check(sandbox: &SandboxOf, mounts: &Mounts, call: &Call) -> Result<Vec<String
             return Err(faults::of_engine(&error, workspace));
         }
     }
-    Ok(names)
+    Ok((names, members))
 }
 
-fn branches_of(sandbox: &SandboxOf, mounts: &Mounts) -> Result<Vec<String>, Fault> {
-    on(mounts, &sandbox.workspace, |w| {
-        verbs::branches_of_sandbox(w, &sandbox.branch, time(sandbox.created))
-    })
+fn branches_of(sandbox: &SandboxOf, mounts: &Mounts) -> Result<Branches, Fault> {
+    let members = on(mounts, &sandbox.workspace, |w| {
+        verbs::sandbox_members(w, &sandbox.branch, time(sandbox.created))
+    })?;
+    let names = members.iter().map(|member| member.name.clone());
+    Ok((names.collect(), members))
 }
 
 /// Whether one of these branches has what a ref names.
@@ -232,11 +268,7 @@ fn create(
         return Err(Fault::failed("too-many-branches", why)
             .hint("agentvfs branch delete NAME deletes one that was created here"));
     }
-    encoded(&super::branches::create(
-        mounts,
-        ask,
-        Some(&sandbox.branch),
-    )?)
+    encoded(&super::branches::create(mounts, ask, Some(sandbox))?)
 }
 
 fn encoded(answer: &impl serde::Serialize) -> Result<Value, Fault> {
@@ -276,6 +308,11 @@ fn trimmed(
                 standing.made_of = None;
             }
             encoded(&list)
+        }
+        Call::RunBegin(_) => {
+            let mut begun: RunBeginAnswer = decoded(answer)?;
+            begun.made_of = begun.made_of.filter(|of| names.contains(of));
+            encoded(&begun)
         }
         Call::Status(_) => {
             let mut status: StatusAnswer = decoded(answer)?;
@@ -379,7 +416,6 @@ mod tests {
         "session.register",
         "session.list",
         "session.unregister",
-        "run.begin",
         "run.wrote_nothing",
     ];
 
@@ -422,6 +458,7 @@ mod tests {
         let is_refused = |call: &Call| matches!(needs(call), Needs::More);
         assert!(!is_refused(&checkpoint(false, "task")));
         assert!(is_refused(&checkpoint(true, "task")));
+        assert!(!is_refused(&checkpoint(true, "nested-run")));
         for key in KEYS_OF_TURNS {
             assert!(!is_refused(&checkpoint(true, key)), "{key}");
         }

@@ -8,13 +8,13 @@ use super::handles::Handles;
 use super::mounts::Mounts;
 use super::peer::Peer;
 use super::request::Watch;
-use super::sandboxed::dispatch_in;
+use super::sandboxed::{dispatch_in, narrowed};
 use agentvfs_client::protocol::{
-    Fault, Progress, REQUEST_BYTES_MAX, Refusal, Request, RequestId, SandboxOf, code,
+    Call, Fault, Progress, REQUEST_BYTES_MAX, Refusal, Request, RequestId, SandboxOf, code,
     encode_answer, encode_data, encode_progress, shown,
 };
+use agentvfs_client::sys;
 use engine::Cancel;
-use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::cell::Cell;
 use std::io;
@@ -37,7 +37,7 @@ pub struct Daemon {
     pub gate: Arc<Gate>,
 }
 
-/// What a connection may ask for, said once, by the first message.
+/// What a connection may ask for, said by the first message; a later one can make it less.
 #[derive(Debug)]
 pub enum May {
     /// Everything.
@@ -103,6 +103,23 @@ impl Served<'_> {
         engine::acting_for(watch.caller.unwrap_or(0), dispatch)
     }
 
+    /// A connection from a sandbox may do less from now on if it says that it is for one inside.
+    pub fn narrow(&mut self, call: &Call) -> Result<(), Fault> {
+        let (May::In(sandbox), Call::Hello(hello)) = (&self.may, call) else {
+            return Ok(());
+        };
+        let Some(inner) = &hello.sandbox else {
+            return Ok(());
+        };
+        let Some(_pass) = self.daemon.gate.enter() else {
+            return Err(ending());
+        };
+        self.may = May::In(narrowed(sandbox, &self.daemon.mounts, inner)?);
+        // It opened them as another one.
+        self.handles = Handles::default();
+        Ok(())
+    }
+
     /// Answers what is no request.
     pub fn refuse(&self, refusal: Refusal) -> io::Result<()> {
         send(self.peer, &refusal.id, &Err(refusal.fault))
@@ -117,9 +134,7 @@ pub fn too_long() -> Fault {
 
 /// The process at the other end: calls and changes may be its own.
 fn caller_of(peer: &Peer<'_>) -> Option<u32> {
-    let found = socket_peercred(peer.stream()).ok()?;
-    // One that this process cannot see has no id here.
-    u32::try_from(found.pid.as_raw_nonzero().get()).ok()
+    sys::peer(peer.stream()).ok()?.process
 }
 
 /// What a client is told that comes too late, or when there are too many: it will try again.

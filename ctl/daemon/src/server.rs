@@ -3,8 +3,8 @@
 
 use super::connection;
 use super::served::{self, Daemon};
+use agentvfs_client::sys;
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
-use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -113,8 +113,8 @@ impl Server {
 
 /// The same user, or root.
 fn is_allowed(stream: &UnixStream) -> io::Result<bool> {
-    let peer = socket_peercred(stream)?;
-    Ok(peer.uid == rustix::process::geteuid() || peer.uid.is_root())
+    let user = sys::peer(stream)?.user;
+    Ok(user == rustix::process::geteuid() || user.is_root())
 }
 
 #[cfg(test)]

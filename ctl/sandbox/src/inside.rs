@@ -8,9 +8,10 @@
 use crate::descriptors::Descriptors;
 use crate::error::{Doing, Error, Result};
 use crate::plan::{Net, Plan, Protection};
+use crate::private::Directories;
 use crate::sys::{self, Signals};
 use crate::wire::{GO, MAPPED, Told, expect};
-use crate::{layers, tree};
+use crate::{layers, reach, tree};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Access, AtFlags, CWD, FileType, accessat, statat};
 use rustix::io::Errno;
@@ -30,6 +31,8 @@ pub struct Given<'a> {
     pub descriptors: &'a Descriptors,
     /// Signals as the caller had them.
     pub signals: &'a Signals,
+    /// Directories in memory that others of its session have; none if it makes its own.
+    pub private: Directories,
     /// To the caller.
     pub up: File,
     /// From the caller.
@@ -60,8 +63,14 @@ fn work(given: &mut Given<'_>) -> Result<()> {
     let doing = || "preparing process 1".to_owned();
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).doing(doing)?;
     give_descriptors(given.descriptors)?;
-    sys::close_all_but([given.up.as_fd(), given.down.as_fd()]).doing(doing)?;
+    let mut kept = vec![given.up.as_fd(), given.down.as_fd()];
+    kept.extend(given.private.iter().map(|(_, tree)| tree.as_fd()));
+    sys::close_all_but(&kept).doing(doing)?;
     expect(&mut given.down, MAPPED)?;
+    let nested = given.plan.nested.as_ref();
+    if let Some(socket) = nested.and_then(|of| of.maps.as_deref()) {
+        reach::ask_for_maps(socket)?;
+    }
     let root = rustix::process::geteuid().is_root();
     if given.plan.net == Net::None {
         sys::loopback_up().doing(|| "switching the loopback device on".to_owned())?;
@@ -95,9 +104,14 @@ fn work(given: &mut Given<'_>) -> Result<()> {
 type Missing = (Vec<String>, Vec<String>);
 
 /// Puts all layers in force.
-fn protected(given: &Given<'_>, root: bool, may_lack: bool) -> Result<Missing> {
-    let (not_copied, mut lacking) =
-        tree::build(&given.plan.places, given.sockets, (root, may_lack))?;
+fn protected(given: &mut Given<'_>, root: bool, may_lack: bool) -> Result<Missing> {
+    let may_keep_proc = may_lack || given.plan.nested.is_some();
+    let (not_copied, mut lacking) = tree::build(
+        &given.plan.places,
+        given.sockets,
+        std::mem::take(&mut given.private),
+        (root, may_keep_proc),
+    )?;
     enter(&given.plan.cwd)?;
     let strict = given
         .plan

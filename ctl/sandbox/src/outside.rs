@@ -8,9 +8,10 @@ use crate::descriptors::{Copied, Descriptors, Replaced};
 use crate::error::{Doing, Error, Result};
 use crate::inside::{self, Given};
 use crate::plan::{Limits, Net, Plan, Protection};
+use crate::reach::Namespaces;
 use crate::sys::{self, Signals};
 use crate::wire::{GO, MAPPED, Told};
-use crate::{ids, layers, sockets};
+use crate::{ids, layers, private, sockets, tree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -54,6 +55,11 @@ pub struct Standing {
     layers: Vec<&'static str>,
     lacking: Vec<String>,
     may_lack: bool,
+    /// It is in another sandbox, of which it keeps `/proc` if it can have none of its own.
+    is_nested: bool,
+    /// Maps of ids are written by somebody else.
+    asks_for_maps: bool,
+    namespaces: Option<Namespaces>,
     group: Option<Group>,
     limits: Limits,
     foreground: Option<Pid>,
@@ -129,9 +135,12 @@ impl Ended {
 }
 
 /// Builds a sandbox. From now on until the end of the process, or of [`Standing::go`], signals are its own.
-pub fn start(plan: &Plan) -> Result<Standing> {
+/// It shares directories in memory with `session`, another one that stands, if that has not ended meanwhile.
+pub fn start(plan: &Plan, session: Option<&Namespaces>) -> Result<Standing> {
     let doing = || "starting the sandbox".to_owned();
     let is_view_only = plan.protection == Protection::ViewOnly;
+    check_threads()?;
+    let private = session.map(private::of).and_then(Result::ok);
     let (sockets, mut descriptors) = match is_view_only {
         true => (Vec::new(), Descriptors::default()),
         false => (sockets::paths()?, Descriptors::look()?),
@@ -140,7 +149,6 @@ pub fn start(plan: &Plan) -> Result<Standing> {
     let (up, up_there) = pipe_with(PipeFlags::CLOEXEC).doing(doing)?;
     let (down_there, down) = pipe_with(PipeFlags::CLOEXEC).doing(doing)?;
     let foreground = foreground();
-    check_threads()?;
     let signals = Signals::take(&TAKEN).doing(doing)?;
     let (child, lacking) = clone(plan, root).map_err(Error::Namespaces)?;
     let Some(child) = child else {
@@ -148,6 +156,7 @@ pub fn start(plan: &Plan) -> Result<Standing> {
             plan,
             sockets: &sockets,
             descriptors: &descriptors,
+            private: private.unwrap_or_default(),
             signals: &signals,
             up: up_there.into(),
             down: down_there.into(),
@@ -166,6 +175,9 @@ pub fn start(plan: &Plan) -> Result<Standing> {
         layers: layers::asked(plan, root),
         lacking,
         may_lack: plan.protection == Protection::BestEffort,
+        is_nested: plan.nested.is_some(),
+        asks_for_maps: plan.nested.as_ref().is_some_and(|of| of.maps.is_some()),
+        namespaces: None,
         group: None,
         limits: plan.limits,
         foreground,
@@ -204,6 +216,11 @@ fn clone(plan: &Plan, root: bool) -> rustix::io::Result<(Option<Pid>, Vec<String
     }
 }
 
+/// Whether a layer that is lacking is the own `/proc`.
+fn is_proc(lacking: &str) -> bool {
+    lacking.split(':').next() == Some(tree::OWN_PROC)
+}
+
 /// Fails where this process has threads that do not end.
 fn check_threads() -> Result<()> {
     let since = Instant::now();
@@ -219,7 +236,7 @@ fn check_threads() -> Result<()> {
 
 /// This process's group, where it is the one that a terminal at standard input listens to.
 fn foreground() -> Option<Pid> {
-    let own = rustix::process::getpgrp();
+    let own = sys::process_group()?;
     let group = rustix::termios::tcgetpgrp(rustix::stdio::stdin()).ok()?;
     (group == own).then_some(own)
 }
@@ -243,6 +260,11 @@ impl Standing {
         };
         let all = self.layers.iter().copied();
         all.filter(|name| !lacks(name)).collect()
+    }
+
+    /// The namespaces by which [`crate::reach`] gets into the sandbox; none without one.
+    pub fn namespaces(&self) -> Option<&Namespaces> {
+        self.namespaces.as_ref()
     }
 
     /// Layers that the kernel lacks, each with why.
@@ -271,6 +293,12 @@ impl Standing {
     fn stand(&mut self, is_in_user_namespace: bool) -> Result<()> {
         self.enclose()?;
         if is_in_user_namespace {
+            // Once it stands, process 1 lets nobody look at it.
+            let namespaces = Namespaces::of(self.child);
+            self.namespaces =
+                Some(namespaces.doing(|| "opening the sandbox's namespaces".to_owned())?);
+        }
+        if is_in_user_namespace && !self.asks_for_maps {
             ids::write_maps(self.child)?;
         }
         self.say(MAPPED)?;
@@ -278,7 +306,9 @@ impl Standing {
             match Told::receive(&mut self.up)? {
                 Told::Stands => return Ok(()),
                 Told::NotCopied(why) => self.not_copied.push(why),
-                Told::Lacking(what) if self.may_lack => self.lacking.push(what),
+                Told::Lacking(what) if self.may_lack || self.is_nested && is_proc(&what) => {
+                    self.lacking.push(what);
+                }
                 other => return Err(other.into_error()),
             }
         }

@@ -22,6 +22,16 @@ pub struct Plan {
     pub protection: Protection,
     /// What it may take of the machine.
     pub limits: Limits,
+    /// It is in another sandbox.
+    pub nested: Option<Nested>,
+}
+
+/// What a sandbox needs of the one that it is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nested {
+    /// A socket at which [`crate::reach::MAP`] asks for the maps of ids, if this process may not write all of them: root
+    /// without CAP_SETUID may map itself alone (user_namespaces(7)).
+    pub maps: Option<PathBuf>,
 }
 
 /// What the processes of a sandbox may take of the machine, all together.
@@ -84,6 +94,12 @@ pub enum What {
     },
     /// What is there anyway, read-only, though something around it is hidden.
     Shown,
+    /// Another directory, read-only, without what is mounted below it.
+    Tree(PathBuf),
+    /// An empty directory in memory, read-only, made where nothing is.
+    Empty,
+    /// A link to this, in an empty directory.
+    Link(PathBuf),
     /// The socket that is at another path.
     Socket(PathBuf),
 }

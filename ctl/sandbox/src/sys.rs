@@ -35,6 +35,13 @@ pub fn fork() -> rustix::io::Result<Option<Pid>> {
     Ok(Pid::from_raw(done(result.into())?))
 }
 
+/// The process group of this process; none if its leader is outside of the PID namespace, which `rustix` takes for
+/// impossible.
+pub fn process_group() -> Option<Pid> {
+    // SAFETY: the call has no arguments and cannot fail.
+    Pid::from_raw(unsafe { libc::getpgrp() })
+}
+
 /// Ends the process at once, without running anything else of it.
 pub fn exit(status: i32) -> ! {
     // SAFETY: _exit(2) takes any number and does not return.
@@ -54,18 +61,19 @@ pub fn exec(program: &CStr, args: &[CString], env: &[CString]) -> Errno {
     last()
 }
 
-/// Closes every descriptor from 3 on but two. Nothing in this process may use one of them afterwards.
-pub fn close_all_but(kept: [BorrowedFd<'_>; 2]) -> rustix::io::Result<()> {
-    let mut kept = kept.map(|fd| fd.as_raw_fd() as u32);
+/// Closes every descriptor from 3 on but these. Nothing in this process may use one of them afterwards.
+pub fn close_all_but(kept: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    let mut kept: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
     kept.sort_unstable();
     let mut first = 3;
-    for last in [kept[0] - 1, kept[1] - 1, u32::MAX] {
+    let before = kept.into_iter().map(|fd| fd.saturating_sub(1));
+    for last in before.chain([u32::MAX]) {
         if first <= last {
             // SAFETY: closing descriptors touches no memory; nothing here uses one of them again, as the contract
             // above says.
             done(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
         }
-        first = last.saturating_add(2);
+        first = first.max(last.saturating_add(2));
     }
     Ok(())
 }
@@ -77,12 +85,7 @@ pub fn set_mount(
     flags: u64,
     recursive: bool,
 ) -> rustix::io::Result<()> {
-    let attr = libc::mount_attr {
-        attr_set: flags,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: 0,
-    };
+    let fd = tree.map_or(libc::AT_FDCWD, |fd| fd.as_raw_fd());
     let mut at = if tree.is_some() {
         libc::AT_EMPTY_PATH
     } else {
@@ -91,7 +94,25 @@ pub fn set_mount(
     if recursive {
         at |= libc::AT_RECURSIVE;
     }
-    let fd = tree.map_or(libc::AT_FDCWD, |fd| fd.as_raw_fd());
+    mount_attributes((fd, path, at), (flags, 0))
+}
+
+/// Makes a detached mount writable that this process made read-only.
+pub fn make_writable(tree: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let at = (tree.as_raw_fd(), c"", libc::AT_EMPTY_PATH);
+    mount_attributes(at, (0, libc::MOUNT_ATTR_RDONLY))
+}
+
+fn mount_attributes(
+    (fd, path, at): (i32, &CStr, i32),
+    (set, clear): (u64, u64),
+) -> rustix::io::Result<()> {
+    let attr = libc::mount_attr {
+        attr_set: set,
+        attr_clr: clear,
+        propagation: 0,
+        userns_fd: 0,
+    };
     // SAFETY: path and attr outlive the call, and the size is that of attr.
     done(unsafe {
         libc::syscall(
@@ -268,7 +289,7 @@ mod tests {
             let (Ok(a), Ok(b), Ok(c)) = (open("/"), open("/"), open("/")) else {
                 exit(1)
             };
-            let closed = close_all_but([c.as_fd(), a.as_fd()]).is_ok();
+            let closed = close_all_but(&[c.as_fd(), a.as_fd()]).is_ok();
             let is_open = |fd: &OwnedFd| rustix::io::fcntl_getfd(fd).is_ok();
             exit(match closed && is_open(&a) && !is_open(&b) && is_open(&c) {
                 true => 0,

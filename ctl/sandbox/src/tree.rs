@@ -6,18 +6,20 @@
 //! from the pivot on, nothing writable is visible that was not placed.
 
 use crate::error::{Doing, Error, Result};
+use crate::pieces::{HARMLESS, READ_ONLY, attach, c_path, memory, take, with};
 use crate::plan::{PathRule, What};
+use crate::private::{self, Directories, SHARED_MEMORY};
 use crate::sys::set_mount;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, statat};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount,
-    fsopen, mount, mount_change, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount,
+    mount_change, open_tree, unmount,
 };
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -37,8 +39,8 @@ const PRIVATE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 /// Empty in every sandbox, but for what is placed in it.
 const EMPTY: [&str; 2] = ["/run", "/var/run"];
 
-const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-const READ_ONLY: u64 = HARMLESS | libc::MOUNT_ATTR_RDONLY;
+/// Names of a directory that is shown by them.
+const MIRROR_NAMES_MAX: usize = 2048;
 
 /// What is put at a path.
 enum Put {
@@ -48,18 +50,30 @@ enum Put {
     Memory { mode: u32, read_only: bool },
     /// A tree that was taken.
     Tree(OwnedFd),
+    /// A directory in memory with the names of what is there, each with that placed on it; at the end read-only.
+    Mirror,
+    /// A link in a directory in memory.
+    Link(PathBuf),
     /// A directory that was taken, on whose names is placed what is there, but on these.
     Names(OwnedFd, Vec<PathBuf>),
 }
 
+/// A directory in memory in which nothing can be written once all is placed.
+const EMPTY_DIRECTORY: Put = Put::Memory {
+    mode: 0o755,
+    read_only: true,
+};
+
 /// The PID namespace's own `/proc`, as it is told.
 pub const OWN_PROC: &str = "own-proc";
 
-/// Builds what the sandbox sees. `sockets` are covered where they are seen. Gives what could not be shown as a copy,
+/// Builds what the sandbox sees. `sockets` are covered where they are seen; `private` are others' directories in memory, or
+/// none. Gives what could not be shown as a copy,
 /// and what the kernel lacks if it may, each with why.
 pub fn build(
     places: &[PathRule],
     sockets: &[PathBuf],
+    private: Directories,
     (root, may_lack): (bool, bool),
 ) -> Result<(Vec<String>, Vec<String>)> {
     mount_change(
@@ -72,20 +86,40 @@ pub fn build(
     let mut puts = taken(places, &mut not_copied)?;
     puts.extend(resolver(places)?);
     enter()?;
+    let mut private = match private.is_empty() {
+        true => private::made()?,
+        false => private,
+    };
     let empty = Empty::make()?;
     let lacking = own_proc(root, may_lack)?;
-    puts.extend(standard(places));
+    let memory = private.iter().position(|(at, _)| *at == SHARED_MEMORY);
+    let memory = memory.map(|at| private.swap_remove(at).1);
+    puts.extend(standard(places, private));
     let is_ours = |path: &Path| {
         let view = |place: &&PathRule| matches!(place.what, What::View(_));
         places.iter().filter(view).any(|p| path.starts_with(&p.at))
     };
     let seen = sockets.iter().filter(|path| !is_ours(path));
     puts.extend(seen.map(|path| (path.clone(), Put::Cover)));
-    own_devices(devices)?;
+    own_devices(devices, memory)?;
+    puts.extend(mirrored(places).into_iter().map(|at| (at, Put::Mirror)));
+    place_all(puts, places, &empty)?;
+    Ok((not_copied, lacking))
+}
+
+/// Puts all at their places, the outermost first, and makes read-only what has to be.
+fn place_all(mut puts: Vec<(PathBuf, Put)>, places: &[PathRule], empty: &Empty) -> Result<()> {
     // The sort is stable: of two at a path the tree lies above.
     let rank = |put: &Put| matches!(put, Put::Tree(_) | Put::Names(..));
     puts.sort_by_key(|(at, put)| (at.components().count(), at.clone(), rank(put)));
     let all: BTreeSet<PathBuf> = puts.iter().map(|(at, _)| at.clone()).collect();
+    // Of what is below them nothing is needed to place them.
+    let opaque = |(_, put): &&(PathBuf, Put)| !matches!(put, Put::Mirror | Put::Names(..));
+    let opaque: BTreeSet<PathBuf> = puts
+        .iter()
+        .filter(opaque)
+        .map(|(at, _)| at.clone())
+        .collect();
     let is_copy = |place: &&PathRule| matches!(place.what, What::Copy { .. });
     let copies: Vec<&Path> = places
         .iter()
@@ -94,10 +128,12 @@ pub fn build(
         .collect();
     let mut later = vec![PathBuf::from("/dev")];
     for (at, put) in puts {
-        if let Put::Memory {
-            read_only: true, ..
-        } = put
-        {
+        let is_read_only = match put {
+            Put::Memory { read_only, .. } => read_only,
+            Put::Mirror => put_mirror(&at, &opaque)?,
+            _ => false,
+        };
+        if is_read_only {
             later.push(at.clone());
         }
         // A link that the session made in a copy: what lies below it in the machine cannot be reached, also if the link
@@ -106,13 +142,13 @@ pub fn build(
         if is_in_copy && matches!(put, Put::Cover) && at.is_symlink() {
             continue;
         }
-        put_at(&at, put, &empty, &all)?;
+        put_at(&at, put, empty, &all)?;
     }
     for path in later {
         let doing = || format!("making {} read-only", path.display());
         set_mount(None, &c_path(&path)?, READ_ONLY & !HARMLESS, false).doing(doing)?;
     }
-    Ok((not_copied, lacking))
+    Ok(())
 }
 
 /// Places the views over the machine as it is, and the PID namespace's own `/proc`, if that can be.
@@ -142,24 +178,12 @@ pub fn place_views(places: &[PathRule]) -> Result<()> {
 pub fn writable(places: &[PathRule]) -> Vec<PathBuf> {
     let is_writable = |place: &&PathRule| {
         let what = &place.what;
-        !matches!(what, What::Hidden | What::Shown | What::Socket(_))
+        let is_read_only = matches!(what, What::Hidden | What::Shown | What::Socket(_));
+        !is_read_only && !matches!(what, What::Tree(_) | What::Empty | What::Link(_))
     };
     let own = PRIVATE.iter().chain(&["/dev", "/proc"]).map(PathBuf::from);
     let places = places.iter().filter(is_writable);
     own.chain(places.map(|place| place.at.clone())).collect()
-}
-
-fn c_path(path: &Path) -> Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::Missing(path.to_owned()))
-}
-
-/// A tree as a detached mount.
-fn take(path: &Path, recursive: bool) -> Result<OwnedFd> {
-    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    if recursive {
-        flags |= OpenTreeFlags::AT_RECURSIVE;
-    }
-    open_tree(CWD, path, flags).doing(|| format!("taking {}", path.display()))
 }
 
 fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>> {
@@ -172,10 +196,10 @@ fn taken(places: &[PathRule], not_copied: &mut Vec<String>) -> Result<Vec<(PathB
     let mut puts = Vec::new();
     for place in places {
         let put = match &place.what {
-            What::Hidden if is_around(&place.at, places) => Put::Memory {
-                mode: 0o755,
-                read_only: true,
-            },
+            What::Hidden if is_around(&place.at, places) => EMPTY_DIRECTORY,
+            What::Empty => EMPTY_DIRECTORY,
+            What::Link(to) => Put::Link(to.clone()),
+            What::Tree(from) => Put::Tree(with(take(from, false)?, READ_ONLY, from)?),
             What::Hidden => Put::Cover,
             What::Private => Put::Memory {
                 mode: 0o700,
@@ -223,17 +247,29 @@ fn overlay(lower: &Path, upper: &Path, work: &Path) -> rustix::io::Result<OwnedF
     fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
+/// Directories around what is hidden. A cover on a name of the machine goes when that name gets another file, so the
+/// cover is put on a name of another directory, which the machine does not have. That cannot be done where the directory
+/// has to be writable, and need not be where it is a copy.
+fn mirrored(places: &[PathRule]) -> BTreeSet<PathBuf> {
+    let hidden = places.iter().filter(|place| place.what == What::Hidden);
+    let around = hidden.filter_map(|place| place.at.parent());
+    let own = PRIVATE
+        .iter()
+        .chain(&EMPTY)
+        .chain(&["/dev", "/proc", "/sys"]);
+    let own: Vec<&Path> = own.map(Path::new).collect();
+    let is_other = |dir: &&Path| {
+        let is_placed = places.iter().any(|place| dir.starts_with(&place.at));
+        !is_placed && *dir != Path::new("/") && !own.iter().any(|own| dir.starts_with(own))
+    };
+    around.filter(is_other).map(Path::to_owned).collect()
+}
+
 /// Something is to be placed below `at`.
 fn is_around(at: &Path, places: &[PathRule]) -> bool {
     let inner = |place: &&PathRule| place.what != What::Hidden;
     let mut inner = places.iter().filter(inner);
     inner.any(|place| place.at != at && place.at.starts_with(at))
-}
-
-fn with(tree: OwnedFd, flags: u64, path: &Path) -> Result<OwnedFd> {
-    set_mount(Some(tree.as_fd()), c"", flags, true)
-        .doing(|| format!("setting the flags of {}", path.display()))?;
-    Ok(tree)
 }
 
 /// The file that `/etc/resolv.conf` leads to, where that is in a directory that becomes empty.
@@ -261,19 +297,6 @@ fn enter() -> Result<()> {
     rustix::process::pivot_root(c".", c".").doing(doing)?;
     unmount(c".", UnmountFlags::DETACH).doing(|| "leaving the old root".to_owned())?;
     rustix::process::chdir(c"/").doing(doing)
-}
-
-fn attach(tree: BorrowedFd<'_>, at: &Path) -> Result<()> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(tree, c"", CWD, at, flags).doing(|| format!("placing {}", at.display()))
-}
-
-fn memory(at: &Path, mode: u32) -> Result<()> {
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    let data = CString::new(format!("mode={mode:o}")).map_err(|_| Error::Lost)?;
-    let data: &CStr = &data;
-    mount(c"tmpfs", at, c"tmpfs", flags, data)
-        .doing(|| format!("mounting a file system in memory at {}", at.display()))
 }
 
 /// An empty file and an empty directory, which stand for what is hidden. They lie in a mount of their own below
@@ -370,27 +393,26 @@ fn restrict_proc(at: &Path) -> Result<()> {
 }
 
 /// What every sandbox has, as far as the machine has it.
-fn standard(places: &[PathRule]) -> Vec<(PathBuf, Put)> {
+fn standard(places: &[PathRule], private: Directories) -> Vec<(PathBuf, Put)> {
     let mut puts: Vec<(PathBuf, Put)> = Vec::new();
-    let memory = |mode, read_only| Put::Memory { mode, read_only };
-    for (paths, mode, read_only) in [(&PRIVATE[..], 0o1777, false), (&EMPTY[..], 0o755, true)] {
-        for path in paths {
-            // Links lead to one that is there already, such as /var/run to /run.
-            let Ok(at) = Path::new(path).canonicalize() else {
-                continue;
-            };
-            let is_there = puts.iter().any(|(other, _)| at.starts_with(other));
-            let is_placed = places.iter().any(|place| place.at == at);
-            if !is_there && !is_placed && !at.starts_with("/dev") {
-                puts.push((at, memory(mode, read_only)));
-            }
+    let private = private.into_iter().map(|(at, tree)| (at, Put::Tree(tree)));
+    let empty = EMPTY.into_iter().map(|at| (at, EMPTY_DIRECTORY));
+    for (path, put) in private.chain(empty) {
+        // Links lead to one that is there already, such as /var/run to /run.
+        let Ok(at) = Path::new(path).canonicalize() else {
+            continue;
+        };
+        let is_there = puts.iter().any(|(other, _)| at.starts_with(other));
+        let is_placed = places.iter().any(|place| place.at == at);
+        if !is_there && !is_placed {
+            puts.push((at, put));
         }
     }
     puts
 }
 
 /// A `/dev` with what programs need and nothing of the machine.
-fn own_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<()> {
+fn own_devices(devices: Vec<(&'static str, OwnedFd)>, memory: Option<OwnedFd>) -> Result<()> {
     let at = Path::new("/dev");
     let doing = || "making /dev".to_owned();
     mount(c"tmpfs", at, c"tmpfs", MountFlags::NOSUID, c"mode=755").doing(doing)?;
@@ -407,7 +429,9 @@ fn own_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<()> {
     let data = c"newinstance,ptmxmode=0666,mode=620";
     mount(c"devpts", at.join("pts"), c"devpts", flags, data).doing(doing)?;
     std::fs::create_dir(at.join("shm")).doing(doing)?;
-    memory(&at.join("shm"), 0o1777)
+    memory.map_or(Ok(()), |tree| {
+        attach(tree.as_fd(), Path::new(SHARED_MEMORY))
+    })
 }
 
 /// `all` is where anything is put.
@@ -424,6 +448,11 @@ fn put_at(at: &Path, put: Put, empty: &Empty, all: &BTreeSet<PathBuf>) -> Result
             let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
             make_point(at, is_dir)?;
             attach(tree.as_fd(), at)
+        }
+        // It was put before.
+        Put::Mirror => Ok(()),
+        Put::Link(to) => {
+            std::os::unix::fs::symlink(to, at).doing(|| format!("making the link {}", at.display()))
         }
         Put::Names(tree, files) => {
             let is_own = |path: &Path| {
@@ -467,6 +496,51 @@ fn put_names(at: &Path, tree: &OwnedFd, is_own: &dyn Fn(&Path) -> bool) -> Resul
     Ok(())
 }
 
+/// Places a directory with the names that are there, and on each of them what is there, but for those of `opaque`. False
+/// where that cannot be done: nothing is there, it cannot be listed, or it has too many names.
+fn put_mirror(at: &Path, opaque: &BTreeSet<PathBuf>) -> Result<bool> {
+    let doing = || format!("placing what is in {}", at.display());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(old) = rustix::fs::open(at, flags, Mode::empty()) else {
+        return Ok(false);
+    };
+    let entries: rustix::io::Result<Vec<_>> = Dir::read_from(&old).doing(doing)?.collect();
+    let entries = entries.doing(doing)?;
+    if entries.len() > MIRROR_NAMES_MAX {
+        return Ok(false);
+    }
+    let found = statat(&old, c"", AtFlags::EMPTY_PATH).doing(doing)?;
+    memory(at, found.st_mode & 0o777)?;
+    for entry in entries {
+        let name = entry.file_name();
+        let path = at.join(OsStr::from_bytes(name.to_bytes()));
+        // What has gone meanwhile has gone.
+        let stat = statat(&old, name, AtFlags::SYMLINK_NOFOLLOW);
+        let kind = stat.map(|stat| FileType::from_raw_mode(stat.st_mode));
+        match kind {
+            _ if matches!(name.to_bytes(), b"." | b"..") => continue,
+            Ok(FileType::Directory) => std::fs::create_dir(&path).doing(doing)?,
+            Ok(FileType::RegularFile) => std::fs::write(&path, b"").doing(doing)?,
+            Ok(FileType::Symlink) => {
+                let to = rustix::fs::readlinkat(&old, name, Vec::new()).doing(doing)?;
+                rustix::fs::symlink(to, &path).doing(doing)?;
+                continue;
+            }
+            _ => continue,
+        }
+        if opaque.contains(&path) {
+            continue;
+        }
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE
+            | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+        let one = open_tree(&old, name, flags).doing(doing)?;
+        attach(one.as_fd(), &path)?;
+    }
+    Ok(true)
+}
+
 /// Makes something to mount on, where nothing is and something can be made.
 fn make_point(at: &Path, is_dir: bool) -> Result<()> {
     if statat(CWD, at, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
@@ -507,9 +581,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_around_hidden_files_is_mirrored_unless_it_is_placed() {
+        let places = [
+            place("/h/.netrc", What::Hidden),
+            place("/h/.docker/config.json", What::Hidden),
+            place("/h/open", What::Writable),
+            place("/h/open/.ssh", What::Hidden),
+            place("/top", What::Hidden),
+            place("/tmp/x", What::Hidden),
+        ];
+        let wanted = ["/h", "/h/.docker"].map(PathBuf::from);
+        assert_eq!(mirrored(&places), BTreeSet::from(wanted));
+    }
+
+    #[test]
     fn every_sandbox_has_private_and_empty_directories() {
-        let at: Vec<PathBuf> = standard(&[]).into_iter().map(|(at, _)| at).collect();
-        assert!(at.contains(&PathBuf::from("/tmp")), "{at:?}");
-        assert!(at.iter().all(|path| !path.starts_with("/dev")), "{at:?}");
+        let tree = || std::fs::File::open("/").unwrap().into();
+        let private = vec![("/tmp", tree()), ("/var/tmp", tree())];
+        let all = standard(&[place("/var/tmp", What::Writable)], private);
+        let at: Vec<&Path> = all.iter().map(|(at, _)| at.as_path()).collect();
+        assert!(at.contains(&Path::new("/tmp")), "{at:?}");
+        assert!(!at.contains(&Path::new("/var/tmp")), "{at:?}");
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub const RUN_HELP: &str = "Examples:\n  agentvfs run --session review -- claude\n  \
     agentvfs run --session review -- bash     # join it from another terminal\n\n\
     The command sees the project at its own path, and changes its branch instead. The rest of\n\
-    the machine is read-only; /tmp is the command's own; /run, keys and tokens in the home\n\
+    the machine is read-only; /tmp is the session's own; /run, keys and tokens in the home\n\
     directory, and sockets of other programs are hidden; docs/sandbox.md has the details. Every\n\
     process that the command leaves running ends with it. What it changed stays in the branch\n\
     until you apply, merge or delete that.\n\n\

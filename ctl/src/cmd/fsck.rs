@@ -35,6 +35,11 @@ pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
             .hint("set the home with --root DIR or $AGENTVFS_HOME"));
     }
     let alone = args.repair || args.rebuild_index;
+    if context.home().socket_of_run().is_some() {
+        // The store is not seen in a sandbox; whoever serves its socket says so.
+        let answer = context.ask(WHAT, &Call::Fsck(Nothing {}))?;
+        return tell(&answer, args, context.json());
+    }
     let answer = match Client::connect(&context.home().socket()) {
         Ok(_) if alone => {
             return Err(

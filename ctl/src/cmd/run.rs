@@ -7,10 +7,13 @@
 
 mod home;
 pub mod kept;
+mod nested;
 mod others;
 mod plan;
+pub mod reach;
 mod relay;
 mod report;
+mod session;
 mod then;
 mod user;
 mod words;
@@ -20,10 +23,12 @@ use super::Context;
 use crate::cli::RunArgs;
 use crate::output::warn;
 use agentvfs_client::failure::{FAILED, Failure, USAGE};
+use agentvfs_client::home::SOCKET_VARIABLE;
 use agentvfs_client::protocol::*;
 use agentvfs_sandbox::copies::Outside;
 use agentvfs_sandbox::{Ended, Error, Plan, Standing};
 use home::Allowed;
+use reach::Reach;
 use relay::{Bound, Relay};
 use report::{Facts, Report};
 use std::time::{Duration, Instant};
@@ -42,6 +47,9 @@ const COMMAND_BYTES_MAX: usize = 256;
 /// Runs the command and gives its exit status.
 pub fn run(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
     others::check(args)?;
+    if args.list || args.stop.is_some() || args.discard.is_some() {
+        refuse_inside(context)?;
+    }
     if args.list {
         return others::list(args.nul, context);
     }
@@ -50,14 +58,6 @@ pub fn run(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
     }
     if let Some(name) = &args.discard {
         return others::discard(name, context);
-    }
-    if context.home().socket_of_run().is_some() {
-        return Err(Failure {
-            exit: NOT_RUN,
-            ..Failure::new("cannot run", "this is the sandbox of a run already")
-        }
-        .kind("in-sandbox")
-        .hint("agentvfs branch create NAME creates a branch, agentvfs fs works with its files"));
     }
     let checked = plan::check(args, context).and_then(|()| Report::check(args));
     let done = checked.and_then(|report| in_branch(args, report.as_ref(), context));
@@ -68,6 +68,19 @@ pub fn run(args: &RunArgs, context: &mut Context) -> Result<u8, Failure> {
             ..failure
         },
     })
+}
+
+/// Runs of others are not seen in a sandbox.
+fn refuse_inside(context: &Context) -> Result<(), Failure> {
+    match context.home().socket_of_run() {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(
+            "cannot look for runs",
+            "a command in a sandbox may not do that",
+        )
+        .kind("in-sandbox")
+        .hint("run it outside of agentvfs run")),
+    }
 }
 
 fn in_branch(
@@ -163,20 +176,29 @@ fn start(
 ) -> Result<(Standing, Plan, Allowed, Option<Relay>), Failure> {
     let (plan, mut allowed) = plan::plan(args, work, context)?;
     words::left(&allowed.left);
-    work::mark(work, &plan::command(args), context)?;
+    let shares = plan::shares(&plan);
+    work::mark(work, (&plan::command(args), shares), context)?;
     then::check(args, work)?;
     commit(args, work, (Vec::new(), false), context)?;
     let no_socket = |e: std::io::Error| Failure::new("cannot offer a socket", e.to_string());
     let bound = plan::socket_in(&plan.places).map(|(path, _)| Bound::at(path));
     let bound = bound.transpose().map_err(no_socket)?;
-    let standing = agentvfs_sandbox::start(&plan).map_err(|e| not_run(args, e))?;
-    let sandbox = SandboxOf {
-        workspace: work.info.name.clone(),
-        branch: work.branch.clone(),
-        created: work.created,
-        process: None,
+    let turn = session::turn(context.home());
+    let session = match turn {
+        Some(_) => session::standing(&plan, work, context.home()),
+        None => None,
     };
-    let relay = bound.map(|bound| Relay::begin(bound, context.home(), sandbox));
+    let standing = agentvfs_sandbox::start(&plan, session.as_ref()).map_err(|e| not_run(args, e));
+    drop(turn);
+    let standing = standing?;
+    let maps = plan.nested.as_ref().and_then(|of| of.maps.clone());
+    let reach = standing.namespaces().zip(plan::branches_in(&plan.places));
+    let reach = reach.map(|(namespaces, at)| {
+        Reach::new(namespaces, (work.branches.clone(), at.to_owned()), maps)
+    });
+    let reach = reach.transpose().map_err(no_socket)?;
+    let socket = work.socket(context);
+    let relay = bound.map(|bound| Relay::begin(bound, socket, work.sandbox(), reach));
     let relay = relay.transpose().map_err(no_socket)?;
     if let Some(copies) = &mut allowed.copies {
         let failed = |e: std::io::Error| Failure::new("cannot keep copies", e.to_string());
@@ -195,8 +217,8 @@ fn commit(
     // Two keys, so that `rollback --meta run=ID` goes back to before the run.
     let key = if more.is_empty() { "run" } else { "run-end" };
     let mut meta = vec![
-        (key.to_owned(), work.run.clone()),
-        ("command".to_owned(), told_command(args)),
+        (work.key(key), work.run.clone()),
+        (work.key("command"), told_command(args)),
     ];
     meta.extend(more);
     let what = format!("cannot commit branch {} of {}", work.branch, work.info.name);
@@ -264,8 +286,8 @@ fn after(
     let changes = work::changes(work, asked_for_nothing, context)?;
     let status = ended.as_ref().map_or(NOT_RUN, |ended| ended.status());
     let facts = vec![
-        ("exit".to_owned(), status.to_string()),
-        ("duration".to_owned(), format!("{:.3}", took.as_secs_f64())),
+        (work.key("exit"), status.to_string()),
+        (work.key("duration"), format!("{:.3}", took.as_secs_f64())),
     ];
     let mut commits = (None, None);
     if args.report.is_some() {
@@ -326,6 +348,11 @@ fn tell(work: &Work, changes: &[Changed], done: &Result<Done, Failure>, context:
     }
 }
 
+/// Whether this process is in the sandbox of a run.
+fn is_inside() -> bool {
+    std::env::var_os(SOCKET_VARIABLE).is_some()
+}
+
 /// Why the command was not run, with the exit status that says so.
 fn not_run(args: &RunArgs, error: Error) -> Failure {
     let name = plan::command(args).swap_remove(0);
@@ -337,6 +364,9 @@ fn not_run(args: &RunArgs, error: Error) -> Failure {
             "check the name and $PATH; files below /tmp and /run do not exist in the sandbox",
         ),
         Error::NotExecutable(_) => (CANNOT_RUN, "check the file's mode and its first line"),
+        Error::Namespaces(_) if is_inside() => {
+            (FAILED, "a run with --strict lets no other one run inside")
+        }
         Error::Namespaces(_) => (
             FAILED,
             "agentvfs doctor says what keeps this user from creating namespaces",

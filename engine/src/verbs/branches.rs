@@ -73,12 +73,13 @@ pub fn create_branch(ws: &Workspace, name: &str, of: &str, from: Option<&str>) -
     make_branch(ws, name, (of, from), None)
 }
 
-/// The same from inside the sandbox of branch `sandbox`, to which the new branch belongs from now on.
+/// The same from inside the sandbox of branch `sandbox`, which was made at that time, and to which the new branch belongs
+/// from now on.
 pub fn create_branch_in_sandbox(
     ws: &Workspace,
     name: &str,
     (of, from): (&str, Option<&str>),
-    sandbox: &str,
+    sandbox: (&str, Time),
 ) -> Result<Created> {
     make_branch(ws, name, (of, from), Some(sandbox))
 }
@@ -87,7 +88,7 @@ fn make_branch(
     ws: &Workspace,
     name: &str,
     (of, from): (&str, Option<&str>),
-    sandbox: Option<&str>,
+    sandbox: Option<(&str, Time)>,
 ) -> Result<Created> {
     check_branch_name(name)?;
     let _one = ws.views.changing();
@@ -96,7 +97,7 @@ fn make_branch(
     }
     let parent = ws.branch(of)?;
     let made_in = sandbox
-        .map(|name| sandboxes::made_in(ws, name))
+        .map(|sandbox| sandboxes::made_in(ws, sandbox, (of, from)))
         .transpose()?;
     let _control = parent.control.lock();
     // Until the new branch is there, gc does not know of it.

@@ -7,10 +7,11 @@ use super::VARIABLE;
 use super::wire::{self, Said, Told};
 use crate::home::{Home, process_env};
 use crate::launch::{Launch, Program, connect_or_start_in};
+use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Result, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -198,11 +199,12 @@ impl Keeper {
 
     fn greet(&mut self, listener: &OwnedFd) -> Result<Daemon> {
         let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
-        let peer = socket_peercred(&socket)?;
-        if peer.uid != rustix::process::geteuid() {
+        let peer = sys::peer(&socket)?;
+        let pid = peer.process.and_then(|pid| Pid::from_raw(pid as i32));
+        let Some(pid) = pid.filter(|_| peer.user == rustix::process::geteuid()) else {
             return Err(std::io::ErrorKind::PermissionDenied.into());
-        }
-        let process = pidfd_open(peer.pid, PidfdFlags::empty())?;
+        };
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
         set_socket_timeout(&socket, Timeout::Recv, Some(HELLO_WAIT))?;
         let Some((Said::Hello { program }, _)) = wire::receive(socket.as_fd())? else {
             return Err(std::io::ErrorKind::InvalidData.into());

@@ -3,6 +3,7 @@
 use super::super::{Context, agents};
 use super::home::{self, Allowed};
 use super::kept::kept;
+use super::nested::{Around, BRANCHES};
 use super::user::{existing, short, told, user_home};
 use super::work::{self, Work};
 use crate::cli::{NetArg, RunArgs};
@@ -10,9 +11,9 @@ use agentvfs_agents::setup::{self, Once};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::home::SOCKET_VARIABLE;
 use agentvfs_client::infer::read_state;
-use agentvfs_client::protocol::{MAIN, WorkspaceStatus};
+use agentvfs_client::protocol::WorkspaceStatus;
 use agentvfs_client::quote::shown;
-use agentvfs_sandbox::{Limits, Net, PathRule, Plan, Protection, What};
+use agentvfs_sandbox::{Limits, Nested, Net, PathRule, Plan, Protection, What, is_replaced_by};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
@@ -67,6 +68,9 @@ pub fn command(args: &RunArgs) -> Vec<OsString> {
 /// Finds wrong usage before anything is asked.
 pub fn check(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     work::check_names(args, context)?;
+    if let Some(around) = Around::look(context)? {
+        around.check(args, context)?;
+    }
     agent(args, context)?;
     for pair in &args.env {
         key_value(pair)?;
@@ -177,6 +181,11 @@ pub fn plan(
     let protection = protection(args);
     let (places, allowed) = match protection {
         Protection::ViewOnly => (vec![view(work, &at)], Allowed::default()),
+        _ if work.around.is_some() => {
+            let mut places = places(args, work, &at, context)?;
+            places.extend(socket(work, &at, &places, context));
+            (places, Allowed::default())
+        }
         _ => {
             let mut places = places(args, work, &at, context)?;
             let session = kept(context.home(), &work.info.name, &work.branch);
@@ -212,6 +221,9 @@ pub fn plan(
             memory_bytes: args.memory,
             cpu_percent: args.cpu,
         },
+        nested: work.around.as_ref().map(|around| Nested {
+            maps: is_root().then(|| around.socket.clone()),
+        }),
     };
     Ok((plan, allowed))
 }
@@ -236,7 +248,11 @@ fn socket(work: &Work, at: &Path, places: &[PathRule], context: &Context) -> Opt
         return None;
     }
     let name = format!("{}-{}.sock", work.run, std::process::id());
-    let path = context.home().runs().join(name);
+    let dir = match work.around {
+        None => context.home().runs(),
+        Some(_) => PathBuf::from("/tmp"),
+    };
+    let path = dir.join(name);
     Some(place(&run.join("agentvfs.sock"), What::Socket(path)))
 }
 
@@ -246,6 +262,45 @@ pub fn socket_in(places: &[PathRule]) -> Option<(&Path, &Path)> {
         What::Socket(from) => Some((from.as_path(), place.at.as_path())),
         _ => None,
     })
+}
+
+/// Whether the directories in memory are the session's: nothing else is in the place of one.
+pub fn shares(plan: &Plan) -> bool {
+    let mut places = plan.places.iter();
+    plan.protection != Protection::ViewOnly && !places.any(|p| is_replaced_by(&p.at))
+}
+
+/// Where the branches that are made in the sandbox appear in it.
+pub fn branches_in(places: &[PathRule]) -> Option<&Path> {
+    let mut all = places.iter();
+    let found = all.find(|place| place.what == What::Empty && place.at.ends_with(BRANCHES));
+    found.map(|place| place.at.as_path())
+}
+
+/// `.agentvfs` in the view: snapshots of the branch, the branches that were made in its sandbox, and the branch itself.
+fn reserved(work: &Work, at: &Path, context: &Context) -> Result<Vec<PathRule>, Failure> {
+    let top = at.join(".agentvfs");
+    let mut all = vec![
+        place(&top, What::Hidden),
+        place(
+            &top.join("snapshots"),
+            What::Tree(work.view.join(".agentvfs/snapshots")),
+        ),
+        place(&top.join("view"), What::Link("..".into())),
+        place(&at.join(BRANCHES), What::Empty),
+    ];
+    for name in work.made_inside(context)? {
+        let from = work.branches.join(&name);
+        // Somebody may have deleted it meanwhile.
+        if from.is_dir() {
+            all.push(place(&at.join(BRANCHES).join(&name), What::View(from)));
+        }
+    }
+    Ok(all)
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 fn view(work: &Work, at: &Path) -> PathRule {
@@ -285,8 +340,18 @@ fn places(
     context: &mut Context,
 ) -> Result<Vec<PathRule>, Failure> {
     let mut places = vec![view(work, at)];
-    if work.branch == MAIN {
-        places.push(place(&at.join(".agentvfs/branches"), What::Hidden));
+    let hides = |path: &PathBuf| {
+        context
+            .absolute(path)
+            .is_ok_and(|path| path.starts_with(at))
+    };
+    match args.hide.iter().any(hides) {
+        // Snapshots would show it, and other branches.
+        true => places.push(place(&at.join(".agentvfs"), What::Hidden)),
+        false => places.extend(reserved(work, at, context)?),
+    }
+    if let Some(around) = &work.around {
+        places.extend(around.places(at));
     }
     let home = context.home().root().to_owned();
     places.push(place(&home, What::Hidden));
@@ -296,7 +361,8 @@ fn places(
             info.status,
             WorkspaceStatus::Started | WorkspaceStatus::Stale
         );
-        if is_seen && !mount.starts_with(&home) {
+        // Over its own project the view is placed.
+        if is_seen && mount != at && !mount.starts_with(&home) {
             places.push(place(&mount, What::Hidden));
         }
     }
@@ -319,12 +385,7 @@ fn places(
         places.push(place(&path, What::Hidden));
     }
     for path in &args.hide {
-        let path = context.absolute(path)?;
-        if path.starts_with(at) {
-            // Snapshots would show it.
-            places.push(place(&at.join(".agentvfs"), What::Hidden));
-        }
-        places.push(place(&path, What::Hidden));
+        places.push(place(&context.absolute(path)?, What::Hidden));
     }
     if let Some(runtime) = runtime_directory() {
         places.push(place(&runtime, What::Private));

@@ -5,13 +5,15 @@
 //! has not said so; after [`Relay::end`] none is worked on any more, so what the branch shows then is what it shows. The
 //! socket's file is gone as soon as the sandbox has it: only the sandbox can connect.
 
+use super::reach::Reach;
+use crate::output::warn;
 use agentvfs_client::connection::{Client, ClientError};
-use agentvfs_client::home::Home;
 use agentvfs_client::protocol::*;
+use agentvfs_client::sys::peer;
+use agentvfs_sandbox::reach::{MAP, MAPPED};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -70,6 +72,7 @@ impl Drop for Bound {
 struct Shared {
     socket: PathBuf,
     sandbox: SandboxOf,
+    reach: Option<Reach>,
     /// Something was asked for that may have changed something.
     has_changed: AtomicBool,
     is_over: AtomicBool,
@@ -88,13 +91,19 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Serves the sandbox, in threads of its own.
-    pub fn begin(bound: Bound, home: &Home, sandbox: SandboxOf) -> io::Result<Relay> {
+    /// Serves the sandbox, in threads of its own: passes requests on to a socket, and shows branches that are made.
+    pub fn begin(
+        bound: Bound,
+        socket: PathBuf,
+        sandbox: SandboxOf,
+        reach: Option<Reach>,
+    ) -> io::Result<Relay> {
         let (wake, woken) = UnixStream::pair()?;
         let (alive, left) = channel();
         let shared = Arc::new(Shared {
-            socket: home.socket(),
+            socket,
             sandbox,
+            reach,
             has_changed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             count: AtomicUsize::new(0),
@@ -171,7 +180,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener, woken: &UnixStream, ali
 }
 
 /// Serves a connection that the end of the run can end.
-fn noted(shared: &Shared, end: &UnixStream) -> io::Result<()> {
+fn noted(shared: &Arc<Shared>, end: &UnixStream) -> io::Result<()> {
     let number = shared.next.fetch_add(1, Ordering::SeqCst);
     shared.ends().insert(number, end.try_clone()?);
     // After it was noted: what comes later is not shut down.
@@ -184,13 +193,15 @@ fn noted(shared: &Shared, end: &UnixStream) -> io::Result<()> {
 }
 
 /// Passes lines on until one end has gone; ends when the daemon has, and so has worked all off.
-fn serve(shared: &Shared, end: &UnixStream) -> io::Result<()> {
+fn serve(shared: &Arc<Shared>, end: &UnixStream) -> io::Result<()> {
     let daemon = connect(shared, end)?;
-    let (mut answers, mut back) = (daemon.try_clone()?, end.try_clone()?);
+    let (mut answers, back) = (daemon.try_clone()?, end.try_clone()?);
+    let asked = Arc::new(Asked::default());
+    let (here, wanted) = (Arc::clone(shared), Arc::clone(&asked));
     let answering = thread::Builder::new()
         .name("answers".into())
         .spawn(move || {
-            let passed = io::copy(&mut answers, &mut back);
+            let passed = answer(&here, &wanted, &answers, &back);
             // Neither end has anything more to say: what cannot be sent is not asked for.
             let _ = back.shutdown(Shutdown::Both);
             // What nobody reads would keep the daemon from ending.
@@ -198,7 +209,7 @@ fn serve(shared: &Shared, end: &UnixStream) -> io::Result<()> {
                 let _ = io::copy(&mut answers, &mut io::sink());
             }
         })?;
-    let passed = ask(shared, end, &daemon);
+    let passed = ask(shared, &asked, end, &daemon);
     let _ = end.shutdown(Shutdown::Both);
     // The daemon reads to the end what it has got.
     let _ = daemon.shutdown(Shutdown::Write);
@@ -207,8 +218,82 @@ fn serve(shared: &Shared, end: &UnixStream) -> io::Result<()> {
     passed
 }
 
+/// What becomes of a branch if a request for it is answered with success.
+enum Change {
+    Made(String),
+    Deleted(String),
+}
+
+/// Requests that are not answered yet and change which branches there are.
+type Asked = Mutex<Vec<(RequestId, Change)>>;
+
+/// Passes answers on, whole lines. A branch that was made is in the sandbox before who made it hears of that.
+fn answer(
+    shared: &Shared,
+    asked: &Asked,
+    daemon: &UnixStream,
+    mut end: &UnixStream,
+) -> io::Result<()> {
+    let mut lines = BufReader::new(daemon);
+    loop {
+        let mut line = Vec::new();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if !asked.is_empty()
+            && let Some(FromDaemon::Answer(id, result)) = parse_from_daemon(&line)
+            && let Some(at) = asked.iter().position(|(of, _)| *of == id)
+        {
+            let (_, change) = asked.swap_remove(at);
+            if result.is_ok() {
+                show(shared, &change);
+            }
+        }
+        drop(asked);
+        end.write_all(&line)?;
+    }
+}
+
+/// Shows a branch in the sandbox, or no more.
+fn show(shared: &Shared, change: &Change) {
+    let Some(reach) = &shared.reach else { return };
+    let (done, name, what) = match change {
+        Change::Made(name) => (reach.show(name), name, "is not shown"),
+        Change::Deleted(name) => (reach.hide(name), name, "is still shown"),
+    };
+    if let Err(error) = done {
+        warn(&format!("branch {name} {what} in the sandbox: {error}"));
+    }
+}
+
+/// Which branches there are after a request, if that changes.
+fn change_of(line: &[u8]) -> Option<(RequestId, Change)> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let request = parse_request(line).ok()?;
+    let change = match request.call {
+        Call::BranchCreate(ask) => Change::Made(ask.name),
+        Call::BranchDelete(ask) => Change::Deleted(ask.branch),
+        _ => return None,
+    };
+    Some((request.id, change))
+}
+
+/// Writes the maps of a sandbox that is made inside, whose process 1 asks for it.
+fn map(shared: &Shared, mut end: &UnixStream) -> io::Result<()> {
+    let process = peer(end)?.process.ok_or(io::ErrorKind::NotFound)?;
+    let reach = shared.reach.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+    reach.map_ids(process)?;
+    end.write_all(MAPPED)
+}
+
 /// Passes requests on, whole lines.
-fn ask(shared: &Shared, end: &UnixStream, mut daemon: &UnixStream) -> io::Result<()> {
+fn ask(
+    shared: &Shared,
+    asked: &Asked,
+    end: &UnixStream,
+    mut daemon: &UnixStream,
+) -> io::Result<()> {
     let mut lines = BufReader::new(end);
     loop {
         let mut line = Vec::new();
@@ -216,6 +301,13 @@ fn ask(shared: &Shared, end: &UnixStream, mut daemon: &UnixStream) -> io::Result
         let count = lines.by_ref().take(limit).read_until(b'\n', &mut line)?;
         if count == 0 || shared.is_over.load(Ordering::SeqCst) {
             return Ok(());
+        }
+        if line == MAP {
+            return map(shared, end);
+        }
+        if let Some(change) = change_of(&line) {
+            let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.push(change);
         }
         if !only_looks(&line) {
             shared.has_changed.store(true, Ordering::SeqCst);
@@ -239,9 +331,8 @@ fn only_looks(line: &[u8]) -> bool {
 
 /// A connection to the daemon that says which sandbox it is for; another daemon may be about to come.
 fn connect(shared: &Shared, end: &UnixStream) -> io::Result<UnixStream> {
-    let process = socket_peercred(end)?.pid.as_raw_nonzero().get();
     let sandbox = SandboxOf {
-        process: u32::try_from(process).ok(),
+        process: peer(end)?.process,
         ..shared.sandbox.clone()
     };
     let since = Instant::now();

@@ -11,7 +11,7 @@ use agentvfs_client::protocol::Changed;
 use agentvfs_client::quote::{one_line, shown};
 use agentvfs_client::render::count;
 use agentvfs_sandbox::copies::Outside;
-use agentvfs_sandbox::{Ended, Net, Plan, Protection, Standing, What};
+use agentvfs_sandbox::{Ended, Net, OWN_PROC, Plan, Protection, Standing, What};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -53,7 +53,12 @@ pub fn begun(
         _ => line(&shown_and_hidden(args, (plan, allowed), &at)),
     }
     for lacking in standing.lacking() {
-        warn(&format!("this kernel lacks {lacking}: run without it"));
+        match work.around {
+            Some(_) if lacking.starts_with(OWN_PROC) => {
+                warn("/proc is that of the run around this one, read-only");
+            }
+            _ => warn(&format!("this kernel lacks {lacking}: run without it")),
+        }
     }
     line(&format!(
         "join      agentvfs run{} -w {workspace} --session {branch} -- bash",
@@ -135,6 +140,9 @@ pub fn ended(
 
 /// How to go on with a branch that is kept.
 pub fn next(work: &Work, context: &Context) {
+    if work.around.is_some() {
+        return next_inside(work);
+    }
     let (workspace, branch, root) = (&work.info.name, &work.branch, root(context));
     line(&format!(
         "review    agentvfs{root} workspace diff -w {workspace} --branch {branch} --base"
@@ -147,6 +155,18 @@ pub fn next(work: &Work, context: &Context) {
             "discard   agentvfs run{root} --discard {branch} -w {workspace}"
         ));
     }
+}
+
+/// The same in the sandbox of another run, where the branch is one of that run's.
+fn next_inside(work: &Work) {
+    let branch = &work.branch;
+    if let Some(of) = &work.made_of {
+        line(&format!("review    agentvfs branch diff {of} {branch}"));
+        line(&format!(
+            "take      agentvfs branch merge {branch} --into {of}"
+        ));
+    }
+    line(&format!("discard   agentvfs branch delete {branch}"));
 }
 
 /// Files that are told by their names; of more only the number.

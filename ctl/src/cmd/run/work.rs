@@ -1,12 +1,16 @@
 //! The workspace and branch of a run.
 
+use super::super::log::pages::each_page;
 use super::super::start::{project_here, started_on};
 use super::super::{Context, check_name};
 use super::kept;
+use super::nested::{Around, BRANCHES};
 use crate::cli::{RunArgs, ThenArg};
 use crate::output::warn;
+use agentvfs_client::connection::Client;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::infer::branch_meant;
+use agentvfs_client::launch;
 use agentvfs_client::protocol::*;
 use agentvfs_client::quote::shown;
 use agentvfs_client::runs::{self, Registered, RunRecord};
@@ -42,6 +46,10 @@ pub struct Work {
     pub run: String,
     /// The branch of which the branch was made, if a run made it.
     pub made_of: Option<String>,
+    /// The sandbox that this run is in itself.
+    pub around: Option<Around>,
+    /// The directory that has branches beside this one.
+    pub branches: PathBuf,
     /// Shows the run to others.
     pub registered: Option<Registered>,
     /// What the branch shows is marked as written by a command in a sandbox.
@@ -59,13 +67,23 @@ pub fn begin(args: &RunArgs, context: &mut Context) -> Result<Work, Failure> {
         (Some(name), session) => join(&info, name, session.is_some(), context)?,
         (None, _) => (generate(&info, &run, context)?, true),
     };
-    let view = row.path.to_path();
+    let around = Around::look(context)?;
+    let branches = match &around {
+        Some(around) => around.branches(),
+        None => info.mount.to_path().join(BRANCHES),
+    };
+    let view = match &around {
+        Some(_) => branches.join(&row.name),
+        None => row.path.to_path(),
+    };
     let held = hold(&info, &view);
     let work = |held| Work {
         branch: row.name.clone(),
         view,
         created: row.created,
         made_of: is_new.then(|| parent(context)),
+        around,
+        branches,
         registered: None,
         is_marked: false,
         is_generated: named.is_none(),
@@ -87,6 +105,49 @@ pub fn begin(args: &RunArgs, context: &mut Context) -> Result<Work, Failure> {
                 warn(&format!("{}: {}", more.what, more.why));
             }
             Err(failure)
+        }
+    }
+}
+
+impl Work {
+    /// Whose sandbox the command is in.
+    pub fn sandbox(&self) -> SandboxOf {
+        SandboxOf {
+            workspace: self.info.name.clone(),
+            branch: self.branch.clone(),
+            created: self.created,
+            process: None,
+        }
+    }
+
+    /// Where requests of the command go.
+    pub fn socket(&self, context: &Context) -> PathBuf {
+        match &self.around {
+            Some(around) => around.socket.clone(),
+            None => context.home().socket(),
+        }
+    }
+
+    /// Names of the branches that were made in the sandbox of the branch.
+    pub fn made_inside(&self, context: &Context) -> Result<Vec<String>, Failure> {
+        let what = "cannot list the branches";
+        let failed = |error| launch::failed(what, error);
+        let mut client =
+            Client::connect_in(&self.socket(context), self.sandbox()).map_err(failed)?;
+        let call = Call::BranchList(BranchList {
+            workspace: self.info.name.clone(),
+            standing: false,
+        });
+        let answer: BranchListAnswer = client.call(&call).map_err(failed)?;
+        let names = answer.branches.into_iter().map(|row| row.name);
+        Ok(names.filter(|name| *name != self.branch).collect())
+    }
+
+    /// A key of the run's commits. Inside another run it is one that no run outside looks for.
+    pub fn key(&self, key: &str) -> String {
+        match self.around {
+            None => key.to_owned(),
+            Some(_) => format!("nested-{key}"),
         }
     }
 }
@@ -171,7 +232,11 @@ fn parent(context: &Context) -> String {
 
 /// Shows the run to others, and has what the branch shows from now on marked as written by a command in a sandbox: in
 /// this order, so that who sees no run here finds the mark.
-pub fn mark(work: &mut Work, command: &[OsString], context: &mut Context) -> Result<(), Failure> {
+pub fn mark(
+    work: &mut Work,
+    (command, shares): (&[OsString], bool),
+    context: &mut Context,
+) -> Result<(), Failure> {
     let unseen = |e: std::io::Error| {
         Failure::new(
             "cannot record the run",
@@ -185,12 +250,15 @@ pub fn mark(work: &mut Work, command: &[OsString], context: &mut Context) -> Res
         pid: rustix::process::getpid().as_raw_nonzero().get(),
         pid_namespace: runs::pid_namespace().map_err(unseen)?,
         started: now(),
+        shares,
         command: command
             .iter()
             .map(|word| Bytes(word.as_bytes().to_vec()))
             .collect(),
     };
-    work.registered = Some(Registered::new(context.home(), &record).map_err(unseen)?);
+    if work.around.is_none() {
+        work.registered = Some(Registered::new(context.home(), &record).map_err(unseen)?);
+    }
     let call = Call::RunBegin(RunBegin {
         workspace: work.info.name.clone(),
         branch: work.branch.clone(),
@@ -220,26 +288,37 @@ pub fn commits(
     work: &Work,
     context: &mut Context,
 ) -> Result<(Option<String>, Option<String>), Failure> {
-    let call = Call::Log(Log {
+    let ask = Log {
         workspace: work.info.name.clone(),
         branch: work.branch.clone(),
         all: true,
         limit: None,
         after: None,
         digits: false,
-    });
-    let answer: LogAnswer = context.ask("cannot list the commits", &call)?;
-    let with = |key: &str| {
-        let has = |row: &&LogRow| row.meta.iter().any(|(k, v)| k == key && *v == work.run);
-        answer.commits.iter().find(has)?.commit.clone()
     };
-    Ok((with("run"), with("run-end")))
+    let keys = (work.key("run"), work.key("run-end"));
+    let (mut before, mut after) = (None, None);
+    // The later one comes first. All that is read is what the command committed between them.
+    each_page(&ask, context, &mut |rows| {
+        for row in rows {
+            let has = |key: &str| row.meta.iter().any(|(k, v)| k == key && *v == work.run);
+            if after.is_none() && has(&keys.1) {
+                after = Some(row.commit.clone());
+            }
+            if before.is_none() && has(&keys.0) {
+                before = Some(row.commit);
+            }
+        }
+        Ok(before.is_none())
+    })?;
+    Ok((before.flatten(), after.flatten()))
 }
 
 /// Takes the mark back: the command did not begin, or the branch shows what it showed before. A mark that stays costs
 /// the user a question.
 pub fn unmark(work: &mut Work, context: &mut Context) {
-    if !std::mem::take(&mut work.is_marked) {
+    // Who is in a sandbox may not say what in it is to be trusted.
+    if !std::mem::take(&mut work.is_marked) || work.around.is_some() {
         return;
     }
     let call = Call::RunWroteNothing(RunWroteNothing {
@@ -383,7 +462,7 @@ pub fn changes(
     let call = Call::RollbackPlan(Rollback {
         workspace,
         branch,
-        target: Target::Meta("run".to_owned(), work.run.clone()),
+        target: Target::Meta(work.key("run"), work.run.clone()),
         paths: Vec::new(),
         keep_kv: true,
     });
@@ -432,7 +511,9 @@ pub fn forget_new(work: &mut Work, context: &mut Context) -> bool {
 pub fn delete(work: &mut Work, context: &mut Context) -> Result<(), Failure> {
     work.held = None;
     forget(&work.info.name, &work.branch, context)?;
-    kept::forget(context.home(), &work.info.name, &work.branch, true);
+    if work.around.is_none() {
+        kept::forget(context.home(), &work.info.name, &work.branch, true);
+    }
     Ok(())
 }
 

@@ -10,21 +10,54 @@ use crate::error::{Error, Result};
 use crate::types::Time;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::MadeIn;
+use crate::workspace::only::{self, Identity};
 use std::collections::BTreeSet;
 
-/// What is recorded of a branch that is made in the sandbox of this one.
-pub(crate) fn made_in(ws: &Workspace, sandbox: &str) -> Result<MadeIn> {
-    let number = ws.branch(sandbox)?.slot;
-    let created = ws.views.created().get(&number).copied();
+/// Finds, while no branch can be made or deleted, whether what a new branch is to be made of still belongs to a sandbox.
+/// Gives what is recorded of that branch.
+pub(crate) fn made_in(
+    ws: &Workspace,
+    (sandbox, created): (&str, Time),
+    (of, from): (&str, Option<&str>),
+) -> Result<MadeIn> {
+    let members = sandbox_members(ws, sandbox, created)?;
+    let has = |name: &str| members.iter().any(|member| member.name == name);
+    if !has(of) {
+        return Err(Error::NoSuchBranch(of.to_owned()));
+    }
+    if let Some((other, _)) = from.and_then(|text| text.split_once(':'))
+        && !has(other)
+    {
+        return Err(Error::NoSuchBranch(other.to_owned()));
+    }
     Ok(MadeIn {
-        number,
-        created: created.unwrap_or_default(),
+        number: ws.branch(sandbox)?.slot,
+        created,
     })
 }
 
-/// Names of the branches that belong to the sandbox of `branch`, which was made at `created`; it is the first. None
-/// where another branch has that name by now.
+/// A branch that belongs to a sandbox.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its name, as it was found.
+    pub name: String,
+    identity: Identity,
+}
+
+/// Does something that finds these branches alone by their names, and no others that have got the names meanwhile.
+pub fn only_with_members<R>(members: &[Member], work: impl FnOnce() -> R) -> R {
+    only::only_with(members.iter().map(|member| member.identity).collect(), work)
+}
+
+/// Names of [`sandbox_members`].
 pub fn branches_of_sandbox(ws: &Workspace, branch: &str, created: Time) -> Result<Vec<String>> {
+    let members = sandbox_members(ws, branch, created)?;
+    Ok(members.into_iter().map(|member| member.name).collect())
+}
+
+/// The branches that belong to the sandbox of `branch`, which was made at `created`; it is the first. None where another
+/// branch has that name by now.
+pub fn sandbox_members(ws: &Workspace, branch: &str, created: Time) -> Result<Vec<Member>> {
     let top = ws.branch(branch)?;
     let (times, made_in) = (ws.views.created(), ws.views.made_in());
     if times.get(&top.slot) != Some(&created) {
@@ -45,8 +78,16 @@ pub fn branches_of_sandbox(ws: &Workspace, branch: &str, created: Time) -> Resul
     }
     let all = ws.views.branches().into_iter();
     let others = all.filter(|b| b.slot != top.slot && found.contains(&b.slot));
-    let names = others.map(|b| b.name());
-    Ok(std::iter::once(branch.to_owned()).chain(names).collect())
+    let member = |name: String, number: u16| Member {
+        name,
+        identity: Identity {
+            number,
+            created: times.get(&number).copied().unwrap_or_default(),
+        },
+    };
+    let others = others.map(|b| member(b.name(), b.slot));
+    let own = member(branch.to_owned(), top.slot);
+    Ok(std::iter::once(own).chain(others).collect())
 }
 
 /// Whether a ref names a state that the branch has itself, so that nothing of another one is looked at.
