@@ -6,7 +6,7 @@
 //!
 //! From below: `protocol` (messages), `connection` (one socket), `launch` (with a daemon that is started where none
 //! runs), `context` (with the workspace and branch that are meant). `quote`, `render`, `blame`, `when` and `units` are the
-//! forms in which commands and tools show the same thing alike.
+//! forms in which commands and tools show the same thing alike. `workspace` is the API for programs: start there.
 
 #![deny(unsafe_code)]
 
@@ -32,3 +32,4 @@ pub mod short;
 pub mod sys;
 pub mod units;
 pub mod when;
+pub mod workspace;
