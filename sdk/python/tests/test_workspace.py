@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import shutil
 import sys
 import unittest
 from datetime import datetime, timezone
 
+import agentvfs
 from agentvfs import AsyncWorkspace, FileError, Refused, Workspace, workspaces
 from support import Case, in_loop
 
@@ -281,10 +283,14 @@ class State(Case):
 
 
     def test_a_command_in_a_sandbox_uses_its_branch(self) -> None:
-        ws = self.workspace(file="0")
+        # In the project, as the sandbox may not show where it is.
+        base = self.home.project("sandboxed", file="0")
+        shutil.copytree(os.path.dirname(agentvfs.__file__), base / "agentvfs")
+        ws = Workspace.open(base=base, home=self.home.root)
+        self.addCleanup(ws.close)
         script = """
 import sys
-sys.path[:] = sys.argv[1:]
+sys.path.insert(0, "")
 from agentvfs import Refused, Workspace
 with Workspace.open() as ws:
     ws.fs.write("inside", "1")
@@ -298,7 +304,7 @@ with Workspace.open() as ws:
         print(error.kind, ws.name, ws.branch_name)
 """
         side = ws.create_branch("side")
-        ended = side.run([sys.executable, "-c", script, *sys.path], capture=True)
+        ended = side.run([sys.executable, "-c", script], capture=True, cwd=str(base))
         self.assertEqual(ended.stdout.decode(), f"in-sandbox {ws.name} side\n", ended.stderr.decode())
         self.assertEqual((side.fs.read("inside"), side.fs.read("child")), (b"1", b"2"))
         self.assertFalse(ws.fs.exists("inside"))
