@@ -12,6 +12,7 @@ pub(crate) mod digits;
 pub(crate) mod history;
 pub(crate) mod later;
 pub(crate) mod retention;
+pub(crate) mod states;
 pub(crate) mod timeline;
 
 use crate::book::anchors::Anchors;
@@ -149,7 +150,7 @@ impl Book {
                 hash,
             } => {
                 let head = (entries > 0).then_some(TimelineHead { entries, hash });
-                history.set_timeline(state, head);
+                history.states.set_timeline(state, head);
             }
             // Trees alone.
             Event::Fenced { .. } | Event::SwitchPart => {}
@@ -162,16 +163,14 @@ impl Book {
         let number = info.number;
         self.counters.pass_state(number);
         self.history.freeze(info, live.clone(), head, label);
-        self.history.set_timeline(number, self.timeline.head());
+        self.history
+            .states
+            .set_timeline(number, self.timeline.head());
     }
 
     /// The commit of a state became known.
     fn name(&mut self, state: u64, id: CommitId) {
-        let named = self.history.states.get_mut(&state);
-        let time = named.map(|s| {
-            s.info.id = Some(id);
-            s.info.time
-        });
+        let time = self.history.states.set_id(state, id).map(|s| s.info.time);
         self.timeline.named(time.unwrap_or_default(), state, id);
     }
 

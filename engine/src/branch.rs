@@ -487,7 +487,7 @@ impl Inner {
     pub fn trees_mut(&mut self) -> Vec<&mut Tree> {
         let reference = self.reference.iter_mut().map(|r| &mut r.tree);
         std::iter::once(&mut self.live)
-            .chain(self.book.history.trees_mut())
+            .chain(self.book.history.states.trees_mut())
             .chain(reference)
             .chain(self.pins.trees_mut())
             .collect()

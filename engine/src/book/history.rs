@@ -4,34 +4,19 @@
 //! of [`Event`]s in the journal and kept in the state file.
 
 use crate::book::later::{Asked, Later};
+use crate::book::states::{State, States};
 use crate::error::{Error, Result};
 use crate::merge::Conflict;
 use crate::record::{OpKind, StateInfo, SwitchKind};
-use crate::stored::store::Reference;
 use crate::tree::Tree;
 use crate::types::Time;
-use objstore::{CommitId, HexPrefix, TimelineHead};
+use objstore::{CommitId, HexPrefix};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Trees of commits that are kept in memory for a quick way back.
 const KEPT_TREES_MAX: usize = 16;
 /// States of its origin that a new branch knows.
 const ANCESTORS_MAX: usize = 1000;
-
-/// A state as it is in memory.
-#[derive(Clone, Debug)]
-pub struct State {
-    /// What is known of it.
-    pub info: StateInfo,
-    /// Its tree, while it is kept.
-    pub tree: Option<Tree>,
-    /// Its tree with content in the store and the object of its root, once stored.
-    pub stored: Option<Reference>,
-    /// All its objects are in the store, so its tree can be loaded.
-    pub in_store: bool,
-    /// How far the timeline went when it was frozen; its commit has it.
-    pub timeline: Option<TimelineHead>,
-}
 
 /// A place to which undo or redo goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
@@ -66,7 +51,7 @@ pub struct HistoryRecord {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// States by number.
-    pub states: BTreeMap<u64, State>,
+    pub states: States,
     pub(crate) labels: Vec<(String, u64)>,
     /// State that the live tree was last made into or set to because somebody asked.
     pub head: u64,
@@ -99,20 +84,8 @@ struct BeforeFreeze {
 impl History {
     /// The history of a state file; all its states are in the store.
     pub fn from_record(r: HistoryRecord) -> History {
-        let states = r.states.into_iter().map(|info| {
-            (
-                info.number,
-                State {
-                    info,
-                    tree: None,
-                    stored: None,
-                    in_store: true,
-                    timeline: None,
-                },
-            )
-        });
         History {
-            states: states.collect(),
+            states: States::of_stored(r.states.into_iter()),
             labels: r.labels,
             head: r.head,
             undo: r.undo,
@@ -161,16 +134,7 @@ impl History {
             OpKind::Checkpoint => self.branched.clear(),
             _ => {}
         }
-        self.states.insert(
-            number,
-            State {
-                info,
-                tree: Some(tree),
-                stored: None,
-                in_store: false,
-                timeline: None,
-            },
-        );
+        self.states.freeze(info, tree);
         if head {
             self.head = number;
         }
@@ -193,8 +157,7 @@ impl History {
 
     /// Whether [`History::withdraw`] would take that state back.
     pub fn can_withdraw(&self, state: u64) -> bool {
-        let is_pending = self.states.get(&state).is_some_and(|s| !s.in_store);
-        is_pending
+        self.states.is_pending(state)
             && self
                 .before_freeze
                 .as_ref()
@@ -209,14 +172,9 @@ impl History {
         let Some(before) = before.filter(|_| can) else {
             return false;
         };
-        self.states.remove(&state);
+        self.states.remove(state);
         self.forget_checkpoint(state);
-        for later in self.states.range_mut(state..) {
-            let parents = later.1.info.parents.iter_mut();
-            parents
-                .filter(|p| **p == state)
-                .for_each(|p| *p = before.head);
-        }
+        self.states.replace_parent(state.., state, before.head);
         (self.head, self.redo) = (before.head, before.redo);
         self.branched = before.branched;
         if let Some((label, place)) = before.label {
@@ -286,9 +244,7 @@ impl History {
             SwitchKind::Rollback | SwitchKind::Merge => {
                 self.undo.push(back);
                 self.redo.clear();
-                if let Some(s) = self.states.get_mut(&target) {
-                    s.info.asked = true;
-                }
+                self.states.set_asked(target);
             }
             SwitchKind::Restore => {
                 self.undo.push(back);
@@ -322,7 +278,7 @@ impl History {
     /// The part of the history that a branch made of state `head` begins with: that state and the
     /// newest of those that it came from, with their labels, and the states `also`.
     pub fn ancestry(&self, head: u64, also: impl Iterator<Item = u64>) -> History {
-        let mut found: BTreeMap<u64, State> = BTreeMap::new();
+        let mut found: BTreeSet<u64> = BTreeSet::new();
         let mut work: BTreeSet<u64> = also.filter(|n| self.states.contains_key(n)).collect();
         work.insert(head);
         while let Some(number) = work.pop_last() {
@@ -332,19 +288,13 @@ impl History {
             let Some(state) = self.states.get(&number) else {
                 continue;
             };
-            work.extend(
-                state
-                    .info
-                    .parents
-                    .iter()
-                    .filter(|p| !found.contains_key(*p)),
-            );
-            found.insert(number, state.clone());
+            work.extend(state.info.parents.iter().filter(|p| !found.contains(*p)));
+            found.insert(number);
         }
-        let labels = self.labels.iter().filter(|(_, n)| found.contains_key(n));
+        let labels = self.labels.iter().filter(|(_, n)| found.contains(n));
         History {
             labels: labels.cloned().collect(),
-            states: found,
+            states: self.states.part(found.into_iter()),
             head,
             shown: Some(head),
             ..History::default()
@@ -364,16 +314,7 @@ impl History {
 
     /// Notes a commit that is in the store already, or more of one that is known.
     pub fn know(&mut self, info: StateInfo) {
-        let known = self.states.remove(&info.number);
-        let (tree, stored) = known.map_or((None, None), |s| (s.tree, s.stored));
-        let state = State {
-            info,
-            tree,
-            stored,
-            in_store: true,
-            timeline: None,
-        };
-        self.states.insert(state.info.number, state);
+        self.states.know(info);
     }
 
     /// Notes a switch from what is now state `replaced` to what a merge made, as a state of its own.
@@ -395,21 +336,12 @@ impl History {
 
     /// Keeps the tree of a state in memory, for a quick way back.
     pub fn keep_tree(&mut self, number: u64, tree: Tree) {
-        if let Some(s) = self.states.get_mut(&number) {
-            s.tree = Some(tree);
-        }
-    }
-
-    /// The commit of a state has this of the timeline.
-    pub fn set_timeline(&mut self, number: u64, head: Option<TimelineHead>) {
-        if let Some(s) = self.states.get_mut(&number) {
-            s.timeline = head;
-        }
+        self.states.keep_tree(number, tree);
     }
 
     /// Lets `kept` stand for `state`, which equals it.
     pub fn merge(&mut self, state: u64, kept: u64) {
-        self.states.remove(&state);
+        self.states.remove(state);
         let turns = self.undo.iter_mut().chain(&mut self.redo);
         turns
             .filter(|t| t.state == state)
@@ -435,8 +367,8 @@ impl History {
 
     /// Tree of a state, where it is in memory: with its content in the store if that was stored.
     pub fn tree(&self, number: u64) -> Option<&Tree> {
-        let s = self.states.get(&number)?;
-        s.stored.as_ref().map(|r| &r.tree).or(s.tree.as_ref())
+        let stored = self.states.reference(number).map(|r| &r.tree);
+        stored.or_else(|| self.states.tree(number))
     }
 
     /// Commit id of a state, if known.
@@ -446,43 +378,12 @@ impl History {
 
     /// First state whose objects are not all in the store.
     pub fn first_pending(&self) -> Option<u64> {
-        self.states
-            .values()
-            .find(|s| !s.in_store)
-            .map(|s| s.info.number)
-    }
-
-    /// As [`History::first_pending`], from a number on.
-    pub fn first_pending_from(&self, number: u64) -> Option<u64> {
-        let mut later = self.states.range(number..);
-        later.find(|(_, s)| !s.in_store).map(|(n, _)| *n)
-    }
-
-    /// States of whose trees the base's lazy directories must be kept the same.
-    pub fn trees_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
-        self.states.values_mut().flat_map(|s| {
-            s.tree
-                .iter_mut()
-                .chain(s.stored.iter_mut().map(|r| &mut r.tree))
-        })
+        self.states.first_pending(0..)
     }
 
     /// Lets go of the trees of all but the newest commits.
     pub fn trim(&mut self) {
-        let kept: Vec<u64> = self
-            .states
-            .values()
-            .rev()
-            .filter(|s| s.in_store && (s.stored.is_some() || s.tree.is_some()))
-            .map(|s| s.info.number)
-            .collect();
-        for number in kept.into_iter().skip(KEPT_TREES_MAX) {
-            if number != self.head
-                && let Some(s) = self.states.get_mut(&number)
-            {
-                (s.tree, s.stored) = (None, None);
-            }
-        }
+        self.states.trim(KEPT_TREES_MAX, self.head);
     }
 
     /// State that a reference names: a label, a commit id or prefix, `@`, `@~N`, or one of these after

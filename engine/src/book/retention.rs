@@ -8,7 +8,8 @@
 //! expires. Undo goes back as far as automatic commits are kept, and [`TURNS_MAX`] steps at most,
 //! which bounds the history.
 
-use crate::book::history::{History, State, Turn};
+use crate::book::history::{History, Turn};
+use crate::book::states::State;
 use crate::record::OpKind;
 use crate::settings::Settings;
 use crate::types::Time;
@@ -96,7 +97,8 @@ impl History {
             if stays {
                 hours.insert(hour);
                 days.insert(day);
-            } else if state.in_store && !kept.contains(&state.info.number) {
+            } else if self.states.is_stored(state.info.number) && !kept.contains(&state.info.number)
+            {
                 out.push(state.info.number);
             }
         }
@@ -135,7 +137,7 @@ impl History {
         cut(&mut self.redo, gone.redo);
         self.forget_oldest(gone.undo);
         for state in gone.states.iter().filter(|s| **s != self.head) {
-            self.states.remove(state);
+            self.states.remove(*state);
         }
     }
 }
@@ -207,7 +209,7 @@ mod tests {
             number += 1;
             let info = state(number, OpKind::Auto, minute * 60, &[1]);
             h.freeze(info, Default::default(), false, None);
-            h.states.get_mut(&number).unwrap().in_store = true;
+            h.states.set_all_stored();
             if minute % 60 == 0 {
                 let gone = h.expired(at(minute * 60), &settings, &BTreeSet::new());
                 h.expire(&gone);
@@ -239,7 +241,7 @@ mod tests {
         states.push(auto(12));
         let mut h = history(states);
         h.label("four".into(), 4);
-        h.states.get_mut(&6).unwrap().in_store = false;
+        h.states.freeze(auto(6), Default::default());
         h.undo.push(Turn { state: 11, head: 7 });
         let gone = h.expired(at(0), &Settings::default(), &BTreeSet::new());
         assert_eq!(gone.states, [2, 8, 9]);

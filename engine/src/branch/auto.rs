@@ -159,11 +159,10 @@ fn commit_automatically(branch: &Branch, may_load: bool) -> Result<bool> {
     let (newest, live, tree) = {
         let inner = branch.lock();
         let history = &inner.book.history;
-        let pending = history.states.values().rev().filter(|s| !s.in_store);
         let Some(newest) = history.states.keys().next_back().copied() else {
             return Ok(false);
         };
-        if inner.fence.is_some() || pending.take(PENDING_STATES_MAX).count() == PENDING_STATES_MAX {
+        if inner.fence.is_some() || history.states.pending().len() >= PENDING_STATES_MAX {
             return Ok(false);
         }
         (newest, inner.live.clone(), history.tree(newest).cloned())

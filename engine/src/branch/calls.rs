@@ -3,6 +3,7 @@
 //! Invariant: what was answered survives a power cut. What a call found and what it left are states of
 //! the branch; none is made where a state that is at hand shows the same.
 
+use crate::book::states::State;
 use crate::branch::events;
 use crate::branch::pins::Pinned;
 use crate::branch::states;
@@ -239,8 +240,9 @@ fn near_states(inner: &Inner) -> Vec<(u64, Tree)> {
 
 /// A state that is not taken back any more: a checkpoint may be, until it is stored.
 fn stays(inner: &Inner, state: u64) -> bool {
-    let state = inner.book.history.states.get(&state);
-    state.is_some_and(|s| s.in_store || s.info.kind.is_automatic())
+    let states = &inner.book.history.states;
+    let is_automatic = |s: &State| s.info.kind.is_automatic();
+    states.is_stored(state) || states.get(&state).is_some_and(is_automatic)
 }
 
 fn check_running(inner: &Inner, id: u64) -> Result<()> {

@@ -15,7 +15,7 @@ use super::state_file::{StateHead, StateMore};
 use super::{Branch, Inner};
 use crate::base::BaseDir;
 use crate::book::anchors::Anchors;
-use crate::book::history::{History, HistoryRecord, State};
+use crate::book::history::{History, HistoryRecord};
 use crate::book::timeline::Timeline;
 use crate::branch::inherit;
 use crate::branch::seal;
@@ -287,16 +287,16 @@ fn drop_new_orphans(tree: &mut Tree, inner: &Inner) {
 impl History {
     /// States that are no commits yet, with their trees, ascending.
     fn pending(&self) -> Vec<(u64, Tree)> {
-        let pending = self.states.values().filter(|s| !s.in_store);
+        let pending = self.states.pending();
         pending
-            .filter_map(|s| Some((s.info.number, s.tree.clone()?)))
+            .filter_map(|n| Some((n, self.states.tree(n)?.clone())))
             .collect()
     }
 
     /// For a state file that pending states are recorded after.
     fn to_stored_record(&self) -> crate::book::history::HistoryRecord {
         let mut record = self.to_record();
-        let stored = |n: u64| self.states.get(&n).is_some_and(|s: &State| s.in_store);
+        let stored = |n: u64| self.states.is_stored(n);
         record.states.retain(|s| stored(s.number));
         record.labels.retain(|(_, n)| stored(*n));
         record

@@ -185,8 +185,7 @@ impl Inner {
         payload: PayloadRef,
         now: Time,
     ) -> Result<(), ReplayError> {
-        let state = self.book.history.states.get_mut(&state);
-        let tree = state.and_then(|s| s.tree.as_mut());
+        let tree = self.book.history.states.tree_mut(state);
         let tree = tree.ok_or("a page of an unknown state")?;
         Ok(tree.write(nid, offset, payload, None, now)?)
     }

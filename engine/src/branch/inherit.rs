@@ -146,7 +146,7 @@ fn own_before(branch: &Branch, state: u64) -> Vec<Ancestor> {
             state: number,
             foreign,
             head: state.timeline,
-            commit: state.info.id.filter(|_| state.in_store),
+            commit: state.info.id.filter(|_| states.is_stored(number)),
         });
     }
     found

@@ -174,13 +174,12 @@ impl Remains {
     pub fn keep_commits(&mut self, store: &ObjectStore) {
         let history = &mut self.inner.book.history;
         let all: BTreeSet<u64> = history.states.keys().copied().collect();
-        history.states.retain(|_, s| {
+        let pending: BTreeSet<u64> = history.states.pending().collect();
+        history.states.retain(|s| {
             let there = |id| store.get_object::<Commit>(&id).is_ok();
-            s.in_store || s.info.id.is_some_and(there)
+            !pending.contains(&s.info.number) || s.info.id.is_some_and(there)
         });
-        for state in history.states.values_mut() {
-            (state.in_store, state.tree, state.stored) = (true, None, None);
-        }
+        history.states.set_all_stored();
         let left: BTreeSet<u64> = history.states.keys().copied().collect();
         let kept = |n: &u64| left.contains(n);
         history.labels.retain(|(_, n)| kept(n));

@@ -115,13 +115,13 @@ fn store_state(branch: &Branch, ready: &[Ready]) -> Result<Option<Ready>> {
         let mut inner = branch.lock();
         let fenced = inner.fence.as_ref().map(|f| f.state);
         let after = last.map_or(0, |r| r.info.number + 1);
-        let next = inner.book.history.first_pending_from(after);
+        let next = inner.book.history.states.first_pending(after..);
         let may_store = |n: &u64| Some(*n) != fenced && !inner.cut_off.contains(n);
         let Some(number) = next.filter(may_store) else {
             return Ok(None);
         };
-        let state = inner.book.history.state(number)?;
-        let (info, tree) = (state.info.clone(), state.tree.clone());
+        let info = inner.book.history.state(number)?.info.clone();
+        let tree = inner.book.history.states.tree(number).cloned();
         inner.storing = tree.clone();
         let reference = last.map(|r| r.stored.clone());
         (info, tree, reference.or_else(|| inner.reference.clone()))
@@ -188,7 +188,7 @@ fn import_ahead(branch: &Branch) -> Result<()> {
             let Some(number) = inner.book.history.first_pending() else {
                 return Ok(());
             };
-            let Some(tree) = &inner.book.history.state(number)?.tree else {
+            let Some(tree) = inner.book.history.states.tree(number) else {
                 return Ok(());
             };
             (
@@ -297,10 +297,7 @@ fn give_id(branch: &Branch, inner: &mut Inner, ready: Ready) -> Result<()> {
         branch.carry_out(inner, Event::Named { state: number, id }, &[])?;
     }
     let history = &mut inner.book.history;
-    if let Some(state) = history.states.get_mut(&number) {
-        state.info.id = Some(id);
-        (state.tree, state.stored, state.in_store) = (None, stored, true);
-    }
+    history.states.set_stored(number, id, stored);
     history.trim();
     branch.signal();
     Ok(())

@@ -126,11 +126,11 @@ fn wait_for(
             cancel.check()?;
         }
         let durable = |inner: &Inner| {
-            inner
-                .book
-                .history
-                .state(state)
-                .map(|s| s.info.id.filter(|_| s.in_store))
+            inner.book.history.state(state).map(|s| {
+                s.info
+                    .id
+                    .filter(|_| inner.book.history.states.is_stored(state))
+            })
         };
         if let Some(id) = durable(&branch.lock())? {
             return Ok(id);
@@ -169,12 +169,7 @@ pub(crate) fn tree_of(branch: &Branch, number: u64) -> Result<Tree> {
     let (id, reference) = {
         let inner = branch.lock();
         let state = inner.book.history.state(number)?;
-        if let Some(tree) = state
-            .stored
-            .as_ref()
-            .map(|r| &r.tree)
-            .or(state.tree.as_ref())
-        {
+        if let Some(tree) = inner.book.history.tree(number) {
             return Ok(tree.clone());
         }
         (state.info.id, inner.reference.clone())
@@ -201,9 +196,8 @@ pub(crate) fn tree_of(branch: &Branch, number: u64) -> Result<Tree> {
     )?;
     let loaded = loaded.with_kv(store, commit.kv)?;
     let tree = loaded.tree.clone();
-    if let Some(state) = branch.lock().book.history.states.get_mut(&number) {
-        state.stored = Some(loaded);
-    }
+    let states = &mut branch.lock().book.history.states;
+    states.keep_reference(number, loaded);
     Ok(tree)
 }
 
@@ -222,8 +216,8 @@ pub(crate) fn empty_reference(branch: &Branch) -> Result<Reference> {
 /// is made of.
 fn stores_again(branch: &Branch, state: u64, id: &CommitId) -> bool {
     let inner = branch.lock();
-    let state = inner.book.history.states.get(&state);
-    state.is_some_and(|s| s.info.id == Some(*id) && !s.in_store)
+    let states = &inner.book.history.states;
+    states.is_pending(state) && inner.book.history.id_of(state) == Some(*id)
 }
 
 /// The commit of a state that a call mentions.

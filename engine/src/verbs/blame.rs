@@ -12,6 +12,7 @@ pub(crate) mod trees;
 pub(crate) mod walk;
 
 use crate::book::history::History;
+use crate::book::states::State;
 use crate::branch::seal;
 use crate::error::{Error, Result};
 use crate::record::OpKind;
@@ -165,8 +166,8 @@ fn finish(blamer: Blamer<'_>, oldest: Option<&Moment>) -> Blame {
 impl History {
     /// Commits that other branches made.
     fn elsewhere(&self) -> HashMap<CommitId, Elsewhere> {
-        let foreign = self.states.values();
-        let foreign = foreign.filter(|s| s.in_store && s.info.kind == OpKind::Foreign);
+        let stored = |s: &&State| self.states.is_stored(s.info.number);
+        let foreign = self.states.foreign().filter(stored);
         let labels = self.labels_by_state();
         let all = foreign.filter_map(|s| {
             let label = labels.get(&s.info.number).and_then(|l| l.first()).cloned();
@@ -187,9 +188,7 @@ impl History {
             let state = self.states.get(n)?;
             state.info.id.filter(|_| state.info.kind == OpKind::Foreign)
         };
-        let own = self.states.values();
-        let own = own.filter(|s| s.info.kind != OpKind::Foreign);
-        let from = own.filter_map(|s| s.info.parents.first());
+        let from = self.states.own().filter_map(|s| s.info.parents.first());
         let all: HashSet<CommitId> = from.chain([&self.head]).filter_map(foreign).collect();
         all.into_iter().collect()
     }

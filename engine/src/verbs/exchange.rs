@@ -135,9 +135,7 @@ impl Origin {
     fn begin_as_asked_for(&mut self) {
         let inner = self.inner_mut();
         let head = inner.book.history.head;
-        if let Some(state) = inner.book.history.states.get_mut(&head) {
-            state.info.asked = true;
-        }
+        inner.book.history.states.set_asked(head);
         self.keep_off_groups();
     }
 

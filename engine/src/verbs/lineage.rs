@@ -8,7 +8,8 @@
 //!
 //! Tests: `engine/tests/lineage.rs`.
 
-use crate::book::history::{History, State};
+use crate::book::history::History;
+use crate::book::states::State;
 use crate::branch::states::Target;
 use crate::branch::{Branch, Inner};
 use crate::error::Result;
@@ -36,8 +37,10 @@ struct Lineage {
 impl History {
     /// States that are, or were, the head.
     pub(crate) fn heads(&self) -> HashSet<u64> {
-        let own = self.states.values().filter(|s| !is_foreign(s));
-        let parents = own.filter_map(|s| s.info.parents.first().copied());
+        let parents = self
+            .states
+            .own()
+            .filter_map(|s| s.info.parents.first().copied());
         let turns = self.undo.iter().chain(&self.redo).map(|t| t.head);
         parents.chain(turns).chain([self.head]).collect()
     }
@@ -45,10 +48,11 @@ impl History {
     /// All states, the newest first: this branch's own as they were made, those of others by their time
     /// between them.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = &State> {
-        let (mut foreign, own): (Vec<&State>, Vec<&State>) =
-            self.states.values().rev().partition(|s| is_foreign(s));
+        let mut foreign: Vec<&State> = self.states.foreign().collect();
         foreign.sort_by_key(|s| std::cmp::Reverse((s.info.time, s.info.number)));
-        let (mut foreign, mut own) = (foreign.into_iter().peekable(), own.into_iter().peekable());
+        let mut foreign = foreign.into_iter().peekable();
+        // A page of a long history needs no more of these than it shows.
+        let mut own = self.states.own().rev().peekable();
         std::iter::from_fn(move || match (foreign.peek(), own.peek()) {
             (Some(theirs), Some(ours)) if theirs.info.time <= ours.info.time => own.next(),
             (Some(_), _) => foreign.next(),
@@ -58,8 +62,8 @@ impl History {
 
     /// Commits of this branch, and those of others that it was set to or merged with, with their ancestors.
     fn line(&self) -> HashSet<CommitId> {
-        let own = self.states.values().filter(|s| !is_foreign(s));
-        let own = own.map(|s| s.info.number).chain(self.heads());
+        let own = self.states.own().map(|s| s.info.number);
+        let own = own.chain(self.heads());
         let line = self.with_ancestors(own.collect());
         line.into_iter().filter_map(|n| self.id_of(n)).collect()
     }
@@ -91,7 +95,8 @@ impl History {
 
     /// What a branch that has these commits takes over; `known` is what it has already.
     fn lineage(&self, of: &HashSet<CommitId>, known: &HashMap<CommitId, usize>) -> Lineage {
-        let id = |s: &State| s.info.id.filter(|_| s.in_store);
+        let is_stored = |s: &State| self.states.is_stored(s.info.number);
+        let id = |s: &State| s.info.id.filter(|_| is_stored(s));
         let tips = self.states.values();
         let tips = tips.filter(|s| id(s).is_some_and(|id| of.contains(&id)));
         let line = self.with_ancestors(tips.map(|s| s.info.number).collect());

@@ -1,7 +1,8 @@
 //! Log and status.
 
 use super::{ImportState, ImportStatus, LogCursor, LogEntry, LogPage, Status};
-use crate::book::history::{History, State};
+use crate::book::history::History;
+use crate::book::states::State;
 use crate::branch::Branch;
 use crate::error::Result;
 use crate::record::OpKind;

@@ -177,9 +177,7 @@ pub(super) fn show_merged(
 impl History {
     /// Keeps the tree of a stored state in the numbers that the live tree has for it.
     fn renumbered(&mut self, state: u64, tree: Tree) {
-        if let Some(s) = self.states.get_mut(&state).filter(|s| s.in_store) {
-            (s.tree, s.stored) = (Some(tree), None);
-        }
+        self.states.keep_tree_only(state, tree);
     }
 }
 

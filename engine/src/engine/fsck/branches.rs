@@ -124,8 +124,9 @@ impl Check<'_> {
     ) {
         let who = affected(workspace, branch);
         let mut labels = inner.book.history.labels_by_state();
-        for state in inner.book.history.states.values() {
-            let Some(id) = state.info.id.filter(|_| state.in_store) else {
+        let states = &inner.book.history.states;
+        for state in states.stored() {
+            let Some(id) = state.info.id else {
                 continue;
             };
             self.report.commits += 1;
@@ -160,8 +161,7 @@ impl Check<'_> {
         }
         let mut seen = HashSet::new();
         self.live(&inner.live, &who, read, namer, &mut seen);
-        let pending = inner.book.history.states.values().filter(|s| !s.in_store);
-        for tree in pending.filter_map(|s| s.tree.as_ref()) {
+        for tree in states.pending().filter_map(|n| states.tree(n)) {
             self.live(tree, &who, read, namer, &mut seen);
         }
     }

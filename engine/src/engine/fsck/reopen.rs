@@ -4,7 +4,7 @@
 //! durably; until the moment in which the new state counts all is as it was. What a journal has behind the
 //! state that is shown again is kept there, and not guessed at ([`crate::branch::left`]).
 
-use crate::book::history::State;
+use crate::book::states::State;
 use crate::book::timeline::rebuild::heads;
 use crate::book::timeline::rebuild::rebuilt;
 use crate::branch::inspect::{left_of, state_file};
@@ -234,10 +234,8 @@ pub(super) fn best(
         history.head = head_for(history.states.get(&number), number);
         history.conflicts.clear();
     }
-    if let Some(state) = history.states.get_mut(&number) {
-        // What is shown must not expire.
-        state.info.asked = true;
-    }
+    // What is shown must not expire.
+    history.states.set_asked(number);
     let entries_lost = mend_timeline(engine, &mut left, workspace)?;
     let state = left.inner.book.history.state(number)?;
     let Some(commit) = state.info.id else {
@@ -397,8 +395,8 @@ fn add_strays(
     let mut old: HashMap<CommitId, StateInfo> = HashMap::new();
     let mut numbers: HashMap<u64, u64> = HashMap::new();
     let mut by_id: HashMap<CommitId, u64> = HashMap::new();
-    for state in std::mem::take(&mut left.inner.book.history.states).into_values() {
-        old.extend(state.info.id.map(|id| (id, state.info)));
+    for info in std::mem::take(&mut left.inner.book.history.states).into_infos() {
+        old.extend(info.id.map(|id| (id, info)));
     }
     for ((id, commit), number) in strays.commits.into_iter().zip(first..) {
         let parents = commit.parents.iter().filter_map(|p| by_id.get(p).copied());

@@ -73,17 +73,18 @@ impl Roots {
             unreadable: _,
         } = book;
         for state in history.states.values() {
-            let list = if state.in_store {
+            let list = if history.states.is_stored(state.info.number) {
                 &mut self.commits
             } else {
                 &mut self.maybe
             };
             list.extend(state.info.id);
-            // Of a stored state nothing is needed beside its commit: its tree in memory may still have
-            // unlinked files of the tree that it was made from.
-            let pending = state.tree.iter().filter(|_| !state.in_store);
-            self.trees.extend(pending.cloned());
         }
+        // Of a stored state nothing is needed beside its commit: its tree in memory may still have
+        // unlinked files of the tree that it was made from.
+        let pending = history.states.pending();
+        let pending = pending.filter_map(|n| history.states.tree(n));
+        self.trees.extend(pending.cloned());
         self.trees.extend(anchors.trees().cloned());
         self.directories.extend(anchors.root);
         self.contents.extend(anchors.contents().copied());

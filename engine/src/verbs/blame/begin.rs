@@ -5,7 +5,6 @@ use crate::book::timeline::log::Newest;
 use crate::branch::Branch;
 use crate::branch::states;
 use crate::error::Result;
-use crate::record::OpKind;
 use crate::record::call::What;
 use crate::verbs::blame::trees::Moment;
 use crate::verbs::blame::trees::Trees;
@@ -57,14 +56,16 @@ fn shown_last(branch: &Branch, store: &ObjectStore) -> Result<Option<Stored>> {
         let inner = branch.lock();
         let history = &inner.book.history;
         let stored = |n: u64| {
-            let state = history.states.get(&n).filter(|s| s.in_store)?;
+            let state = history
+                .states
+                .get(&n)
+                .filter(|_| history.states.is_stored(n))?;
             Some((n, state.info.id?))
         };
         if let Some(shown) = history.shown.and_then(stored) {
             return Ok(Some(shown));
         }
-        let own = history.states.values().rev();
-        let mut own = own.filter(|s| s.info.kind != OpKind::Foreign);
+        let mut own = history.states.own().rev();
         let newest = own.find_map(|s| stored(s.info.number));
         let newest = newest.or_else(|| stored(history.head));
         let noted = inner.book.timeline.last.and_then(stored);

@@ -142,7 +142,7 @@ pub(crate) fn kept(refs: &RefStore, workspace: &str) -> Result<Vec<(String, Kept
 
 /// Commits of a branch that were made elsewhere: they may hold the hash of another branch's timeline.
 pub(crate) fn from_elsewhere(inner: &Inner) -> Vec<CommitId> {
-    let states = inner.book.history.states.values().filter(|s| s.in_store);
+    let states = inner.book.history.states.stored();
     let foreign = states.filter(|s| matches!(s.info.kind, OpKind::Foreign | OpKind::Start));
     foreign.filter_map(|s| s.info.id).collect()
 }
@@ -274,7 +274,8 @@ fn mentions(branch: &Branch, place: &LogPlace, shared: u64) -> Result<(Mentions,
 /// Their commits, as far as the branch has them.
 fn commits_of(branch: &Branch, mentions: Mentions) -> Vec<(KeptCommit, TimelineHead)> {
     let inner = branch.lock();
-    let known = |n: u64| inner.book.history.states.get(&n).filter(|s| s.in_store);
+    let states = &inner.book.history.states;
+    let known = |n: u64| states.get(&n).filter(|_| states.is_stored(n));
     let commits = mentions.into_iter().filter_map(|(state, at)| {
         let info = &known(state)?.info;
         let commit = KeptCommit {

@@ -65,8 +65,8 @@ fn verify_in(branch: &Branch) -> Result<Verified> {
     let (timeline, commits) = {
         let inner = branch.lock();
         // Those of other branches hold other timelines' heads.
-        let own = inner.book.history.states.values();
-        let own = own.filter(|s| s.in_store && s.info.kind != OpKind::Foreign);
+        let own = inner.book.history.states.stored();
+        let own = own.filter(|s| s.info.kind != OpKind::Foreign);
         let ids: Vec<CommitId> = own.filter_map(|s| s.info.id).collect();
         (inner.book.timeline.clone(), ids)
     };
