@@ -4,13 +4,15 @@
 //! made of an older one, so the branches are a tree whose root is `main`. No two branches are locked at a time.
 
 use crate::book::digits::UniqueDigits;
-use crate::book::history::{History, State};
+use crate::book::history::History;
+use crate::book::states::State;
 use crate::branch::Branch;
 use crate::error::Result;
 use crate::record::OpKind;
 use crate::types::Time;
 use crate::workspace::Workspace;
 use objstore::CommitId;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -65,14 +67,17 @@ pub fn branch_standings(ws: &Workspace) -> Vec<Standing> {
     let origins: Vec<Option<usize>> = (0..all.len())
         .map(|at| origin_of(at, &all, &owners))
         .collect();
-    let mut lines: BTreeMap<usize, HashSet<CommitId>> = BTreeMap::new();
+    let mut lines: BTreeMap<usize, Line> = BTreeMap::new();
     for (at, origin) in origins.into_iter().enumerate() {
         let Some(origin) = origin else { continue };
         let theirs = lines
             .entry(origin)
-            .or_insert_with(|| line(&all[origin].branch));
-        let ahead = count_beyond(&all[at].branch, theirs);
-        let behind = count_beyond(&all[origin].branch, &line(&all[at].branch));
+            .or_insert_with(|| Line::of(&all[origin].branch));
+        let Beyond { count: ahead, met } = beyond(&all[at].branch, |id| theirs.has(id));
+        let behind = theirs.newer_than(&met).unwrap_or_else(|| {
+            let own = Line::of(&all[at].branch);
+            beyond(&all[origin].branch, |id| own.has(id)).count
+        });
         let made_of = all[origin].standing.name.clone();
         let standing = &mut all[at].standing;
         (standing.ahead, standing.behind) = (ahead, behind);
@@ -90,7 +95,7 @@ fn summary(
 ) -> Summary {
     let inner = branch.lock();
     let history = &inner.book.history;
-    let own = || history.states.values().filter(|s| !is_foreign(s));
+    let own = || history.states.own();
     for id in own().filter_map(|s| s.info.id) {
         owners.entry(id).or_insert(at);
     }
@@ -128,46 +133,110 @@ fn origin_of(at: usize, all: &[Summary], owners: &HashMap<CommitId, usize>) -> O
     Some(owner.filter(is_older).unwrap_or(0))
 }
 
-fn is_foreign(state: &State) -> bool {
-    state.info.kind == OpKind::Foreign
-}
-
 fn digits_of(history: &History, wanted: impl Iterator<Item = CommitId>) -> UniqueDigits {
     let all = history.states.values().filter_map(|s| s.info.id);
     UniqueDigits::of_these(wanted, all)
 }
 
 /// The commits from which the head of a branch descends, and the head.
-fn line(branch: &Branch) -> HashSet<CommitId> {
-    let mut ids = HashSet::new();
-    each_of_line(branch, |state| {
-        state.info.id.is_none_or(|id| ids.insert(id))
-    });
-    ids
+#[derive(Default)]
+struct Line {
+    /// How many of the newer ones somebody asked for; `None` where the way to one is not a line by itself, as beside
+    /// or before a merge.
+    newer: HashMap<CommitId, Option<u64>>,
 }
 
-/// How many commits that somebody asked for are in the line of a branch and not among these.
-fn count_beyond(branch: &Branch, known: &HashSet<CommitId>) -> u64 {
-    let labels = branch.lock().book.history.labels_with_states();
-    let labelled: HashSet<u64> = labels.into_iter().map(|(_, state)| state).collect();
-    let mut count = 0;
-    each_of_line(branch, |state| {
-        let is_new = state.info.id.is_none_or(|id| !known.contains(&id));
-        let is_wanted = match is_foreign(state) {
-            // Whether somebody asked for it is known where it was made; nobody gives an automatic one a name.
-            true => !state.info.message.is_empty() || labelled.contains(&state.info.number),
-            false => !state.info.kind.is_automatic() || state.info.asked,
-        };
-        count += u64::from(is_new && is_wanted);
-        is_new
-    });
-    count
+impl Line {
+    fn of(branch: &Branch) -> Line {
+        let mut line = Line::default();
+        let (mut newer, mut is_alone) = (0, true);
+        let inner = branch.lock();
+        let wanted = Wanted::of(&inner.book.history);
+        each_of_line(&inner.book.history, |state| {
+            let newer_than_this = is_alone.then_some(newer);
+            newer += u64::from(wanted.has(state));
+            is_alone &= state.info.parents.len() < 2;
+            let place = state
+                .info
+                .id
+                .map(|id| line.newer.insert(id, newer_than_this));
+            place.is_none_or(|known| known.is_none())
+        });
+        line
+    }
+
+    fn has(&self, id: &CommitId) -> bool {
+        self.newer.contains_key(id)
+    }
+
+    /// How many somebody asked for that do not lead to these, where that is known without another look at all.
+    fn newer_than(&self, met: &[CommitId]) -> Option<u64> {
+        match met {
+            [one] => self.newer.get(one).copied().flatten(),
+            _ => None,
+        }
+    }
 }
 
-/// Visits the head of a branch and, where a visit says true, the parents of the state that was visited.
-fn each_of_line(branch: &Branch, mut visit: impl FnMut(&State) -> bool) {
+/// What of a branch's line is not known elsewhere.
+#[derive(Default)]
+struct Beyond {
+    /// How many commits that somebody asked for.
+    count: u64,
+    /// The commits known elsewhere from which these go on.
+    met: Vec<CommitId>,
+}
+
+fn beyond(branch: &Branch, is_known: impl Fn(&CommitId) -> bool) -> Beyond {
+    let mut found = Beyond::default();
     let inner = branch.lock();
-    let history = &inner.book.history;
+    let wanted = Wanted::of(&inner.book.history);
+    each_of_line(&inner.book.history, |state| {
+        if let Some(id) = state.info.id.filter(|id| is_known(id)) {
+            found.met.push(id);
+            return false;
+        }
+        found.count += u64::from(wanted.has(state));
+        true
+    });
+    found
+}
+
+/// Tells which states of a history somebody asked for.
+struct Wanted<'h> {
+    history: &'h History,
+    /// States with a label, looked up where it counts.
+    labelled: OnceCell<HashSet<u64>>,
+}
+
+impl Wanted<'_> {
+    fn of(history: &History) -> Wanted<'_> {
+        let labelled = OnceCell::new();
+        Wanted { history, labelled }
+    }
+
+    fn has(&self, state: &State) -> bool {
+        if state.info.kind != OpKind::Foreign {
+            return !state.info.kind.is_automatic() || state.info.asked;
+        }
+        // Whether somebody asked for it is known where it was made; nobody gives an automatic one a name.
+        let labels = || {
+            self.history
+                .labels
+                .iter()
+                .map(|(_, state)| *state)
+                .collect()
+        };
+        !state.info.message.is_empty()
+            || self
+                .labelled
+                .get_or_init(labels)
+                .contains(&state.info.number)
+    }
+}
+
+/// Visits the head and, where a visit says true, the parents of the state that was visited.
+fn each_of_line(history: &History, mut visit: impl FnMut(&State) -> bool) {
     let (mut work, mut seen) = (vec![history.head], HashSet::new());
     while let Some(number) = work.pop() {
         if let Some(state) = history.states.get(&number)
