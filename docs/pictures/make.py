@@ -23,6 +23,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = 96
 # What a terminal obeys besides colours.
 OTHER_CODES = re.compile(r"\x1b\[[0-9;?]*[A-LN-Za-ln-z]|\x1b[=>]")
+# Columns of one letter in rich's pictures, and a text in these that begins with space and has more.
+LETTER = 12.2
+LEADING_SPACE = re.compile(
+    r'(<text [^>]*)x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*>)((?:&#160;)+)(?=[^<&]|&(?!#160;))'
+)
 # Files that take long enough to be written for a bar to be seen.
 MANY = 10_000
 
@@ -58,6 +63,13 @@ class Place:
         return done.stdout.decode().replace("\r\n", "\n")
 
 
+def without_leading_space(text):
+    """The same text begun where its first letter is: some viewers leave out the space that a text begins with."""
+    before, x, y, length, after, spaces = text.groups()
+    skipped = len(spaces) // len("&#160;") * LETTER
+    return f'{before}x="{float(x) + skipped:g}" y="{y}" textLength="{float(length) - skipped:g}"{after}'
+
+
 def picture(name, shown):
     """Writes SHOWN, pairs of a command and what it shows, as an SVG file."""
     console = Console(
@@ -66,7 +78,7 @@ def picture(name, shown):
     for line, text in shown:
         console.print(Text(f"$ agentvfs {line}", style="bold"))
         console.print(Text.from_ansi(OTHER_CODES.sub("", text).rstrip("\n")))
-    svg = console.export_svg(title="agentvfs", unique_id=name)
+    svg = LEADING_SPACE.sub(without_leading_space, console.export_svg(title="agentvfs", unique_id=name))
     (HERE / f"{name}.svg").write_text(svg)
     print(HERE / f"{name}.svg")
 
