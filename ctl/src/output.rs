@@ -96,6 +96,52 @@ pub fn print_json(value: &Value) -> Result<(), Failure> {
     print(quote::json(&format!("{value:#}\n")).as_bytes())
 }
 
+/// A JSON object of one list, printed while it is made. The text is that of [`print_json`] for the whole object.
+#[derive(Debug)]
+pub struct JsonList {
+    name: &'static str,
+    is_begun: bool,
+}
+
+impl JsonList {
+    /// Nothing is printed yet.
+    pub fn new(name: &'static str) -> JsonList {
+        let is_begun = false;
+        JsonList { name, is_begun }
+    }
+
+    /// Prints further values.
+    pub fn print(&mut self, values: impl Iterator<Item = Value>) -> Result<(), Failure> {
+        print(quote::json(&self.text_of(values)).as_bytes())
+    }
+
+    /// Prints the end.
+    pub fn finish(self) -> Result<(), Failure> {
+        print(self.end().as_bytes())
+    }
+
+    fn text_of(&mut self, values: impl Iterator<Item = Value>) -> String {
+        let mut text = String::new();
+        for value in values {
+            match std::mem::replace(&mut self.is_begun, true) {
+                false => text.push_str(&format!("{{\n  \"{}\": [", self.name)),
+                true => text.push(','),
+            }
+            // No text of JSON has a line end in it.
+            let value = format!("\n{value:#}").replace('\n', "\n    ");
+            text.push_str(&value);
+        }
+        text
+    }
+
+    fn end(&self) -> String {
+        match self.is_begun {
+            false => format!("{{\n  \"{}\": []\n}}\n", self.name),
+            true => "\n  ]\n}\n".to_owned(),
+        }
+    }
+}
+
 /// Prints JSON text that is kept as it was given: as it is, but for what a terminal would obey.
 pub fn print_kept_json(text: &str) -> Result<(), Failure> {
     match io::stdout().is_terminal() {
@@ -293,6 +339,7 @@ fn aligned(row: &[String], widths: &[usize]) -> String {
 mod tests {
     use super::*;
     use agentvfs_client::quote::base64;
+    use serde_json::json;
 
     fn rows() -> Rows {
         let mut rows = Rows::new(&["NAME", "PATH"]);
@@ -324,6 +371,28 @@ mod tests {
         wide.push(vec!["e\u{301}".into(), b"2".to_vec()]);
         let text = String::from_utf8(wide.table(false)).unwrap();
         assert_eq!(text, "NAME  X\n後で  1\ne\u{301}     2\n");
+    }
+
+    #[test]
+    fn a_list_in_parts_has_the_text_of_the_whole() {
+        let values = [
+            json!({ "a": "x\ny", "b": [1, { "c": [] }] }),
+            json!({}),
+            json!(2),
+        ];
+        for parts in [vec![0..0], vec![0..3], vec![0..1, 1..1, 1..3], vec![]] {
+            let mut list = JsonList::new("things");
+            let count = parts
+                .last()
+                .map_or(0, |part: &std::ops::Range<usize>| part.end);
+            let texts = parts.into_iter();
+            let mut text: String = texts
+                .map(|part| list.text_of(values[part].iter().cloned()))
+                .collect();
+            text.push_str(&list.end());
+            let whole = json!({ "things": values[..count] });
+            assert_eq!(text, format!("{whole:#}\n"));
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub use names::{
     Expect, make_dir, make_link, remove_expected, remove_path, rename_path, set_perm, set_size,
 };
 pub use open::{OpenAs, OpenFile, open_file};
-pub use report::{Space, log, page_of_log, space, status, sync};
+pub use report::{Space, count_of_log, log, page_of_log, space, status, sync};
 pub use resolve::{Resolution, resolve_conflict};
 pub use restore::{restore, restore_plan, restore_with};
 pub use rollback::{rollback, rollback_keeping_kv, rollback_keys, rollback_plan, rollback_with};

@@ -55,6 +55,8 @@ fn pages_of_the_log_together_are_the_log() {
     for all in [false, true] {
         let whole = verbs::log(world.w(), MAIN, all).unwrap();
         assert!(whole.len() > 6, "seed {seed}: {whole:?}");
+        let count = verbs::count_of_log(world.w(), MAIN, all).unwrap();
+        assert_eq!(count, whole.len() as u64, "seed {seed}, all {all}");
         assert!(whole.iter().any(|entry| !entry.labels.is_empty()));
         let (mut found, mut after) = (Vec::new(), None);
         loop {

@@ -58,6 +58,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             time: Moment { sec: 5, nsec: 1 },
         }),
         digits: true,
+        count: false,
     });
     let diff = Call::Diff(Diff {
         workspace,

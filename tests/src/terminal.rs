@@ -3,6 +3,7 @@
 use crate::env::Env;
 use crate::skip::{Want, skip};
 use std::fs;
+use std::path::PathBuf;
 
 /// What a command shows on a terminal of so many columns; `None`, with the reason printed, where none can be made.
 pub fn shown(env: &Env, columns: u16, variables: &[(&str, &str)], line: &str) -> Option<String> {
@@ -27,8 +28,8 @@ pub fn shown(env: &Env, columns: u16, variables: &[(&str, &str)], line: &str) ->
     Some(env.told(script).ok().replace('\r', ""))
 }
 
-/// A workspace whose main has a merge, a rollback and an automatic commit.
-pub fn with_history(env: &Env) {
+/// A workspace whose main has a merge, a rollback and an automatic commit; gives its directory in the mount.
+pub fn with_history(env: &Env) -> PathBuf {
     fs::write(env.project().join("f"), "0").unwrap();
     let root = env.start();
     env.imported();
@@ -47,4 +48,5 @@ pub fn with_history(env: &Env) {
     run(&["rollback", "one"]);
     fs::write(root.join("f"), "4").unwrap();
     run(&["checkpoint", "four", "-m", "\u{1b}[2J\u{202e}"]);
+    root
 }

@@ -48,6 +48,25 @@ fn log_on_a_terminal_is_a_graph() {
 }
 
 #[test]
+fn calls_stand_beside_the_commits_that_have_what_they_did() {
+    let Some(env) = Env::new() else { return };
+    let root = with_history(&env);
+    let run = |args: &[&str]| env.told(env.command(&root, args)).ok();
+    let call = |tool: &str, line: &str| run(&["tool", "exec", tool, "--", "sh", "-c", line]);
+    call("edit", "echo 5 > f");
+    call("look", "cat f");
+    run(&["checkpoint", "five"]);
+    let graph = run(&["log", "--graph"]);
+    let line = |word: &str| graph.lines().find(|line| line.contains(word)).unwrap();
+    assert!(line("2 calls").contains("look, edit"), "{graph}");
+    assert!(!line("  four").contains("call"), "{graph}");
+    assert!(
+        !run(&["log"]).contains("call"),
+        "rows for scripts stay as they are"
+    );
+}
+
+#[test]
 fn graph_heeds_the_terminal_and_the_locale() {
     let Some(env) = Env::new() else { return };
     with_history(&env);

@@ -275,8 +275,15 @@ fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
             ..of_entry(entry)
         }
     };
+    let total = match ask.count {
+        true => Some(looking_into(mounts, &ask.workspace, |w| {
+            verbs::count_of_log(w, &ask.branch, ask.all)
+        })?),
+        false => None,
+    };
     Ok(LogAnswer {
         commits: entries.into_iter().map(row).collect(),
+        total,
     })
 }
 

@@ -115,13 +115,23 @@ impl Page {
         }
     }
 
+    /// Rows before which it ends.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.limit)
+    }
+
     /// These rows of all, one a line.
     pub fn of<T>(self, all: &[T], row: impl Fn(&T) -> String) -> Answer {
+        self.of_first(all, all.len() as u64, row)
+    }
+
+    /// These rows, one a line, where of `total` those up to the page's end are known.
+    pub fn of_first<T>(self, first: &[T], total: u64, row: impl Fn(&T) -> String) -> Answer {
         let start = usize::try_from(self.offset)
             .unwrap_or(usize::MAX)
-            .min(all.len());
-        let some = all[start..].iter().take(self.limit as usize).map(row);
-        self.shown(some, all.len() as u64)
+            .min(first.len());
+        let some = first[start..].iter().take(self.limit as usize).map(row);
+        self.shown(some, total)
     }
 
     /// Rows that were already chosen, out of `total`, one a line; fewer where they are very long.
@@ -170,6 +180,12 @@ mod tests {
     fn pages_say_how_to_get_more() {
         let all: Vec<u64> = (0..250).collect();
         let show = |n: &u64| n.to_string();
+        for offset in [0, 90, 240, 250, 900] {
+            let page = Page::new(Some(offset), Some(20));
+            let known = (page.end() as usize).min(all.len());
+            let first = page.of_first(&all[..known], 250, show);
+            assert_eq!(first, page.of(&all, show));
+        }
         let first = Page::new(None, None).of(&all, show);
         assert!(first.text.starts_with("0\n1\n") && first.text.ends_with("\n99"));
         assert_eq!(first.facts["agentvfs/next_offset"], 100);

@@ -54,16 +54,42 @@ pub fn text_width(text: &str) -> usize {
 
 /// Rows of cells, one a line; a column that is empty in all rows is left out.
 pub fn columns(rows: &[Vec<Cell>], sides: &[Side], style: Style) -> String {
-    let mut widths = vec![0; sides.len()];
-    for row in rows {
-        for (most, cell) in widths.iter_mut().zip(row) {
-            *most = (*most).max(width(cell));
+    Columns::new(sides, style).page(rows)
+}
+
+/// The same for rows that come a page at a time: no column is narrower than it was on the pages before.
+#[derive(Debug)]
+pub struct Columns<'s> {
+    sides: &'s [Side],
+    style: Style,
+    widths: Vec<usize>,
+}
+
+impl<'s> Columns<'s> {
+    /// No rows yet.
+    pub fn new(sides: &'s [Side], style: Style) -> Columns<'s> {
+        let widths = vec![0; sides.len()];
+        Columns {
+            sides,
+            style,
+            widths,
         }
     }
-    let line = |row: &Vec<Cell>| {
+
+    /// Draws further rows.
+    pub fn page(&mut self, rows: &[Vec<Cell>]) -> String {
+        for row in rows {
+            for (most, cell) in self.widths.iter_mut().zip(row) {
+                *most = (*most).max(width(cell));
+            }
+        }
+        rows.iter().map(|row| self.line(row)).collect()
+    }
+
+    fn line(&self, row: &[Cell]) -> String {
         let mut parts = Vec::new();
         let mut is_first = true;
-        for ((cell, most), side) in row.iter().zip(&widths).zip(sides) {
+        for ((cell, most), side) in row.iter().zip(&self.widths).zip(self.sides) {
             if *most == 0 {
                 continue;
             }
@@ -81,7 +107,6 @@ pub fn columns(rows: &[Vec<Cell>], sides: &[Side], style: Style) -> String {
         while parts.last().is_some_and(|(_, text)| text.trim().is_empty()) {
             parts.pop();
         }
-        format!("{}\n", fit(&parts, style.width, style))
-    };
-    rows.iter().map(line).collect()
+        format!("{}\n", fit(&parts, self.style.width, self.style))
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Rows come one after the other and are drawn as soon as they can be, so that the first is shown before the last is
 //! known. A chain of automatic commits that nothing else refers to is drawn as one row, just before the commit that it
-//! leads to. Invariant: a commit is drawn after all that refer to it, and once; where clocks had the rows come in
+//! leads to. Tool calls and runs stand beside the commit that has what they did, or the row that it is folded into.
+//! Invariant: a commit is drawn after all that refer to it, and once; where clocks had the rows come in
 //! another order, the line to a parent that was drawn before is left out.
 
 use crate::ago::when;
@@ -19,6 +20,9 @@ const OTHER_BRANCH: &str = "other-branch";
 /// Kinds of commits that go without saying.
 const PLAIN_KINDS: [&str; 2] = ["checkpoint", OTHER_BRANCH];
 
+/// Names of tools that are shown of the calls of one row.
+const NAMES_MAX: usize = 3;
+
 /// A commit as it is drawn.
 pub type Row = LogRow;
 
@@ -28,6 +32,16 @@ struct Fold {
     time: String,
     count: u64,
     parent: Option<String>,
+    done: Done,
+}
+
+/// What was done in some commits, the newest first.
+#[derive(Default)]
+struct Done {
+    /// Names of the tools that were called.
+    calls: Vec<String>,
+    /// Commands that were run, and how they ended.
+    runs: Vec<String>,
 }
 
 /// A log as it is drawn.
@@ -40,6 +54,8 @@ pub struct Graph {
     drawn: HashSet<String>,
     /// Parents of what was drawn.
     wanted: HashSet<String>,
+    /// Names of tools by the commit that a call of them led to, the newest first.
+    calls: HashMap<String, Vec<String>>,
     folds: Vec<Fold>,
     commits: u64,
     /// How many commits without an id there were.
@@ -65,6 +81,7 @@ impl Graph {
             heads: by_commit,
             drawn: HashSet::new(),
             wanted: HashSet::new(),
+            calls: HashMap::new(),
             folds: Vec::new(),
             commits: 0,
             pending: 0,
@@ -74,6 +91,11 @@ impl Graph {
     /// How many commits were drawn, those that are folded left out.
     pub fn commits(&self) -> u64 {
         self.commits
+    }
+
+    /// Notes a call of a tool that led to a commit, the newest call first. A commit that was drawn stays as it is.
+    pub fn add_call(&mut self, commit: String, tool: String) {
+        self.calls.entry(commit).or_default().push(tool);
     }
 
     /// Takes the next commit and gives what can be drawn now.
@@ -96,9 +118,12 @@ impl Graph {
             && can_fold
             && !self.wanted.contains(&id)
         {
+            let done = self.done_in(&id, row);
             let fold = &mut self.folds[only];
             fold.count += 1;
             fold.parent = row.parents.first().cloned();
+            fold.done.calls.extend(done.calls);
+            fold.done.runs.extend(done.runs);
             return String::new();
         }
         let mut text = String::new();
@@ -107,8 +132,10 @@ impl Graph {
             text.insert_str(0, &self.draw_fold(fold));
         }
         if can_fold {
+            let done = self.done_in(&id, row);
             self.folds.push(Fold {
                 newest: id,
+                done,
                 time: self.time(row),
                 count: 1,
                 parent: row.parents.first().cloned(),
@@ -156,7 +183,8 @@ impl Graph {
             true => Paint::Branch.on(glyph, self.style),
             false => glyph.to_owned(),
         };
-        let parts = self.parts(row);
+        let mut parts = self.parts(row);
+        parts.extend(self.done_in(id, row).parts(self.style));
         self.row(id.to_owned(), parents, glyph, &parts)
     }
 
@@ -167,7 +195,8 @@ impl Graph {
             1 => "1 automatic commit".to_owned(),
             count => format!("{count} automatic commits"),
         };
-        let parts = [(Paint::Dim, format!("{many}, {}", fold.time))];
+        let mut parts = vec![(Paint::Dim, format!("{many}, {}", fold.time))];
+        parts.extend(fold.done.parts(self.style));
         self.row(fold.newest, parents, glyph.to_owned(), &parts)
     }
 
@@ -231,5 +260,67 @@ impl Graph {
 
     fn time(&self, row: &Row) -> String {
         when(row.time, self.style)
+    }
+
+    fn done_in(&mut self, id: &str, row: &Row) -> Done {
+        Done {
+            calls: self.calls.remove(id).unwrap_or_default(),
+            runs: run_of(row).into_iter().collect(),
+        }
+    }
+}
+
+/// The command of a run that ended with this commit.
+fn run_of(row: &Row) -> Option<String> {
+    let value = |key: &str| {
+        let found = row.meta.iter().find(|(k, _)| k == key);
+        found.map(|(_, value)| value.as_str())
+    };
+    value("run-end")?;
+    let command = shown(value("command")?.as_bytes());
+    match value("exit").filter(|exit| *exit != "0") {
+        Some(exit) => Some(format!("{command} (exit {})", shown(exit.as_bytes()))),
+        None => Some(command),
+    }
+}
+
+impl Done {
+    fn parts(&self, style: Style) -> Vec<(Paint, String)> {
+        let more = if style.unicode { "…" } else { "..." };
+        let mut parts = Vec::new();
+        let mut add = |paint, text: String| {
+            parts.push((Paint::Plain, "  ".to_owned()));
+            parts.push((paint, text));
+        };
+        match self.runs.as_slice() {
+            [] => {}
+            [only] => add(Paint::Added, format!("run: {only}")),
+            [newest, ..] => add(
+                Paint::Added,
+                format!("{} runs: {newest}, {more}", self.runs.len()),
+            ),
+        }
+        if !self.calls.is_empty() {
+            add(Paint::Added, self.calls_in_words(more));
+        }
+        parts
+    }
+
+    fn calls_in_words(&self, more: &str) -> String {
+        let mut names: Vec<String> = Vec::new();
+        for name in &self.calls {
+            let name = shown(name.as_bytes());
+            if names.len() <= NAMES_MAX && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if names.len() > NAMES_MAX {
+            names[NAMES_MAX] = more.to_owned();
+        }
+        let many = match self.calls.len() {
+            1 => "1 call".to_owned(),
+            count => format!("{count} calls"),
+        };
+        format!("{many}: {}", names.join(", "))
     }
 }

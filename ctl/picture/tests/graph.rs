@@ -107,6 +107,53 @@ fn chains_of_automatic_commits_are_one_row() {
 }
 
 #[test]
+fn calls_and_runs_stand_beside_their_commits() {
+    let mut rows = [
+        row("@h", &["a2"], "now"),
+        row(".a2", &["a1"], ""),
+        row(".a1", &["s"], ""),
+        row("s", &[], "start"),
+    ];
+    let meta = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    rows[1].meta = vec![
+        meta("run-end", "r1"),
+        meta("command", "cargo test\u{202e}"),
+        meta("exit", "101"),
+    ];
+    rows[2].meta = vec![meta("run", "r1"), meta("command", "cargo test")];
+    let drawn = |style: Style, calls: &[(&str, &str)]| {
+        let mut graph = Graph::new(style, true, Vec::new());
+        for (commit, tool) in calls {
+            graph.add_call((*commit).to_owned(), (*tool).to_owned());
+        }
+        let mut text: String = rows.iter().map(|row| graph.push(row)).collect();
+        text.push_str(&graph.finish());
+        text
+    };
+    let wide = Style {
+        width: 200,
+        ..PLAIN
+    };
+    let calls = [("h", "edit"), ("a2", "b"), ("a1", "b"), ("a1", "c")];
+    let text = drawn(wide, &calls);
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("ago")).collect();
+    assert!(lines[0].ends_with("  now  1 call: edit"), "{text}");
+    let folded = concat!(
+        "2 automatic commits, 1 min ago",
+        r#"  run: "cargo test\342\200\256" (exit 101)  3 calls: b, c"#
+    );
+    assert!(lines[1].ends_with(folded), "{text}");
+    assert!(lines[2].ends_with("  start"), "{text}");
+    let many = ["a", "b", "c", "d", "e"].map(|tool| ("s", tool));
+    assert!(drawn(wide, &many).ends_with("start  5 calls: a, b, c, …\n"));
+    let ascii = Style {
+        unicode: false,
+        ..wide
+    };
+    assert!(drawn(ascii, &many).is_ascii());
+}
+
+#[test]
 fn lines_are_no_wider_than_the_terminal() {
     let mut rows = merged();
     rows[1].message = "\u{202e}\x1b[2J 日本語の長いメッセージ and more of it".to_owned();

@@ -4,8 +4,8 @@
 
 use agentvfs_client::protocol::{Bytes, Changed, LineCount, Moment};
 use agentvfs_picture::{
-    Ended, LinesFrom, Paint, Side, Span, Style, Times, cell, columns, histogram, id_cell, spans,
-    tree, words,
+    Columns, Ended, LinesFrom, Paint, Side, Span, Style, Times, cell, columns, histogram, id_cell,
+    spans, tree, words,
 };
 
 const STYLE: Style = Style {
@@ -29,6 +29,19 @@ fn columns_that_are_empty_take_no_room_and_wide_letters_two() {
     assert_eq!(columns(&rows, &sides, STYLE), "字    1\nabc  23\n");
     let narrow = Style { width: 4, ..STYLE };
     assert_eq!(columns(&rows, &sides, narrow), "字 …\nabc…\n");
+}
+
+#[test]
+fn columns_of_later_pages_are_no_narrower() {
+    let row = |a: &str, b: &str| vec![cell(Paint::Plain, a), cell(Paint::Plain, b)];
+    let mut table = Columns::new(&[Side::Left, Side::Left], STYLE);
+    assert_eq!(table.page(&[row("abc", "1")]), "abc  1\n");
+    assert_eq!(
+        table.page(&[row("a", "2"), row("b", "3")]),
+        "a    2\nb    3\n"
+    );
+    assert_eq!(table.page(&[row("abcd", "4")]), "abcd  4\n");
+    assert_eq!(table.page(&[row("a", "5")]), "a     5\n");
 }
 
 #[test]
@@ -119,7 +132,17 @@ fn bars_share_columns_just_where_calls_overlap() {
             .iter()
             .all(|(from, to)| from < to && *to <= 90)
     );
-    assert!(!spans(&all, Style { width: 30, ..STYLE }).contains('█'));
+    // What is said of a call makes room for the bars; where that is not enough, it stays.
+    let narrow = spans(&all, Style { width: 30, ..STYLE });
+    assert!(
+        narrow.contains('█') && !narrow.contains("STARTED"),
+        "{narrow}"
+    );
+    let narrow = spans(&all, Style { width: 16, ..STYLE });
+    assert!(
+        !narrow.contains('█') && narrow.contains("STATUS"),
+        "{narrow}"
+    );
 }
 
 fn changed(path: &str, lines: Option<(u64, u64)>) -> Changed {

@@ -1,18 +1,19 @@
 //! `agentvfs workspace log`.
 
+mod calls;
 mod graph;
 pub mod pages;
 
 use super::{Context, id_or_pending};
 use crate::cli::LogArgs;
-use crate::output::{Rows, absolute, print, print_json, stdout_style};
+use crate::output::{JsonList, Rows, absolute, print, stdout_style};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Log, LogRow};
 use agentvfs_client::quote::shown;
 use agentvfs_client::render::short;
 use agentvfs_client::when::rfc3339;
-use agentvfs_picture::{Cell, Paint, Side, Style, cell, columns, fit, id_cell, when};
-use pages::{all_of, each_page};
+use agentvfs_picture::{Cell, Columns, Paint, Side, Style, cell, fit, id_cell, when};
+use pages::each_page;
 use serde_json::{Map, Value, json};
 use std::io::IsTerminal;
 
@@ -26,6 +27,7 @@ pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
         limit: args.limit,
         after: None,
         digits: false,
+        count: false,
     };
     let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
     let is_graph = to_person && !args.no_graph && !args.oneline;
@@ -34,22 +36,30 @@ pub fn run(args: &LogArgs, context: &mut Context) -> Result<u8, Failure> {
         return Ok(0);
     }
     if context.json() {
-        let commits = all_of(&ask, context)?;
-        print_json(&json!({ "commits": commits.iter().map(object).collect::<Vec<_>>() }))?;
+        let mut list = JsonList::new("commits");
+        each_page(&ask, context, &mut |commits, _| {
+            list.print(commits.iter().map(object))?;
+            Ok(true)
+        })?;
+        list.finish()?;
         return Ok(0);
     }
     ask.digits = to_person;
-    if to_person && !args.oneline {
-        // Columns are as wide as their widest cell.
-        let commits = all_of(&ask, context)?;
-        print(table(&commits, style_of(args)).as_bytes())?;
-        return Ok(0);
-    }
-    each_page(&ask, context, &mut |commits| {
+    let style = style_of(args);
+    let mut table = Columns::new(&[Side::Left; 5], style);
+    let mut is_first = true;
+    each_page(&ask, context, &mut |commits, _| {
         match (args.oneline, to_person) {
-            (true, true) => print(one_lines_for_person(&commits, style_of(args)).as_bytes())?,
+            (true, true) => print(one_lines_for_person(&commits, style).as_bytes())?,
             (true, false) => print(one_lines(&commits).as_bytes())?,
-            (false, _) => rows(&commits).print(args.rows.nul)?,
+            (false, true) => {
+                let header = is_first.then(titles);
+                let rows: Vec<Vec<Cell>> =
+                    header.into_iter().chain(cells(&commits, style)).collect();
+                print(table.page(&rows).as_bytes())?;
+                is_first = false;
+            }
+            (false, false) => rows(&commits).print(args.rows.nul)?,
         }
         Ok(true)
     })?;
@@ -77,22 +87,25 @@ fn rows(commits: &[LogRow]) -> Rows {
     rows
 }
 
+/// What stands above the cells for a person.
+fn titles() -> Vec<Cell> {
+    let titles = ["", "COMMIT", "TIME", "LABELS", "MESSAGE"];
+    titles.map(|title| cell(Paint::Dim, title)).into()
+}
+
 /// The same for a person, who sees which one is the head, and gets all labels, the digits of an id that name it,
 /// and a message's first line.
-fn table(commits: &[LogRow], style: Style) -> String {
-    let titles = ["", "COMMIT", "TIME", "LABELS", "MESSAGE"];
-    let mut rows: Vec<Vec<Cell>> = vec![titles.map(|title| cell(Paint::Dim, title)).into()];
-    for row in commits {
+fn cells(commits: &[LogRow], style: Style) -> impl Iterator<Item = Vec<Cell>> {
+    commits.iter().map(move |row| {
         let labels = row.labels.join(", ");
-        rows.push(vec![
+        vec![
             cell(Paint::Branch, if row.head { "@" } else { "" }),
             id_of(row),
             cell(Paint::Time, when(row.time, style)),
             cell(Paint::Label, shown(labels.as_bytes())),
             cell(Paint::Plain, first_line(row)),
-        ]);
-    }
-    columns(&rows, &[Side::Left; 5], style)
+        ]
+    })
 }
 
 fn id_of(row: &LogRow) -> Cell {

@@ -166,10 +166,11 @@ fn reference(target: Target, workspace: &str, context: &mut Context) -> Result<S
         limit: None,
         after: None,
         digits: false,
+        count: false,
     };
     let key = |moment: &Moment| (moment.sec, moment.nsec);
     let mut found = None;
-    each_page(&ask, context, &mut |commits| {
+    each_page(&ask, context, &mut |commits, _| {
         let mut commits = commits.into_iter();
         // What another branch was at that time is not what this one was.
         found = commits

@@ -38,9 +38,7 @@ fn entries(branch: &Branch, all: bool, page: LogPage) -> (Vec<LogEntry>, Vec<(us
         if entries.len() == limit {
             break;
         }
-        let is_head = history.head == s.info.number;
-        let automatic = s.info.kind.is_automatic() && !s.info.asked;
-        if automatic && !all && !is_head {
+        if !is_shown(history, s, all) {
             continue;
         }
         let parents = s.info.parents.iter();
@@ -58,8 +56,8 @@ fn entries(branch: &Branch, all: bool, page: LogPage) -> (Vec<LogEntry>, Vec<(us
             labels: Vec::new(),
             message: s.info.message.clone(),
             meta: s.info.meta.clone(),
-            automatic,
-            is_head,
+            automatic: is_automatic(s),
+            is_head: history.head == s.info.number,
             parents,
             kind: s.info.kind.word(),
         });
@@ -70,6 +68,15 @@ fn entries(branch: &Branch, all: bool, page: LogPage) -> (Vec<LogEntry>, Vec<(us
         entry.labels = labels.remove(&entry.number).unwrap_or_default();
     }
     (entries, unknown)
+}
+
+/// Whether a state is in the log: what somebody asked for and the head, or all.
+fn is_shown(history: &History, state: &State, all: bool) -> bool {
+    all || !is_automatic(state) || history.head == state.info.number
+}
+
+fn is_automatic(state: &State) -> bool {
+    state.info.kind.is_automatic() && !state.info.asked
 }
 
 /// The states after an entry; where it has expired meanwhile, those that are older.
@@ -189,6 +196,15 @@ pub fn page_of_log(
     page: LogPage,
 ) -> Result<Vec<LogEntry>> {
     Ok(log_of(ws.branch(branch)?.as_ref(), all, page))
+}
+
+/// How many commits there are in all pages.
+pub fn count_of_log(ws: &Workspace, branch: &str, all: bool) -> Result<u64> {
+    let branch = ws.branch(branch)?;
+    let inner = branch.lock();
+    let history = &inner.book.history;
+    let states = history.states.values();
+    Ok(states.filter(|s| is_shown(history, s, all)).count() as u64)
 }
 
 /// How a branch is.

@@ -443,6 +443,9 @@ wire! {
         /// Say of each commit by how many digits it can be named.
         #[serde(default, skip_serializing_if = "is_not")]
         pub digits: bool,
+        /// Say how many there are in all.
+        #[serde(default, skip_serializing_if = "is_not")]
+        pub count: bool,
     }
 
     /// A place in a log.
@@ -458,6 +461,9 @@ wire! {
     pub struct LogAnswer {
         /// Newest first.
         pub commits: Vec<LogRow>,
+        /// How many there are in all, where that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub total: Option<u64>,
     }
 
     /// One commit.

@@ -214,17 +214,19 @@ struct LogArgs {
 fn log(turn: &mut Turn<'_>, args: LogArgs) -> Result<Answer, Failure> {
     let workspace = turn.workspace();
     let what = format!("cannot show the log of {workspace}");
+    let page = Page::with_default(args.offset, args.limit, ENTRIES_DEFAULT);
     let call = Call::Log(Log {
         workspace,
         branch: turn.branch(args.branch),
         all: args.all,
-        limit: None,
+        limit: Some(page.end()),
         after: None,
         digits: false,
+        count: true,
     });
     let answer: LogAnswer = turn.ask(&what, &call)?;
-    let page = Page::with_default(args.offset, args.limit, ENTRIES_DEFAULT);
-    Ok(page.of(&answer.commits, commit_row))
+    let total = answer.total.unwrap_or(answer.commits.len() as u64);
+    Ok(page.of_first(&answer.commits, total, commit_row))
 }
 
 fn commit_row(commit: &LogRow) -> String {

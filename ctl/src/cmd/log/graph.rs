@@ -1,5 +1,6 @@
 //! `log --graph`: the newest commits first and at once, whatever the length of the history.
 
+use super::calls::Calls;
 use super::pages::each_page;
 use super::style_of;
 use crate::cli::LogArgs;
@@ -22,7 +23,9 @@ pub fn draw(args: &LogArgs, ask: &mut Log, context: &mut Context) -> Result<(), 
     // Folding needs the automatic commits, and says by itself how many commits it shows.
     (ask.all, ask.limit) = (true, None);
     let mut is_enough = limit == 0;
-    each_page(ask, context, &mut |commits| {
+    let mut calls = Calls::new(&ask.workspace, &ask.branch);
+    each_page(ask, context, &mut |commits, context| {
+        calls.add_those_of(&commits, &mut graph, context)?;
         is_enough = show(&mut graph, &commits, limit)?;
         Ok(!is_enough)
     })?;

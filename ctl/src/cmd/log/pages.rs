@@ -15,7 +15,7 @@ const MORE: u64 = 4096;
 pub fn each_page(
     ask: &Log,
     context: &mut Context,
-    take: &mut dyn FnMut(Vec<LogRow>) -> Result<bool, Failure>,
+    take: &mut dyn FnMut(Vec<LogRow>, &mut Context) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let what = format!("cannot show the log of {}", ask.workspace);
     let mut left = ask.limit.unwrap_or(u64::MAX);
@@ -30,7 +30,7 @@ pub fn each_page(
         let last = answer.commits.last();
         let end = last.and_then(|row| Some((row.number?, row.time)));
         let is_last = found < many || left == 0;
-        if !take(answer.commits)? || is_last {
+        if !take(answer.commits, context)? || is_last {
             return Ok(());
         }
         let (number, time) = end.ok_or_else(|| {
@@ -40,14 +40,4 @@ pub fn each_page(
         page.after = Some(LogCursor { number, time });
         many = MORE;
     }
-}
-
-/// All of them at once.
-pub fn all_of(ask: &Log, context: &mut Context) -> Result<Vec<LogRow>, Failure> {
-    let mut all = Vec::new();
-    each_page(ask, context, &mut |page| {
-        all.extend(page);
-        Ok(true)
-    })?;
-    Ok(all)
 }

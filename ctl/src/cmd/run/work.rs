@@ -295,11 +295,12 @@ pub fn commits(
         limit: None,
         after: None,
         digits: false,
+        count: false,
     };
     let keys = (work.key("run"), work.key("run-end"));
     let (mut before, mut after) = (None, None);
     // The later one comes first. All that is read is what the command committed between them.
-    each_page(&ask, context, &mut |rows| {
+    each_page(&ask, context, &mut |rows, _| {
         for row in rows {
             let has = |key: &str| row.meta.iter().any(|(k, v)| k == key && *v == work.run);
             if after.is_none() && has(&keys.1) {
