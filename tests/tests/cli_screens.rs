@@ -417,4 +417,11 @@ fn blame_names_the_call_of_each_line() {
         line.starts_with("call 2") && line.contains("grow") && line.ends_with("5  four"),
         "{text}"
     );
+    let narrow = shown(&env, 30, &[("NO_COLOR", "1")], "blame -l f").unwrap();
+    assert!(fits(&narrow, 30) && !narrow.contains("grow"), "{narrow}");
+    let line = narrow.lines().nth(4).unwrap();
+    assert!(
+        line.starts_with("call 2") && line.ends_with("5  four"),
+        "{narrow}"
+    );
 }

@@ -12,6 +12,8 @@ use agentvfs_client::quote::shown;
 
 /// Columns that bars have at least; on a terminal with less there are none.
 const BARS_MIN: usize = 8;
+/// Columns that a narrow terminal has no room for beside bars: when a call began, how long it took, how it ended.
+const LEFT_OUT: [usize; 3] = [4, 3, 2];
 /// Columns that bars have at most.
 const BARS_MAX: usize = 100;
 /// Columns of a name at most.
@@ -53,8 +55,7 @@ pub struct Span {
 pub fn spans(all: &[Span], style: Style) -> String {
     let mut rows: Vec<Vec<Cell>> = vec![header(all)];
     rows.extend(all.iter().map(|span| facts(span, style)));
-    let taken = taken(&rows);
-    let left = style.width.saturating_sub(taken).min(BARS_MAX);
+    let left = make_room(&mut rows, style.width).min(BARS_MAX);
     if left >= BARS_MIN {
         let axis = Axis::new(all, left);
         rows[0].push(cell(Paint::Dim, "OVER TIME"));
@@ -102,6 +103,24 @@ fn facts(span: &Span, style: Style) -> Vec<Cell> {
         cell(Paint::Time, when(span.from, style)),
         cell(Paint::Branch, shown(span.branch.as_bytes())),
     ]
+}
+
+/// Leaves out columns until there is room for bars, where that helps; gives how much there is.
+fn make_room(rows: &mut Vec<Vec<Cell>>, width: usize) -> usize {
+    let mut narrower = rows.clone();
+    for column in LEFT_OUT {
+        let left = width.saturating_sub(taken(&narrower));
+        if left >= BARS_MIN {
+            *rows = narrower;
+            return left;
+        }
+        narrower.iter_mut().for_each(|row| row[column].clear());
+    }
+    let left = width.saturating_sub(taken(&narrower));
+    if left >= BARS_MIN {
+        *rows = narrower;
+    }
+    left
 }
 
 /// Columns that these take, with the space before a further one.

@@ -90,6 +90,17 @@ fn columns_of_tables_are_as_wide_as_their_cells() {
         facts(&[("a", "b".to_owned()), ("key", "c".to_owned())], STYLE),
         "a    b\nkey  c\n"
     );
+    let long = [(
+        "key",
+        "one two 日本語 three /a/long/path/of-a-project/x".to_owned(),
+    )];
+    let narrow = Style { width: 21, ..STYLE };
+    assert_eq!(
+        facts(&long, narrow),
+        "key  one two 日本語\n     three\n     /a/long/path/of-\n     a-project/x\n"
+    );
+    let narrowest = Style { width: 12, ..STYLE };
+    assert_eq!(facts(&long, narrowest), "key  one tw…\n");
 }
 
 #[test]

@@ -6,22 +6,23 @@
 
 use crate::cli::BlameArgs;
 use crate::cmd::Context;
+use crate::cmd::log::pages::each_page;
 use crate::output::{absolute, print, print_json, stdout_style};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::files::TreeAt;
-use agentvfs_client::protocol::{
-    BlameAnswer, BlameRow, Call, Log, LogAnswer, LogRow, Moment, Side as Tree,
-};
+use agentvfs_client::protocol::{BlameAnswer, BlameRow, Log, LogRow, Moment, Side as Tree};
 use agentvfs_client::quote::{one_line, shown};
 use agentvfs_client::render::{insert_bytes, short};
 use agentvfs_client::when::rfc3339;
-use agentvfs_picture::{Cell, LinesFrom, Paint, Side, cell, columns, when};
+use agentvfs_picture::{Cell, LinesFrom, Paint, Side, cell, columns, when, width};
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal;
 
 /// Longest file that is looked into.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Columns that a line of the file needs beside what is told of it.
+const TEXT_COLUMNS_MIN: usize = 16;
 /// What a tab is shown as.
 const TAB: &str = "    ";
 
@@ -59,7 +60,11 @@ pub fn run(
         path,
     };
     let lines = versions.lines(answer, context)?;
-    let times = versions.commits(context)?;
+    let wanted = lines.lines().filter_map(|(_, from)| match from {
+        Origin::Commit(id) => Some((*id).to_owned()),
+        _ => None,
+    });
+    let times = versions.commits(wanted.collect(), context)?;
     let told: Vec<(&[u8], Told<'_>)> = lines
         .lines()
         .map(|(line, from)| (without_end(line), told(*from, &versions.branch, &times)))
@@ -190,22 +195,36 @@ impl Versions<'_> {
         }
     }
 
-    /// The branch's commits.
-    fn commits(&self, context: &mut Context) -> Result<HashMap<String, LogRow>, Failure> {
-        let call = Call::Log(Log {
+    /// What the branch's log says of these commits.
+    fn commits(
+        &self,
+        mut wanted: HashSet<String>,
+        context: &mut Context,
+    ) -> Result<HashMap<String, LogRow>, Failure> {
+        let mut found = HashMap::new();
+        if wanted.is_empty() {
+            return Ok(found);
+        }
+        let ask = Log {
             workspace: self.workspace.clone(),
             branch: self.branch.clone(),
             all: true,
             limit: None,
             after: None,
             digits: false,
-        });
-        let what = format!("cannot show the log of {}", self.workspace);
-        let answer: LogAnswer = context.look(&what, &call, "reading the log")?;
-        let rows = answer.commits.into_iter();
-        Ok(rows
-            .filter_map(|row| Some((row.commit.clone()?, row)))
-            .collect())
+            count: false,
+        };
+        each_page(&ask, context, &mut |commits, _| {
+            for row in commits {
+                if let Some(id) = row.commit.clone()
+                    && wanted.remove(&id)
+                {
+                    found.insert(id, row);
+                }
+            }
+            Ok(!wanted.is_empty())
+        })?;
+        Ok(found)
     }
 }
 
@@ -286,6 +305,31 @@ fn object(number: usize, (line, row): &(&[u8], Told<'_>)) -> Value {
     Value::Object(object)
 }
 
+/// On a narrow terminal, leaves out when a line came, then by which name, then the kind, so that the line is seen.
+fn make_room(rows: &mut [Vec<Cell>], columns: usize) {
+    let without_kind = |cell: &mut Cell| {
+        // What is not committed has nothing else.
+        if cell
+            .iter()
+            .any(|(paint, text)| *paint == Paint::Id && !text.is_empty())
+        {
+            cell.retain(|(paint, _)| *paint != Paint::Plain);
+        }
+    };
+    for step in 0..3 {
+        let widest = |at: usize| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
+        let taken: usize = (0..4).map(widest).filter(|w| *w > 0).map(|w| w + 2).sum();
+        if taken + TEXT_COLUMNS_MIN <= columns {
+            return;
+        }
+        rows.iter_mut().for_each(|row| match step {
+            0 => row[2].clear(),
+            1 => row[1].clear(),
+            _ => without_kind(&mut row[0]),
+        });
+    }
+}
+
 fn screen(told: &[(&[u8], Told<'_>)], in_full: bool) -> String {
     let style = match in_full {
         true => absolute(stdout_style()),
@@ -297,8 +341,8 @@ fn screen(told: &[(&[u8], Told<'_>)], in_full: bool) -> String {
             "call" => cell(Paint::Id, format!("call {id}")),
             "commit" => cell(Paint::Id, short(id)),
             kind => vec![
-                (Paint::Plain, kind.to_owned()),
-                (Paint::Id, format!(" {}", short(id))),
+                (Paint::Plain, format!("{kind} ")),
+                (Paint::Id, short(id).to_owned()),
             ],
         };
         let text = String::from_utf8_lossy(line).replace('\t', TAB);
@@ -313,7 +357,8 @@ fn screen(told: &[(&[u8], Told<'_>)], in_full: bool) -> String {
             cell(Paint::Plain, one_line(&text)),
         ]
     };
-    let rows: Vec<Vec<Cell>> = told.iter().enumerate().map(row).collect();
+    let mut rows: Vec<Vec<Cell>> = told.iter().enumerate().map(row).collect();
+    make_room(&mut rows, style.width);
     let sides = [Side::Left, Side::Left, Side::Left, Side::Right, Side::Left];
     columns(&rows, &sides, style)
 }
