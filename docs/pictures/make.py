@@ -78,6 +78,8 @@ def picture(name, shown):
     for line, text in shown:
         console.print(Text(f"$ agentvfs {line}", style="bold"))
         console.print(Text.from_ansi(OTHER_CODES.sub("", text).rstrip("\n")))
+    # The lowest parts of the last line's letters would be cut off.
+    console.print()
     svg = LEADING_SPACE.sub(without_leading_space, console.export_svg(title="agentvfs", unique_id=name))
     (HERE / f"{name}.svg").write_text(svg)
     print(HERE / f"{name}.svg")
