@@ -380,15 +380,13 @@ mod tests {
             json!({}),
             json!(2),
         ];
-        for parts in [vec![0..0], vec![0..3], vec![0..1, 1..1, 1..3], vec![]] {
+        for parts in [&[(0, 0)][..], &[(0, 3)], &[(0, 1), (1, 1), (1, 3)], &[]] {
             let mut list = JsonList::new("things");
-            let count = parts
-                .last()
-                .map_or(0, |part: &std::ops::Range<usize>| part.end);
-            let texts = parts.into_iter();
-            let mut text: String = texts
-                .map(|part| list.text_of(values[part].iter().cloned()))
-                .collect();
+            let count = parts.last().map_or(0, |(_, end)| *end);
+            let mut text = String::new();
+            for (from, to) in parts {
+                text.push_str(&list.text_of(values[*from..*to].iter().cloned()));
+            }
             text.push_str(&list.end());
             let whole = json!({ "things": values[..count] });
             assert_eq!(text, format!("{whole:#}\n"));

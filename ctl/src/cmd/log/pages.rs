@@ -11,12 +11,11 @@ const FIRST: u64 = 256;
 /// Commits of each further page.
 const MORE: u64 = 4096;
 
+/// Takes a page; says whether the next one is wanted.
+type Take<'t> = dyn FnMut(Vec<LogRow>, &mut Context) -> Result<bool, Failure> + 't;
+
 /// Gives `take` the commits that `ask` wants, newest first and page by page, as long as it says true.
-pub fn each_page(
-    ask: &Log,
-    context: &mut Context,
-    take: &mut dyn FnMut(Vec<LogRow>, &mut Context) -> Result<bool, Failure>,
-) -> Result<(), Failure> {
+pub fn each_page(ask: &Log, context: &mut Context, take: &mut Take<'_>) -> Result<(), Failure> {
     let what = format!("cannot show the log of {}", ask.workspace);
     let mut left = ask.limit.unwrap_or(u64::MAX);
     let mut page = ask.clone();
