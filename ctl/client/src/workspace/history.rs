@@ -86,6 +86,7 @@ impl Workspace {
             limit: Some(limit),
             after: None,
             digits: false,
+            count: false,
         });
         let answer: LogAnswer = self.ask(&ask)?;
         Ok(answer.commits)
