@@ -3,6 +3,7 @@
 #
 #   sdk/test-ts.sh            builds and checks the package, runs its tests and those of agentfs-sdk's API
 #   sdk/test-ts.sh quick      without the file of 1 GiB and without what needs other packages than TypeScript
+#   sdk/test-ts.sh examples   the examples against a mock of a model's API; installs their packages (400 MB)
 #
 # The program is $AGENTVFS_BIN, else target/debug/agentvfs.
 set -euo pipefail
@@ -16,8 +17,8 @@ fail() {
 
 what=${1:-all}
 case $#:$what in
-[01]:all | 1:quick) ;;
-*) fail "unknown arguments: $*" "sdk/test-ts.sh [quick]" ;;
+[01]:all | 1:quick | 1:examples) ;;
+*) fail "unknown arguments: $*" "sdk/test-ts.sh [quick|examples]" ;;
 esac
 
 AGENTVFS_BIN=$(realpath "${AGENTVFS_BIN:-../../target/debug/agentvfs}")
@@ -33,6 +34,9 @@ npm ci
 node_modules/.bin/tsc -p tsconfig.json
 node_modules/.bin/tsc -p test/tsconfig.json
 
+if [ "$what" = examples ]; then
+    exec ../examples/typescript/test.sh
+fi
 tests=(workspace faults agentfs)
 [ "$what" = quick ] || tests+=(large)
 files=("${tests[@]/#/dist-test/}")

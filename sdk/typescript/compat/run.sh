@@ -30,4 +30,5 @@ api() {
 
 api agentvfs agentvfs/agentfs
 api agentfs-sdk agentfs-sdk
+node --test bash.test.mjs >"$tmp/bash" 2>&1 || { cat "$tmp/bash"; exit 1; }
 ./just-bash.sh

@@ -5,10 +5,12 @@
  * Invariant: a request that changes something is sent again only if the daemon said that it did nothing.
  */
 
+// Not the global ones: just-bash takes those away while a script of its runs.
+import { setImmediate, setTimeout } from "node:timers";
 import { Connection, onlyLooks, type CallOptions, type Hello } from "./connection.js";
 import { AbortedError, BrokenError, EndingError, NoDaemonError } from "./errors.js";
 import { findHome, type Home } from "./home.js";
-import { programOf, startDaemon } from "./launch.js";
+import { environmentOf, programOf, startDaemon } from "./launch.js";
 
 /** Most connections of one client. */
 const CONNECTIONS_MAX = 4;
@@ -35,6 +37,8 @@ export class Client {
   readonly home: Home;
   /** The `agentvfs` program. */
   readonly program: string;
+  /** Environment of programs that are started: as it is now, since just-bash hides it while a script of its runs. */
+  readonly environment: NodeJS.ProcessEnv;
   #connections: Connection[] = [];
   #opening = 0;
   #waiting: (() => void)[] = [];
@@ -44,6 +48,7 @@ export class Client {
   constructor(options: ClientOptions = {}) {
     this.home = findHome(options.home);
     this.program = programOf(options.program);
+    this.environment = environmentOf(this.home);
   }
 
   /** Makes a request of docs/protocol.md. */
@@ -147,7 +152,7 @@ export class Client {
       throw error;
     }
     if (this.home.ofRun) throw new NoDaemonError("nobody listens at $AGENTVFS_SOCKET", { kind: "no-daemon", hint: OF_RUN });
-    this.#starting ??= startDaemon(this.home, this.program).finally(() => (this.#starting = null));
+    this.#starting ??= startDaemon(this.program, this.environment).finally(() => (this.#starting = null));
     await this.#starting;
     return null;
   }

@@ -81,6 +81,8 @@ export interface CallOptions {
   onProgress?: ((progress: Progress) => void) | undefined;
   /** @internal Gets each part of a long result. */
   onData?: ((part: Buffer) => void) | undefined;
+  /** @internal Bytes to be sent as the parameter `b64`. */
+  data?: Buffer | undefined;
   /** @internal The path that is named in an error. */
   path?: string | null | undefined;
 }
@@ -210,8 +212,18 @@ export class Connection {
       const progress = options.onProgress === undefined ? {} : { progress: true };
       this.#socket.ref();
       this.usedAt = Date.now();
-      this.#socket.write(JSON.stringify({ jsonrpc: "2.0", id, method, ...progress, params }) + "\n");
+      this.#send(JSON.stringify({ jsonrpc: "2.0", id, method, ...progress, params }), options.data);
     });
+  }
+
+  /** Data is not copied into the text of the message: a stream would leave a multiple of it as garbage. */
+  #send(message: string, data: Buffer | undefined): void {
+    if (data === undefined) return void this.#socket.write(`${message}\n`);
+    this.#socket.cork();
+    this.#socket.write(`${message.slice(0, -2)},"b64":"`);
+    this.#socket.write(data.toString("base64"), "latin1");
+    this.#socket.write('"}}\n');
+    this.#socket.uncork();
   }
 
   /** Ends the connection; requests that wait fail. */

@@ -332,8 +332,8 @@ export class Files extends FilesView {
   /** @internal Writes one piece; gives the file's length. */
   async writePart(path: Path, data: Buffer, offset: number | null, last: boolean, options: WriteOptions): Promise<number> {
     const { perm, parents, unsynced } = options;
-    const more = { b64: data.toString("base64"), offset, last, perm, parents, unsynced: unsynced || undefined };
-    return (await this.change<{ size: number }>("fs.write", path, more, options)).size;
+    const more = { offset, last, perm, parents, unsynced: unsynced || undefined };
+    return (await this.change<{ size: number }>("fs.write", path, more, { signal: options.signal, data })).size;
   }
 
   /** Creates a directory. */
@@ -412,9 +412,9 @@ export class Files extends FilesView {
   }
 
   /** @internal */
-  protected change<R>(method: string, path: Path, more: object, options: Abortable): Promise<R> {
+  protected change<R>(method: string, path: Path, more: object, options: Pick<CallOptions, "signal" | "data">): Promise<R> {
     const params = { ...this.place, path: wirePath(path), ...more };
-    return this.client.call<R>(method, params, { signal: options.signal, path: shownPath(path) });
+    return this.client.call<R>(method, params, { signal: options.signal, data: options.data, path: shownPath(path) });
   }
 }
 
@@ -516,8 +516,8 @@ export class FileHandle {
     let at = 0;
     do {
       const part = all.subarray(at, at + PIECE_BYTES);
-      const ask = { offset: offset === null ? null : offset + at, b64: part.toString("base64") };
-      size = (await this.#call<{ size: number }>("fs.pwrite", ask, options)).size;
+      const ask = { offset: offset === null ? null : offset + at };
+      size = (await this.#call<{ size: number }>("fs.pwrite", ask, { signal: options.signal, data: part })).size;
       at += part.length;
     } while (at < all.length);
     return size;
@@ -556,7 +556,7 @@ export class FileHandle {
     if (!this.#open) throw gone("it was closed");
     const params = { handle: this.handle, ...more };
     try {
-      return (await this.connection.request(method, params, { signal: options.signal, path: this.path })) as R;
+      return (await this.connection.request(method, params, { signal: options.signal, data: options.data, path: this.path })) as R;
     } catch (error) {
       throw error instanceof EndingError ? gone("the daemon that had it open has ended") : error;
     }

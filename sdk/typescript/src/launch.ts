@@ -15,8 +15,8 @@ export function programOf(program?: string): string {
 }
 
 /** Environment of a program that is to use this home. */
-export function environmentOf(home: Home, more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
-  const env = { ...process.env, ...more };
+export function environmentOf(home: Home): NodeJS.ProcessEnv {
+  const env = { ...process.env };
   if (!home.ofRun) env.AGENTVFS_HOME = home.root;
   return env;
 }
@@ -33,11 +33,11 @@ export function notExecuted(program: string, cause: Error): NoDaemonError {
 }
 
 /** Has the program start a daemon if none runs. Of many that do this at once, one starts it. */
-export async function startDaemon(home: Home, program: string): Promise<void> {
+export async function startDaemon(program: string, env: NodeJS.ProcessEnv): Promise<void> {
   // A command that only asks the daemon, and that starts it also in a new home.
   const child = spawn(program, ["config", "--json"], {
     cwd: "/",
-    env: environmentOf(home),
+    env,
     stdio: ["ignore", "pipe", "pipe"],
     timeout: START_MS,
   });

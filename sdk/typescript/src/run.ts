@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Client } from "./client.js";
 import { AbortedError, AgentVfsError } from "./errors.js";
-import { environmentOf, notExecuted } from "./launch.js";
+import { notExecuted } from "./launch.js";
 
 /** How a command is run. */
 export interface RunOptions {
@@ -89,7 +89,7 @@ function flags(options: RunOptions): string[] {
 type Ended = Omit<RunResult, "report">;
 
 async function execute(client: Client, args: string[], options: RunOptions): Promise<Ended> {
-  const child = spawn(client.program, args, { env: environmentOf(client.home), stdio: ["pipe", "pipe", "pipe"] });
+  const child = spawn(client.program, args, { env: client.environment, stdio: ["pipe", "pipe", "pipe"] });
   const most = options.outputBytesMax ?? 16 << 20;
   const [out, err] = [new Kept(most), new Kept(most)];
   child.stdout.on("data", (part: Buffer) => out.add(part));

@@ -11,6 +11,7 @@
 import { randomBytes } from "node:crypto";
 import { link, mkdir, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import * as path from "node:path";
+import { setTimeout } from "node:timers";
 import type { Client } from "../client.js";
 import { AgentVfsError } from "../errors.js";
 import { canonical } from "../home.js";
