@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-command npm ci --no-audit --no-fund --no-update-notifier --loglevel error
+# Not `npm ci`, which wants packages for all platforms in the lock file; the versions are those of it all the same.
+command npm install --no-save --no-audit --no-fund --no-update-notifier --loglevel error
 ../../typescript/node_modules/.bin/tsc -p tsconfig.json
 
 tmp=$(mktemp -d)
