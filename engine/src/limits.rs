@@ -26,6 +26,8 @@ pub const JOURNAL_CAP_BYTES_MIN: u64 = 4 << 30;
 pub const FIRST_NEW_INO: u64 = 1 << 39;
 /// States that wait to be stored at which no automatic commit is added.
 pub const PENDING_STATES_MAX: usize = 64;
+/// Inodes or names that the kernel is told of at once.
+pub const INVALIDATE_AT_ONCE: usize = 64;
 /// Names up to which they are invalidated one by one.
 pub const INVALIDATE_NAMES_MAX: usize = 10_000;
 /// Files whose access times reads have moved, at most: 6 MB of memory.

@@ -343,8 +343,19 @@ pub trait KernelCache: Send + Sync {
     /// Drops cached pages and attributes of an inode. A node the kernel does not know is no error.
     fn inval_inode(&self, node: NodeId);
 
+    /// The same for several, which costs less than one by one.
+    fn inval_inodes(&self, nodes: &[NodeId]) {
+        nodes.iter().for_each(|node| self.inval_inode(*node));
+    }
+
     /// Drops a cached name (also a cached "no such name").
     fn inval_entry(&self, parent: NodeId, name: &[u8]);
+
+    /// The same for several, which costs less than one by one.
+    fn inval_entries(&self, names: &[(NodeId, &[u8])]) {
+        let each = |(parent, name): &(NodeId, &[u8])| self.inval_entry(*parent, name);
+        names.iter().for_each(each);
+    }
 
     /// Drops cached pages of a range of a file.
     fn inval_range(&self, node: NodeId, _range: Range<u64>) {

@@ -86,7 +86,7 @@ impl Announcer {
         }
         let work = move || {
             // Where the kernel cannot do that a kill at this moment is a risk, as it is for other threads.
-            let _ = leave_files();
+            let _ = leave_files(None);
             let _batch = announcer.batch.lock();
             if watched(dev) {
                 announcer.tell_all(&mountpoint, dev, &list);

@@ -5,10 +5,16 @@
 //! that of the connection: when nobody has the device open any more. A thread of that very process that
 //! waits for such an answer would keep it open, and so keep itself, the process, its locks and the mount
 //! for ever. So such threads have a file table of their own, in which the device is not.
+//!
+//! Threads that tell the kernel to drop pages or names are of this kind, too: the kernel waits there for whoever has the
+//! page or the directory locked, which may be somebody who waits for an answer. They need the device, so it is
+//! the only thing that they have ([`Apart::with`]): where the keeper has it as well, another process can answer, and
+//! nothing else of the one that was killed is held until then.
 
 use crate::sys::leave_files;
 use parking_lot::Mutex;
 use std::io::{Error, ErrorKind, Result};
+use std::os::fd::RawFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -18,9 +24,19 @@ type Task = Box<dyn FnOnce() + Send>;
 #[derive(Debug, Default)]
 pub(crate) struct Apart {
     idle: Mutex<Vec<Sender<Task>>>,
+    /// A descriptor that they have.
+    kept: Option<RawFd>,
 }
 
 impl Apart {
+    /// Threads that have the descriptor `kept`, which must stay open while there is anything to do.
+    pub(crate) fn with(kept: RawFd) -> Apart {
+        Apart {
+            idle: Mutex::default(),
+            kept: Some(kept),
+        }
+    }
+
     /// Does `work`, which must neither take nor give a descriptor, and waits for it.
     pub(crate) fn run<R: Send + 'static>(
         &self,
@@ -51,7 +67,7 @@ impl Apart {
         let idle = self.idle.lock().pop();
         let thread = match idle {
             Some(thread) => thread,
-            None => spawn()?,
+            None => spawn(self.kept)?,
         };
         let (done, answer) = channel();
         let task: Task = Box::new(move || {
@@ -70,10 +86,10 @@ fn gone() -> Error {
     Error::other("a thread has ended")
 }
 
-fn spawn() -> Result<Sender<Task>> {
+fn spawn(kept: Option<RawFd>) -> Result<Sender<Task>> {
     let (give, tasks) = channel::<Task>();
     let work = move || {
-        if let Err(error) = leave_files() {
+        if let Err(error) = leave_files(kept) {
             tracing::warn!(%error, "no thread can leave the files: a daemon that is killed may hang until its mount is aborted");
         }
         tasks.into_iter().for_each(|task| task());
@@ -106,6 +122,16 @@ mod tests {
         let open = || File::open("/dev/zero").map(|f| f.as_raw_fd());
         apart.run(open).unwrap().unwrap();
         assert!(is_open(fd) && file.metadata().is_ok());
+    }
+
+    #[test]
+    fn a_thread_apart_has_the_descriptor_that_it_was_given_alone() {
+        let files: Vec<File> = (0..3).map(|_| File::open("/dev/null").unwrap()).collect();
+        let all: Vec<i32> = files.iter().map(|file| file.as_raw_fd()).collect();
+        let apart = Apart::with(all[1]);
+        let seen = apart.run(move || all.into_iter().map(is_open).collect::<Vec<_>>());
+        assert_eq!(seen.unwrap(), [false, true, false]);
+        assert!(files.iter().all(|file| file.metadata().is_ok()));
     }
 
     #[test]

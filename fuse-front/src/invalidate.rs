@@ -44,7 +44,11 @@ impl KernelCache for MountCache {
     }
 
     fn inval_inode(&self, node: NodeId) {
-        told("inode", self.kernel.inval_inode(node, 0, 0));
+        self.inval_inodes(&[node]);
+    }
+
+    fn inval_inodes(&self, nodes: &[NodeId]) {
+        told("inode", self.kernel.inval_inodes(nodes));
     }
 
     fn inval_range(&self, node: NodeId, range: Range<u64>) {
@@ -54,7 +58,7 @@ impl KernelCache for MountCache {
         });
         // Beyond what the kernel can name: all of it.
         let (at, len) = both.unwrap_or((0, 0));
-        told("range", self.kernel.inval_inode(node, at, len));
+        told("range", self.kernel.inval_range(node, at, len));
     }
 
     fn refresh_sizes(&self, paths: Vec<Vec<u8>>) -> Vec<Option<u64>> {
@@ -78,7 +82,11 @@ impl KernelCache for MountCache {
     }
 
     fn inval_entry(&self, parent: NodeId, name: &[u8]) {
-        told("entry", self.kernel.inval_entry(parent, name));
+        self.inval_entries(&[(parent, name)]);
+    }
+
+    fn inval_entries(&self, names: &[(NodeId, &[u8])]) {
+        told("entry", self.kernel.inval_entries(names));
     }
 
     fn inval_all_entries(&self) -> bool {

@@ -131,11 +131,14 @@ impl List for Listing<'_> {
 
 /// By which the kernel is told what it did not ask for. What it does not know is no error.
 pub(crate) trait Notify: std::fmt::Debug + Send + Sync {
-    /// Attributes of an inode, and its pages from `offset` on for `len` bytes (0: to the end), are others now.
-    fn inval_inode(&self, node: NodeId, offset: i64, len: i64) -> Result<(), Errno>;
+    /// Attributes and pages of inodes are others now.
+    fn inval_inodes(&self, nodes: &[NodeId]) -> Result<(), Errno>;
 
-    /// A name, or its absence, is no longer to be kept.
-    fn inval_entry(&self, parent: NodeId, name: &[u8]) -> Result<(), Errno>;
+    /// Attributes of an inode, and its pages from `offset` on for `len` bytes (0: to the end), are others now.
+    fn inval_range(&self, node: NodeId, offset: i64, len: i64) -> Result<(), Errno>;
+
+    /// Names in directories, or their absence, are no longer to be kept.
+    fn inval_entries(&self, names: &[(NodeId, &[u8])]) -> Result<(), Errno>;
 
     /// No name of the mount is to be kept.
     fn inval_all_entries(&self) -> Result<(), Errno>;

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -283,6 +283,81 @@ fn a_request_that_was_carried_out_and_not_answered_is_carried_out_once() {
     if can_trace() {
         rounds_while_killed(strike_before_an_answer);
     }
+}
+
+/// The first thread of a process that cannot be woken, by two looks in a row.
+fn stuck_thread(pid: Pid) -> bool {
+    let stuck = || -> Vec<PathBuf> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
+        let paths = tasks.unwrap().flatten().map(|task| task.path());
+        let is_stuck = |path: &PathBuf| {
+            let stat = fs::read_to_string(path.join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.starts_with('D'))
+        };
+        paths.filter(is_stuck).collect()
+    };
+    let first = stuck();
+    wait::let_run(Duration::from_millis(200));
+    stuck().iter().any(|path| first.contains(path))
+}
+
+/// A rollback has the kernel drop the pages of a file, and it waits there for a page that is being read. If the daemon
+/// that is to bring it is killed then, nothing but that thread may be left of it.
+#[test]
+fn a_daemon_that_is_killed_while_the_kernel_waits_to_drop_a_page_is_replaced() {
+    if !can_trace() {
+        return;
+    }
+    let Some(env) = kept() else { return };
+    let file = env.start().join("file");
+    env.workspace(&["checkpoint", "before"]).id();
+    let written = File::create(&file).unwrap();
+    written.write_all_at(&[b'a'; 1 << 16], 0).unwrap();
+    written.sync_all().unwrap();
+    rustix::fs::fadvise(&written, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    drop(written);
+    let journal = env.home().join("workspaces/project/branches/main/journal");
+    let segments = fs::read_dir(journal)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let last = segments
+        .filter(|path| path.extension().is_some_and(|e| e == "seg"))
+        .max();
+    let daemon = env.daemons()[0];
+    // What is read of the journal does not come for a minute.
+    let mut strace = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "-P"])
+        .arg(last.unwrap())
+        .args(["-p", &daemon.as_raw_nonzero().to_string()])
+        .args(["-e", "trace=preadv2,pread64"])
+        .args(["-e", "inject=preadv2:error=EAGAIN"])
+        .args(["-e", "inject=pread64:delay_enter=60000000"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", daemon.as_raw_nonzero());
+    let traced = || {
+        !fs::read_to_string(&status)
+            .unwrap()
+            .contains("TracerPid:\t0")
+    };
+    wait::until("the daemon is traced", traced);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| fs::read(&file).map(|bytes| bytes.len()));
+        // The page is locked before the rollback begins, or there would be nothing to wait for.
+        wait::let_run(Duration::from_millis(300));
+        let rollback = env.begin(&["rollback", "before"]);
+        wait::until("a thread waits for the page", || stuck_thread(daemon));
+        env.strike_daemon();
+        strace.kill().unwrap();
+        strace.wait().unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), 1 << 16);
+        env.finish(rollback, "the rollback");
+    });
+    env.workspace(&["rollback", "before"]).ok();
+    assert!(!file.exists());
+    env.workspace(&["stop"]).ok();
 }
 
 #[test]

@@ -97,7 +97,6 @@ fn whoever_holds_on_sees_what_the_model_says_through_every_switch() {
 }
 
 #[test]
-#[ignore = "a daemon that is killed while it has pages dropped may not end; .ci/long kept runs it"]
 fn whoever_holds_on_sees_what_the_model_says_while_the_daemon_is_killed() {
     check_for_a_while(Some(&Arc::default()));
 }

@@ -13,17 +13,14 @@ use crate::branch::states;
 use crate::branch::{Branch, Inner};
 use crate::change::transition::{Transition, differs, transition};
 use crate::error::Result;
-use crate::limits::{INVALIDATE_NAMES_MAX, VANISHED_WAIT_MAX};
+use crate::limits::{INVALIDATE_AT_ONCE, INVALIDATE_NAMES_MAX, VANISHED_WAIT_MAX};
 use crate::merge::Conflict;
 use crate::record::{Counters, Event, OpKind, StateInfo, SwitchKind, TreePatch};
 use crate::tree::Tree;
-use crate::types::{Nid, Progress};
+use crate::types::{Nid, NodeId, Progress};
 use crate::verbs::announce;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
-
-/// Inodes between two reports of progress.
-const PROGRESS_EACH: usize = 64;
 
 /// What the live tree is changed into.
 pub(super) enum To {
@@ -293,28 +290,34 @@ fn end_fence(branch: &Branch, replaced: u64, shown: Option<u64>) -> Result<(u64,
 /// Lets the kernel forget what changed; ends each inode's fence once its pages are gone. `progress` hears of inodes.
 fn invalidate(branch: &Branch, changes: &Transition, progress: Progress<'_>) {
     let cache = branch.cache();
-    for (at, nid) in changes.inodes.iter().enumerate() {
-        if at % PROGRESS_EACH == 0 {
-            progress(at as u64, changes.inodes.len() as u64);
-        }
-        let known = branch.lock().lookups.get(*nid) > 0 || *nid == Nid::ROOT;
-        if known {
-            cache.inval_inode(branch.node(*nid));
-        }
+    for (at, some) in changes.inodes.chunks(INVALIDATE_AT_ONCE).enumerate() {
+        let done = at * INVALIDATE_AT_ONCE;
+        progress(done as u64, changes.inodes.len() as u64);
+        cache.inval_inodes(&known_of(branch, some));
         if let Some(fence) = &mut branch.lock().fence {
-            fence.lift(*nid);
+            some.iter().for_each(|nid| fence.lift(*nid));
         }
     }
     let many = changes.names.len() + changes.buried.len() > INVALIDATE_NAMES_MAX;
     let by_name = !many || !cache.inval_all_entries();
-    let names = changes.names.iter();
     let vanished = |dir: &Nid, name: &[u8]| branch.lock().live.lookup(*dir, name).is_err();
-    for (dir, name) in names.filter(|(d, n)| by_name || vanished(d, n)) {
-        cache.inval_entry(branch.node(*dir), name);
-    }
-    for (dir, name) in changes.buried.iter().filter(|_| by_name) {
-        cache.inval_entry(branch.node(*dir), name);
-    }
+    let names = changes.names.iter();
+    let names = names.filter(|(dir, name)| by_name || vanished(dir, name));
+    let buried = changes.buried.iter().filter(|_| by_name);
+    let all = names.chain(buried);
+    let all: Vec<_> = all
+        .map(|(dir, name)| (branch.node(*dir), &name[..]))
+        .collect();
+    all.chunks(INVALIDATE_AT_ONCE)
+        .for_each(|some| cache.inval_entries(some));
+}
+
+/// Those of these inodes that the kernel knows.
+fn known_of(branch: &Branch, some: &[Nid]) -> Vec<NodeId> {
+    let inner = branch.lock();
+    let is_known = |nid: &&Nid| inner.lookups.get(**nid) > 0 || **nid == Nid::ROOT;
+    let known = some.iter().filter(is_known);
+    known.map(|nid| branch.node(*nid)).collect()
 }
 
 impl Inner {

@@ -1,18 +1,24 @@
 //! Reading requests and writing answers, one whole message at a time.
 
 use super::{Notify, Space};
+use crate::apart::Apart;
 use crate::limits::MESSAGE_BYTES_MAX;
+use crate::sys::write_kept;
 use crate::wire::{Listing, Notification, Plus};
 use engine::Look;
 use engine::types::NodeId;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, read, writev};
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The device of a mount.
 #[derive(Debug)]
-pub(crate) struct Device(OwnedFd);
+pub(crate) struct Device {
+    file: OwnedFd,
+    /// Who tells the kernel what it may have to wait for.
+    tellers: Apart,
+}
 
 /// What came from the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +30,9 @@ pub(crate) enum Received {
 }
 
 impl Device {
-    pub(crate) fn new(device: OwnedFd) -> Device {
-        Device(device)
+    pub(crate) fn new(file: OwnedFd) -> Device {
+        let tellers = Apart::with(file.as_raw_fd());
+        Device { file, tellers }
     }
 
     /// Reads the next message into `buffer`, and waits for one.
@@ -36,7 +43,7 @@ impl Device {
         loop {
             buffer.0.clear();
             // Into memory that nothing has been written to: it need not be.
-            match read(&self.0, spare_capacity(&mut buffer.0)) {
+            match read(&self.file, spare_capacity(&mut buffer.0)) {
                 Ok(0) | Err(Errno::NODEV) => return Ok(Received::End),
                 Ok(_) => return Ok(Received::Message),
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
@@ -48,7 +55,7 @@ impl Device {
     /// Writes one message.
     pub(crate) fn send(&self, runs: &[IoSlice<'_>]) -> Result<(), Errno> {
         loop {
-            match writev(&self.0, runs) {
+            match writev(&self.file, runs) {
                 Err(Errno::INTR) => {}
                 // The kernel takes a message as a whole or not at all.
                 done => return done.map(drop),
@@ -58,23 +65,25 @@ impl Device {
 
     /// Has the kernel send again what it has sent to who did not answer it.
     pub(crate) fn resend(&self) -> Result<(), Errno> {
-        self.notify(Notification::resend())
+        self.send(&Notification::resend().runs().map(IoSlice::new))
     }
 
-    /// Has the kernel drop all names.
+    /// Has the kernel drop all names. It waits for nobody there.
     pub(crate) fn drop_names(&self) -> Result<(), Errno> {
-        self.notify(Notification::all_entries())
+        self.send(&Notification::all_entries().runs().map(IoSlice::new))
     }
 
     /// Whether the kernel holds an inode; its attributes are dropped, and with [`Look::Drop`] its pages.
     pub(crate) fn holds(&self, node: NodeId, look: Look) -> bool {
-        let from = match look {
-            // Before the file's beginning: no page.
-            Look::Held => -1,
-            Look::Drop => 0,
+        let told = match look {
+            // Before the file's beginning: no page, so nobody is waited for.
+            Look::Held => self.send(&Notification::inode(node, -1, 0).runs().map(IoSlice::new)),
+            Look::Drop => {
+                let told = self.tell(vec![Notification::inode(node, 0, 0).to_bytes()]);
+                told.unwrap_or_default().pop().unwrap_or(Ok(()))
+            }
         };
-        let mut note = Notification::inode(node, from, 0);
-        self.send(&note.runs().map(IoSlice::new)) != Err(Errno::NOENT)
+        told != Err(Errno::NOENT)
     }
 
     /// Another descriptor of the same device.
@@ -82,26 +91,41 @@ impl Device {
     /// # Errors
     /// There are too many descriptors.
     pub(crate) fn duplicate(&self) -> std::io::Result<OwnedFd> {
-        self.0.try_clone()
+        self.file.try_clone()
     }
 
-    /// Tells the kernel something. What it does not know is no error: it has dropped that by itself.
-    fn notify(&self, mut note: Notification<'_>) -> Result<(), Errno> {
-        let runs = note.runs();
-        match self.send(&runs.map(IoSlice::new)) {
-            Err(Errno::NOENT) => Ok(()),
-            done => done,
-        }
+    /// Tells the kernel what it may have to wait for. Gives the first error, after all was told; that the kernel does
+    /// not know something is none: it has dropped that by itself.
+    fn tell_all<'a>(&self, notes: impl Iterator<Item = Notification<'a>>) -> Result<(), Errno> {
+        let told = self.tell(notes.map(Notification::to_bytes).collect())?;
+        let wrong = |told: &Result<(), Errno>| !matches!(told, Ok(()) | Err(Errno::NOENT));
+        told.into_iter().find(wrong).unwrap_or(Ok(()))
+    }
+
+    /// What the kernel said to each of these messages.
+    fn tell(&self, notes: Vec<Vec<u8>>) -> Result<Vec<Result<(), Errno>>, Errno> {
+        let fd = self.file.as_raw_fd();
+        let tell = move || notes.iter().map(|note| write_kept(fd, note)).collect();
+        self.tellers.run(tell).map_err(|error| {
+            tracing::error!(%error, "there is no thread that tells the kernel something");
+            Errno::AGAIN
+        })
     }
 }
 
 impl Notify for Device {
-    fn inval_inode(&self, node: NodeId, offset: i64, len: i64) -> Result<(), Errno> {
-        self.notify(Notification::inode(node, offset, len))
+    fn inval_inodes(&self, nodes: &[NodeId]) -> Result<(), Errno> {
+        let nodes = nodes.iter();
+        self.tell_all(nodes.map(|node| Notification::inode(*node, 0, 0)))
     }
 
-    fn inval_entry(&self, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
-        self.notify(Notification::entry(parent, name))
+    fn inval_range(&self, node: NodeId, offset: i64, len: i64) -> Result<(), Errno> {
+        self.tell_all([Notification::inode(node, offset, len)].into_iter())
+    }
+
+    fn inval_entries(&self, names: &[(NodeId, &[u8])]) -> Result<(), Errno> {
+        let names = names.iter();
+        self.tell_all(names.map(|(dir, name)| Notification::entry(*dir, name)))
     }
 
     fn inval_all_entries(&self) -> Result<(), Errno> {

@@ -80,15 +80,19 @@ fn agree(config: &mut KernelConfig, permissions: bool) -> Result<(), Error> {
 struct Kernel(Notifier);
 
 impl Notify for Kernel {
-    fn inval_inode(&self, node: NodeId, offset: i64, len: i64) -> Result<(), Errno> {
+    fn inval_inodes(&self, nodes: &[NodeId]) -> Result<(), Errno> {
+        let told = nodes.iter().map(|node| self.inval_range(*node, 0, 0));
+        told.fold(Ok(()), Result::and)
+    }
+
+    fn inval_range(&self, node: NodeId, offset: i64, len: i64) -> Result<(), Errno> {
         told(self.0.inval_inode(INodeNo(node.0), offset, len))
     }
 
-    fn inval_entry(&self, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
-        told(
-            self.0
-                .inval_entry(INodeNo(parent.0), OsStr::from_bytes(name)),
-        )
+    fn inval_entries(&self, names: &[(NodeId, &[u8])]) -> Result<(), Errno> {
+        let drop = |dir: NodeId, name| self.0.inval_entry(INodeNo(dir.0), OsStr::from_bytes(name));
+        let told = names.iter().map(|(dir, name)| told(drop(*dir, name)));
+        told.fold(Ok(()), Result::and)
     }
 
     /// The crate has no such notification: names are dropped one by one.

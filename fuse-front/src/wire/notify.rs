@@ -63,14 +63,19 @@ impl<'a> Notification<'a> {
         let head = self.head.finish(0, self.code, name.len() + end.len());
         [head, name, end]
     }
+
+    /// Its bytes.
+    pub fn to_bytes(mut self) -> Vec<u8> {
+        self.runs().concat()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn bytes(mut note: Notification<'_>) -> Vec<u8> {
-        note.runs().concat()
+    fn bytes(note: Notification<'_>) -> Vec<u8> {
+        note.to_bytes()
     }
 
     #[test]

@@ -331,7 +331,7 @@ fn flush(place: &Path) {
         .name("flush".into())
         .spawn(move || {
             // Where the kernel cannot do that a kill at this moment is a risk.
-            let _ = fuse_front::leave_files();
+            let _ = fuse_front::leave_files(None);
             let flushed =
                 std::fs::File::open(place.path()).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
             // Nobody waits any more if it took too long.
