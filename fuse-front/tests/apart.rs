@@ -92,7 +92,7 @@ fn child() {
         Ok(device) => {
             std::thread::spawn(move || serve(&device).unwrap());
             let ask = move || {
-                leave_files().unwrap();
+                leave_files(None).unwrap();
                 rustix::fs::statvfs(Path::new(&mountpoint))
             };
             let _ = std::thread::spawn(ask).join();
