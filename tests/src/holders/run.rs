@@ -7,6 +7,7 @@ use super::update::Files;
 use crate::env::Env;
 use crate::rng::Rng;
 use crate::sys::PAGE;
+use crate::wait;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -69,7 +70,9 @@ pub fn run(
     }
     drop(killer);
     w.holders.clear();
-    w.env.workspace(&["stop", "project"]).ok();
+    // What is left of a daemon that was killed just now may be in the mount still.
+    let stops = || w.env.workspace(&["stop", "project"]).status == 0;
+    wait::until("the workspace stops", stops);
     Some(Ok(()))
 }
 
