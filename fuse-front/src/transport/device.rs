@@ -11,6 +11,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, read, writev};
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 /// The device of a mount.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl Device {
             Look::Held => self.send(&Notification::inode(node, -1, 0).runs().map(IoSlice::new)),
             Look::Drop => {
                 let told = self.tell(vec![Notification::inode(node, 0, 0).to_bytes()]);
-                told.unwrap_or_default().pop().unwrap_or(Ok(()))
+                told.last().copied().unwrap_or(Ok(()))
             }
         };
         told != Err(Errno::NOENT)
@@ -97,18 +98,21 @@ impl Device {
     /// Tells the kernel what it may have to wait for. Gives the first error, after all was told; that the kernel does
     /// not know something is none: it has dropped that by itself.
     fn tell_all<'a>(&self, notes: impl Iterator<Item = Notification<'a>>) -> Result<(), Errno> {
-        let told = self.tell(notes.map(Notification::to_bytes).collect())?;
+        let told = self.tell(notes.map(Notification::to_bytes).collect());
         let wrong = |told: &Result<(), Errno>| !matches!(told, Ok(()) | Err(Errno::NOENT));
         told.into_iter().find(wrong).unwrap_or(Ok(()))
     }
 
-    /// What the kernel said to each of these messages.
-    fn tell(&self, notes: Vec<Vec<u8>>) -> Result<Vec<Result<(), Errno>>, Errno> {
-        let fd = self.file.as_raw_fd();
-        let tell = move || notes.iter().map(|note| write_kept(fd, note)).collect();
-        self.tellers.run(tell).map_err(|error| {
-            tracing::error!(%error, "there is no thread that tells the kernel something");
-            Errno::AGAIN
+    /// What the kernel said to each of these messages. Where no thread can be had it is told from here: what it keeps
+    /// would be wrong otherwise.
+    fn tell(&self, notes: Vec<Vec<u8>>) -> Vec<Result<(), Errno>> {
+        let (fd, notes) = (self.file.as_raw_fd(), Arc::new(notes));
+        let theirs = notes.clone();
+        let tell = move || theirs.iter().map(|note| write_kept(fd, note)).collect();
+        self.tellers.run(tell).unwrap_or_else(|error| {
+            tracing::warn!(%error, "no thread apart tells the kernel what to drop");
+            let told = notes.iter().map(|note| self.send(&[IoSlice::new(note)]));
+            told.collect()
         })
     }
 }
@@ -227,6 +231,23 @@ pub(crate) mod tests {
         }
         drop(theirs);
         assert_eq!(device.receive(&mut buffer), Ok(Received::End));
+    }
+
+    #[test]
+    fn all_is_told_in_order_and_what_is_wrong_is_said() {
+        let (device, theirs) = pair();
+        let (nodes, names) = ([NodeId(2), NodeId(3)], [(NodeId(1), &b"a"[..])]);
+        assert_eq!(device.inval_inodes(&nodes), Ok(()));
+        assert_eq!(device.inval_entries(&names), Ok(()));
+        for node in nodes {
+            assert_eq!(next(&theirs), Notification::inode(node, 0, 0).to_bytes());
+        }
+        assert_eq!(
+            next(&theirs),
+            Notification::entry(NodeId(1), b"a").to_bytes()
+        );
+        drop(theirs);
+        assert_eq!(device.inval_inodes(&nodes), Err(Errno::PIPE));
     }
 
     #[test]
