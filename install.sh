@@ -357,7 +357,7 @@ install_and_try() {
     timed "packages" need "${BUILD_PACKAGES[@]}"
     [ -z "$1" ] || check_fuse
     if [ ! -e "$target/release/agentvfs" ]; then
-        say "building: about five minutes on two cores, the last two without output (linking)"
+        say "building: about six minutes on two cores, the last two without output (linking)"
     fi
     step "build" build
     install_program
