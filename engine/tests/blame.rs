@@ -232,6 +232,27 @@ fn what_was_renamed_since_a_fast_forward_or_a_rollback_is_followed() {
     end(&engine);
 }
 
+/// Made of another branch's checkpoint, it has older states of the branch that was asked for it, and no newer ones.
+#[test]
+fn a_branch_of_another_ones_checkpoint_begins_there_after_a_restart_too() {
+    let dir = base();
+    let (disk, engine, w) = start(dir.path());
+    write_in(&w, MAIN, "make", "one/file", &text("a"));
+    verbs::create_branch(&w, "asked", MAIN, None).unwrap();
+    rename_on(&w, MAIN, "one", "two");
+    write_in(&w, MAIN, "other", "two/else", &text("b"));
+    write_in(&w, MAIN, "edit", "two/file", &(text("a") + "more\n"));
+    checkpoint(&w, "then");
+    rename_on(&w, MAIN, "two", "three");
+    verbs::create_branch(&w, "new", "asked", Some("main:then")).unwrap();
+    end(&engine);
+    drop((w, engine));
+    let (engine, w) = open(&disk, dir.path());
+    let all = ["checkpoint added", "edit modified", "make added"];
+    assert_eq!(rows(&w, "new", "two/file", true), all);
+    end(&engine);
+}
+
 #[test]
 fn where_the_limit_ends_the_search_nobody_is_said_to_have_changed_nothing() {
     let dir = base();

@@ -52,7 +52,7 @@ pub(crate) fn blame_begin(
 /// The state that the live tree was frozen as or set to last, of those that are stored. It may be another
 /// branch's (of a merge that was a fast-forward), or an older one (of a rollback).
 fn shown_last(branch: &Branch, store: &ObjectStore) -> Result<Option<Stored>> {
-    let (newest, noted, mut log) = {
+    let (own, newest, noted, mut log) = {
         let inner = branch.lock();
         let history = &inner.book.history;
         let stored = |n: u64| {
@@ -65,19 +65,29 @@ fn shown_last(branch: &Branch, store: &ObjectStore) -> Result<Option<Stored>> {
         if let Some(shown) = history.shown.and_then(stored) {
             return Ok(Some(shown));
         }
-        let mut own = history.states.own().rev();
-        let newest = own.find_map(|s| stored(s.info.number));
-        let newest = newest.or_else(|| stored(history.head));
+        let own = history
+            .states
+            .own()
+            .rev()
+            .find_map(|s| stored(s.info.number));
+        let head = stored(history.head);
+        // A head with a higher number than all own ones is what the branch was made of, or set to, since.
+        let newest = own
+            .into_iter()
+            .chain(head)
+            .max_by_key(|(number, _)| *number);
         let noted = inner.book.timeline.last.and_then(stored);
-        let (Some(newest), Some(noted)) = (newest, noted.filter(|n| Some(*n) != newest)) else {
+        // What is noted of the newest own one may come from the branch that this one was made of.
+        let noted = noted.filter(|n| Some(*n) != newest && Some(*n) != own);
+        let (Some(newest), Some(noted)) = (newest, noted) else {
             return Ok(newest.or(noted));
         };
         let log = Log::of(&inner.book.timeline, store, store.pin());
-        (newest, noted, Newest::of(log))
+        (own.unwrap_or(newest), newest, noted, Newest::of(log))
     };
     // What the commit of the newest own one holds of the timeline tells whether it was frozen before the live
     // tree was noted as the other one.
-    let commit: Commit = store.get_object(&newest.1)?;
+    let commit: Commit = store.get_object(&own.1)?;
     let known = commit.timeline.map_or(0, |head| head.entries);
     while let Some(frame) = log.take()? {
         let entry = frame.entry()?;
