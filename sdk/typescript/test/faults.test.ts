@@ -85,6 +85,94 @@ test("a request that was not begun is sent again", async () => {
   server.close();
 });
 
+test("what a dead daemon cannot have read is sent again", async (t) => {
+  const seen: string[] = [];
+  let unreading: Socket | undefined;
+  const [client, server] = await fake("unread", ({ method }) => {
+    if (method === "hello") return HELLO;
+    seen.push(method);
+    return { result: { told: seen.length } };
+  });
+  t.after(() => (client.close(), server.close()));
+  const opened = new Promise<void>((resolve) => server.once("connection", (socket: Socket) => {
+    // From its hello on it reads nothing.
+    socket.once("data", () => {
+      // `pause` would go on reading into its own memory.
+      (socket as unknown as { _handle: { readStop(): void } })._handle.readStop();
+      unreading = socket;
+      resolve();
+    });
+  }));
+  const connection = await (client as unknown as { take(): Promise<{ inFlight: number }> }).take();
+  await opened;
+  const call = client.call("fs.write");
+  await until("the request was sent", () => connection.inFlight > 0);
+  unreading!.destroy();
+  assert.deepEqual(await call, { told: 1 });
+  assert.deepEqual(seen, ["fs.write"]);
+});
+
+test("all connections of a dead daemon are dropped", async (t) => {
+  let connections = 0;
+  const waiting: (() => void)[] = [];
+  const dir = join(root, "several");
+  mkdirSync(dir);
+  const server = createServer((socket: Socket) => {
+    const own = ++connections;
+    socket.on("error", () => {});
+    socket.on("data", (part: Buffer) => {
+      for (const line of part.toString().split("\n").filter(Boolean)) {
+        const { id, method, params } = JSON.parse(line) as { id: number; method: string; params: { path?: string } };
+        const say = (result: object) => socket.write(JSON.stringify({ jsonrpc: "2.0", id, result }) + "\n");
+        if (method === "hello") say({ ...HELLO.result, pid: own > 2 ? 2 : 1 });
+        else if (params.path === "end") socket.destroy();
+        else if (own > 2 || params.path === "next") say({ own });
+        // The first two requests wait for each other, so that there are two connections.
+        else if (waiting.push(() => say({ own })) >= 2) for (const go of waiting.splice(0, waiting.length)) go();
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(join(dir, "daemon.sock"), resolve));
+  const client = new Client({ home: dir, program: "/bin/false" });
+  t.after(() => (client.close(), server.close()));
+  await Promise.all([client.call("fs.write"), client.call("fs.write")]);
+  assert.equal(connections, 2);
+  await assert.rejects(client.call("fs.write", { path: "end" }), BrokenError);
+  assert.deepEqual(await client.call("fs.write", { path: "next" }), { own: 3 });
+});
+
+test("an abort rejects a call that was not answered, whose answer may still come", async (t) => {
+  const late: (() => void)[] = [];
+  const dir = join(root, "late");
+  mkdirSync(dir);
+  const server = createServer((socket: Socket) => {
+    socket.on("error", () => {});
+    socket.on("data", (part: Buffer) => {
+      for (const line of part.toString().split("\n").filter(Boolean)) {
+        const { id, method } = JSON.parse(line) as { id: number; method: string };
+        const say = (result: object) => socket.write(JSON.stringify({ jsonrpc: "2.0", id, result }) + "\n");
+        if (method === "hello") say({ ...HELLO.result, in_flight: 4 });
+        else if (method === "fs.write") late.push(() => say({ late: true }));
+        else say({ method });
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(join(dir, "daemon.sock"), resolve));
+  const client = new Client({ home: dir, program: "/bin/false" });
+  t.after(() => (client.close(), server.close()));
+  const controller = new AbortController();
+  const reason = new Error("enough");
+  const call = client.call("fs.write", {}, { signal: controller.signal });
+  call.catch(() => {});
+  await until("the request has come", () => late.length === 1);
+  controller.abort(reason);
+  for (const answer of late) answer();
+  const next = client.call("fs.stat");
+  const first = await Promise.race([call, next]).catch((error: unknown) => error);
+  assert.ok(first instanceof AbortedError && first.cause === reason, String(first));
+  assert.deepEqual(await next, { method: "fs.stat" });
+});
+
 test("what a daemon says that is no message breaks the connection alone", async () => {
   const [client, server] = await fake("garbage", () => undefined);
   server.on("connection", (socket: Socket) => socket.write("garbage\n"));
