@@ -14,7 +14,8 @@ from typing import Any
 
 from agentvfs import NotInstalled, Refused
 from agentvfs.agentfs import AgentFS, AgentFSOptions, ErrnoException, Filesystem, connect
-from support import Case, environment, in_loop
+from agentvfs.aio import workspaces
+from support import Case, environment, in_loop, until
 
 
 class Names(Case):
@@ -136,13 +137,51 @@ asyncio.run(main())
         self.assertEqual(list(self.place.iterdir()), [])
 
     @in_loop
-    async def test_memory_is_deleted_at_the_end(self) -> None:
-        async with await AgentFS.open(AgentFSOptions(path=":memory:")) as agent:
-            name = agent.workspace.name
-            await agent.fs.write_file("/x", "1")
-            self.assertIn(name, self.home.command("list"))
-        self.assertNotIn(name, self.home.command("list"))
+    async def test_memory_is_a_workspace_that_nobody_else_sees(self) -> None:
+        base = self.home.project("seed", there="before")
+        options = [AgentFSOptions(path=":memory:"), AgentFSOptions(path=":memory:", base=str(base))]
+        agents = [await AgentFS.open(one) for one in options]
+        names = {agent.workspace.name for agent in agents}
+        root = (await agents[0].workspace.info()).mount
+        self.assertTrue(root.startswith("/dev/shm/agentvfs-memory-"), root)
+        for agent in agents:
+            self.assertNotIn(agent.workspace.name, self.home.command("list"))
+            await agent.fs.write_file("/there", "after")
+        await agents[0].workspace.checkpoint("one")
+        await agents[0].fs.write_file("/there", "later")
+        await agents[0].workspace.rollback("one")
+        self.assertEqual([await agent.fs.read_file("/there") for agent in agents], ["after", "after"])
+        self.assertEqual((base / "there").read_text(), "before")
+        rest = await AgentFS.open(options[0])
+        for agent in agents:
+            await agent.close()
+        left = {one.name for one in (await workspaces(root.partition("/home/")[0] + "/home"))}
+        self.assertEqual(left & names, set())
+        await rest.close()
         self.assertEqual(list(self.place.iterdir()), [])
+
+    def test_memory_goes_with_its_process(self) -> None:
+        program = """
+import asyncio, os, signal, sys
+from agentvfs.agentfs import AgentFS, AgentFSOptions
+async def main():
+    agent = await AgentFS.open(AgentFSOptions(path=":memory:"))
+    await agent.fs.write_file("/x", "1")
+    print((await agent.workspace.info()).mount, flush=True)
+    await agent.workspace.close()
+    if sys.argv[1:] == ["kill"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+        own = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        for word in ("kill", "end"):
+            words = [sys.executable, "-W", "error", "-c", program, word]
+            ended = subprocess.run(words, capture_output=True, text=True, env=own, check=False)
+            self.assertEqual(ended.stderr, "")
+            place = Path(ended.stdout.partition("/home/")[0])
+            self.assertTrue(place.name.startswith("agentvfs-memory-"), ended.stdout)
+            until(lambda place=place: not place.exists(), "the home in memory is removed")
+            self.assertNotIn(str(place), Path("/proc/self/mountinfo").read_text())
 
     @in_loop
     async def test_sql_reads_and_changes_nothing(self) -> None:

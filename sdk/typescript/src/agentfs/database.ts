@@ -2,7 +2,7 @@
  * What stands in place of agentfs-sdk's database connection: the workspace that a path means.
  *
  * SQL is answered for reading alone, from an export of the workspace that is made for it (docs/export.md); everything else
- * is refused. `:memory:` is a workspace that is deleted at `close`.
+ * is refused. `:memory:` is a workspace in memory that is deleted at `close`.
  */
 
 import { randomBytes } from "node:crypto";
@@ -13,6 +13,7 @@ import { join, resolve } from "node:path";
 import { Client, type ClientOptions } from "../client.js";
 import { AgentVfsError } from "../errors.js";
 import { isNotRunning, Workspace } from "../workspace.js";
+import { collect, memoryHome } from "./memory.js";
 import { create, isAlive, workspaceAt } from "./place.js";
 
 const MEMORY = "agentfs-memory-";
@@ -37,7 +38,7 @@ export class Database {
   /** Whether it is deleted at `close`: then nothing waits for the disk. */
   readonly memory: boolean;
   readonly #options: DatabaseOptions;
-  readonly #client: Client;
+  #client: Client;
   #workspace: Promise<Workspace> | null = null;
   #closed = false;
 
@@ -72,11 +73,17 @@ export class Database {
   async #opened(): Promise<Workspace> {
     const { base } = this.#options;
     if (!this.memory) return workspaceAt(this.#client, resolve(this.name), base);
-    await sweep(this.#client);
     const name = `${MEMORY}${processId()}-${randomBytes(5).toString("hex")}`;
-    await create(this.#client, name, base);
+    // In the sandbox of a run there is no other daemon.
+    const home = this.#client.home.ofRun ? null : memoryHome(this.#client);
+    if (home === null) {
+      await sweep(this.#client);
+      await create(this.#client, name, base);
+    } else {
+      this.#client = new Client({ program: this.#client.program, home: home.root });
+    }
     const workspace = new Workspace(this.#client, name);
-    await workspace.start();
+    await workspace.start(home === null ? {} : { from: base ?? home.empty });
     return workspace;
   }
 
@@ -110,6 +117,7 @@ export class Database {
     if (workspace && options.export !== undefined) await workspace.export(options.export, { force: true });
     this.#closed = true;
     if (workspace && this.memory) await remove(workspace);
+    if (workspace && this.memory) await collect(this.#client);
     this.#client.close();
   }
 }
@@ -130,11 +138,12 @@ export class Statement {
   /** All rows. */
   async all(...values: unknown[]): Promise<Row[]> {
     if (!READING.test(this.sql)) return [];
+    const reader = await findReader();
     const dir = await mkdtemp(join(tmpdir(), "agentvfs-sql-"));
     try {
       const file = join(dir, "export.db");
       await this.db.use((workspace) => workspace.export(file));
-      return await query(file, this.sql, values);
+      return await query(reader, file, this.sql, values);
     } finally {
       await rm(dir, { recursive: true, force: true });
     }
@@ -166,22 +175,25 @@ interface Opened {
 }
 
 type Library = Record<"DatabaseSync" | "default" | "Database", (new (file: string, options?: object) => Opened) | undefined>;
+type Reader = (file: string) => Opened;
 
-async function query(file: string, sql: string, values: unknown[]): Promise<Row[]> {
+async function findReader(): Promise<Reader> {
   for (const [name, opener] of READERS) {
     const library = await (import(name) as Promise<Library>).catch(() => null);
-    if (library === null) continue;
-    const opened = opener(library, file);
-    try {
-      await opened.connect?.();
-      return (await opened.prepare(sql).all(...values)).map((row) => ({ ...row }));
-    } finally {
-      await opened.close();
-    }
+    if (library !== null) return (file) => opener(library, file);
   }
-  const names = READERS.map(([name]) => name).join(", ");
-  const hint = "use Node 22.5 or later, or npm install better-sqlite3";
-  throw new AgentVfsError(`SQL needs one of ${names}`, { kind: "no-sqlite", hint });
+  const why = `SQL needs a package that reads SQLite, and Node ${process.versions.node} has none`;
+  throw new AgentVfsError(why, { kind: "no-sqlite", hint: "npm install better-sqlite3, or use Node 22.13 or later" });
+}
+
+async function query(reader: Reader, file: string, sql: string, values: unknown[]): Promise<Row[]> {
+  const opened = reader(file);
+  try {
+    await opened.connect?.();
+    return (await opened.prepare(sql).all(...values)).map((row) => ({ ...row }));
+  } finally {
+    await opened.close();
+  }
 }
 
 /** This process, and the namespace in which its number means something. */
@@ -197,7 +209,7 @@ function processId(): string {
 
 let isSwept = false;
 
-/** Deletes, once in a process, the workspaces of `:memory:` that processes left which are gone. */
+/** Deletes, once in a process, the workspaces of `:memory:` that processes left in the usual home which are gone. */
 async function sweep(client: Client): Promise<void> {
   if (isSwept) return;
   isSwept = true;

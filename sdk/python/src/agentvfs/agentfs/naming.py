@@ -24,7 +24,8 @@ from typing import Any
 from .._core.wire import of_bytes
 from .._io import home
 from ..aio import AsyncWorkspace
-from ..errors import Refused
+from ..errors import AgentVfsError, Refused
+from .memory import is_to_be_collected, memory_home
 
 MEMORY = ":memory:"
 _FIRST_LINE = b"agentvfs 1\n"
@@ -35,7 +36,7 @@ _HEAD_BYTES = 4096
 async def open_named(path: str, base: str | None) -> AsyncWorkspace:
     """The workspace of ``path``, which is created if there is nothing yet, from ``base`` if that is given."""
     if path == MEMORY:
-        return await _create(_new_name("memory"), base)
+        return await _in_memory(base)
     path = os.path.abspath(path)
     name = _named(path)
     if name is None:
@@ -52,10 +53,20 @@ async def _alone(path: str, base: str | None) -> AsyncWorkspace:
     return await _existing(path, name, base)
 
 
+async def _in_memory(base: str | None) -> AsyncWorkspace:
+    name, place = _new_name("memory"), memory_home()
+    if place is None:
+        return await _create(name, base)
+    return await AsyncWorkspace.open(name, base=base or place.empty, branch="main", home=place.root)
+
+
 async def discard(workspace: AsyncWorkspace) -> None:
     """Deletes the workspace of ``:memory:``."""
     await workspace.stop(force=True, checkpoint=False)
     await workspace.delete()
+    if is_to_be_collected():
+        with contextlib.suppress(AgentVfsError):
+            await workspace.request("store.gc", {"grace_ms": 0})
 
 
 async def _existing(path: str, name: str, base: str | None) -> AsyncWorkspace:
