@@ -5,10 +5,13 @@
 mod holding;
 
 use engine::record::Outcome;
-use engine::types::RenameFlags;
+use engine::types::{RenameFlags, SetAttr};
 use engine::{Attr, Caller, Error, Look, RequestId, Wait, within_request};
 use holding::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 #[test]
 fn a_file_without_a_name_whose_making_was_not_answered_is_made_once_and_goes_when_forgotten() {
@@ -98,6 +101,63 @@ fn what_was_made_and_not_answered_is_held_by_its_answer_alone() {
 }
 
 #[test]
+fn a_file_that_a_request_emptied_is_not_taken_for_one_that_it_made() {
+    let id = RequestId {
+        connection: 7,
+        unique: 2,
+    };
+    let (who, wait) = (Caller::default(), Wait::Allowed);
+    let world = World::new();
+    let made = world.w.mknod(&who, ROOT, b"file", 0o100600, 0, wait);
+    let file = made.unwrap().node;
+    world.write(file, 0, b"text", CALL);
+    let empty = SetAttr {
+        size: Some(0),
+        ..SetAttr::default()
+    };
+    within_request(id, || world.w.setattr(&who, file, &empty, wait)).unwrap();
+    let world = world.taken_over(7);
+    assert_eq!(world.w.outcome(ROOT, id), Some(Outcome::Done));
+    assert_eq!(world.look(ROOT, "file").size, 0);
+}
+
+#[test]
+fn what_is_held_again_before_an_older_forget_comes_stays_and_is_told_of_changes() {
+    let world = World::new();
+    let file = world.file(ROOT, "file", b"one");
+    world.checkpoint("one");
+    world.write(file, 0, b"two", CALL);
+    world.w.settle().unwrap();
+    let world = world.taken_over(7);
+    // The kernel has forgotten it, and looked it up again; what came first is read last.
+    assert_eq!(world.look(ROOT, "file").node, file);
+    world.w.forget(file, 3);
+    let told = Arc::new(AtomicBool::new(false));
+    let tells = told.clone();
+    during(&world, file, move |_| tells.store(true, Relaxed));
+    world.rollback("one");
+    assert!(told.load(Relaxed), "the kernel may have its pages");
+    world.w.unlink(ROOT, b"file", Wait::Allowed).unwrap();
+    assert_eq!(world.read(file), "one", "somebody may have it open");
+}
+
+#[test]
+fn the_kernel_is_told_of_a_change_also_where_it_said_that_it_did_not_know_the_file() {
+    let world = World::new();
+    let file = world.file(ROOT, "file", b"one");
+    world.checkpoint("one");
+    world.write(file, 0, b"two", CALL);
+    let world = world.taken_over(7);
+    // An answer of the daemon before is on its way to its reader.
+    world.w.settle_held(&mut |node, _| node == ROOT);
+    let told = Arc::new(AtomicBool::new(false));
+    let tells = told.clone();
+    during(&world, file, move |_| tells.store(true, Relaxed));
+    world.rollback("one");
+    assert!(told.load(Relaxed));
+}
+
+#[test]
 fn a_switch_counts_as_cut_off_until_the_kernel_has_dropped_what_it_had_of_before() {
     let world = World::new();
     let file = world.file(ROOT, "file", b"one");
@@ -128,4 +188,28 @@ fn a_switch_counts_as_cut_off_until_the_kernel_has_dropped_what_it_had_of_before
     assert!(!world.w.may_show_before());
     assert_eq!(world.read(file), "one");
     assert_eq!(world.undone("file"), "six");
+}
+
+#[test]
+fn a_switch_that_stands_begins_no_segments() {
+    let world = World::new();
+    let file = world.file(ROOT, "file", b"one");
+    world.checkpoint("one");
+    world.write(file, 0, b"two", CALL);
+    during(&world, file, |_| panic!("killed on purpose"));
+    let killed = AssertUnwindSafe(|| world.rollback("one"));
+    assert!(catch_unwind(killed).is_err());
+    let world = world.taken_over(7);
+    assert!(world.w.may_show_before());
+    let before = world.segments();
+    std::thread::scope(|scope| {
+        let sealing = scope.spawn(|| world.w.seal());
+        // Nothing tells when it has looked several times; too early is no failure.
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!sealing.is_finished());
+        assert_eq!(world.segments(), before);
+        world.w.settle_held(&mut |_, _| true);
+        sealing.join().unwrap().unwrap();
+    });
+    assert_eq!(world.segments(), 1);
 }

@@ -9,7 +9,7 @@ use crate::transport::Space;
 use crate::wire::{Answer, Header, Request};
 use engine::record;
 use engine::types::Wait;
-use engine::{Process, RequestId, within_request};
+use engine::{Error, Process, RequestId, within_request};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -100,7 +100,7 @@ impl Front {
         let unique = from.number();
         let id = RequestId { connection, unique };
         if from.is_resent()
-            && let Some(answer) = self.answer_again(from, request, id)?
+            && let Some(answer) = self.answer_again(from, request, id, wait)?
         {
             return Ok(answer);
         }
@@ -113,6 +113,7 @@ impl Front {
         from: &Header,
         request: &Request<'_>,
         id: RequestId,
+        wait: Wait,
     ) -> Outcome<Option<Answer>> {
         let (ws, node) = (&*self.0.ws.0, from.node);
         let Some(outcome) = ws.outcome(node, id) else {
@@ -126,6 +127,14 @@ impl Front {
                 Request::Mknod { .. } | Request::Mkdir { .. } | Request::Symlink { .. },
                 record::Outcome::Inode(nid),
             ) => Answer::Entry(ws.made_again(node, name_of(request), nid)?, FOREVER),
+            // It emptied a file that was there, which others may have written to since.
+            (Request::Create { name, .. }, record::Outcome::Done) => {
+                match ws.lookup(node, name, wait) {
+                    // A switch took it away meanwhile.
+                    Err(Error::NotFound) => return Ok(None),
+                    found => Answer::Created(found?, FOREVER),
+                }
+            }
             (Request::Link { .. }, record::Outcome::Inode(nid)) => {
                 Answer::Entry(ws.handed_again(node, nid)?, FOREVER)
             }

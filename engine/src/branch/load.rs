@@ -182,7 +182,7 @@ pub(crate) fn drop_stale(branch: &Branch) {
     }
     let cache = branch.cache();
     for nid in stale {
-        if branch.lock().lookups.get(nid) > 0 {
+        if branch.lock().lookups.may_know(nid) {
             cache.inval_inode(branch.node(nid));
         }
     }

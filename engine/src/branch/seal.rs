@@ -328,11 +328,13 @@ pub(crate) fn seal(branch: &Branch) -> Result<()> {
     let _one = branch.sealing.lock();
     loop {
         while store_next(branch)? {}
+        // Before a segment is begun: a switch may stand for long, and has this turn come again and again.
+        if wait_for_switch(branch) {
+            continue;
+        }
         let segment = branch.places.journal.roll()?;
         let _pin = branch.places.store.pin();
         let Some(frozen) = freeze_for_seal(branch) else {
-            // Not at once: each turn begins a segment.
-            branch.wait_progress(&mut branch.lock());
             continue;
         };
         let (mut head, mut more, tree, reference) = frozen;
@@ -358,11 +360,25 @@ pub(crate) fn seal(branch: &Branch) -> Result<()> {
     }
 }
 
+/// Whether a switch has not ended; waits a while for its end then.
+fn wait_for_switch(branch: &Branch) -> bool {
+    let mut inner = branch.lock();
+    let is_switching = is_switching(&inner);
+    if is_switching {
+        branch.wait_progress(&mut inner);
+    }
+    is_switching
+}
+
+/// Whether the kernel may still write pages of before a switch.
+fn is_switching(inner: &Inner) -> bool {
+    inner.fence.is_some() || !inner.cut_off.is_empty()
+}
+
 /// The live tree and everything that the state file needs; `None` where a state is pending again.
 fn freeze_for_seal(branch: &Branch) -> Option<(StateHead, StateMore, Tree, Option<Reference>)> {
     let mut inner = branch.lock();
-    let is_switching = inner.fence.is_some() || !inner.cut_off.is_empty();
-    if inner.book.history.first_pending().is_some() || is_switching {
+    if inner.book.history.first_pending().is_some() || is_switching(&inner) {
         return None;
     }
     inner.storing = Some(inner.live.clone());

@@ -7,7 +7,7 @@ use super::Mutation;
 pub enum Outcome {
     /// Nothing that is told.
     Done,
-    /// An inode that was created, got a further name or other attributes, by its number.
+    /// An inode that was created, or got a further name, by its number.
     Inode(u64),
     /// So many bytes, written or copied.
     Bytes(u64),
@@ -19,11 +19,12 @@ impl Outcome {
         match change {
             Mutation::Create { nid, .. }
             | Mutation::Nameless { nid, .. }
-            | Mutation::Link { nid, .. }
-            | Mutation::SetAttr { nid, .. } => Outcome::Inode(*nid),
+            | Mutation::Link { nid, .. } => Outcome::Inode(*nid),
             Mutation::Write { .. } => Outcome::Bytes(payload),
             Mutation::Copy { len, .. } => Outcome::Bytes(*len),
-            Mutation::Unlink { .. }
+            // Also of a CREATE that emptied a file which was there: that is no file which the request made.
+            Mutation::SetAttr { .. }
+            | Mutation::Unlink { .. }
             | Mutation::Rename { .. }
             | Mutation::Whiteout { .. }
             | Mutation::Allocate { .. }

@@ -5,9 +5,11 @@
 //! All of this is about the inodes of one mount in the kernel's memory, so none of it is journaled. An
 //! inode that the kernel has forgotten is in none of the sets.
 
+use super::recent::Recent;
 use crate::types::Nid;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::time::Instant;
 
 const PAGE: usize = 1024;
 /// Set in a count that began before this daemon: the kernel may hold the inode besides what was counted since.
@@ -97,6 +99,12 @@ pub struct Lookups {
     opened: BTreeMap<Nid, u32>,
     /// How often all was forgotten: a handle of before is stale.
     epoch: u64,
+    /// Inodes with a lower number may be held by the kernel, whatever their count is ([`Lookups::may_know`]).
+    end_of_before: u64,
+    /// What the kernel held before was found out.
+    is_settled: bool,
+    /// Looked up lately, of those that may have been held before.
+    recent: Recent,
 }
 
 impl Lookups {
@@ -112,8 +120,20 @@ impl Lookups {
         Lookups {
             pages: pages.chain(last).collect(),
             known: end,
+            end_of_before: end,
             ..Lookups::default()
         }
+    }
+
+    /// What the kernel held before was found out, as far as that can be.
+    pub fn settle(&mut self) {
+        self.is_settled = true;
+    }
+
+    /// Whether the kernel may have pages, attributes or names of an inode. Of those that a daemon before handed out it may,
+    /// whatever it said when it was asked: an answer of that daemon may not have reached its reader by then.
+    pub fn may_know(&self, nid: Nid) -> bool {
+        nid.0 < self.end_of_before || self.get(nid) > 0
     }
 
     /// Present count; one more where the kernel may have held the inode before, and one for each handle.
@@ -176,18 +196,29 @@ impl Lookups {
         if count & !BEFORE < BEFORE - 1 {
             self.set(nid, count + 1);
         }
+        if count & BEFORE != 0 {
+            self.recent.note(nid, Instant::now());
+        }
     }
 
     /// `n` fewer; true where none is left. The kernel forgets an inode as a whole, but for lookups of which it could
-    /// not use the answer: what it held before goes with more than what was counted since.
+    /// not use the answer: what it held before goes with more than what was counted since, unless some of that may have
+    /// been counted after the kernel forgot the inode.
     pub fn sub(&mut self, nid: Nid, n: u64) -> bool {
         let count = self.count(nid);
         let (since, before) = (u64::from(count & !BEFORE), count & BEFORE);
-        let left = match before != 0 && n <= since {
-            true => (since - n) as u32 | before,
-            false => since.saturating_sub(n) as u32,
+        let left = since.saturating_sub(n) as u32;
+        let left = match before != 0 && (n <= since || self.may_be_held_again(nid, since)) {
+            true => left | before,
+            false => left,
         };
         self.leave(nid, left)
+    }
+
+    /// Whether the kernel may hold an inode again that it has just forgotten as a whole, with all that it held before: by
+    /// a LOOKUP which was read before that FORGET. A daemon before may have answered that; then the kernel is asked later.
+    fn may_be_held_again(&mut self, nid: Nid, since: u64) -> bool {
+        !self.is_settled || (since > 0 && self.recent.has(nid, Instant::now()))
     }
 
     /// The kernel did not hold the inode before; true where it does not hold it now.
@@ -197,6 +228,7 @@ impl Lookups {
 
     /// The kernel held nothing before.
     pub fn held_nothing(&mut self) {
+        self.end_of_before = 0;
         let untouched = |counts: &&mut Counts| counts.page.is_none() && counts.all == BEFORE;
         for counts in self.pages.iter_mut().filter(untouched) {
             *counts = Counts::default();
@@ -383,11 +415,11 @@ mod tests {
         let mut l = Lookups::taken_over(end);
         assert_eq!([0, 5, end - 1, end].map(|n| l.get(Nid(n))), [1, 1, 1, 0]);
         assert_eq!(l.known, end);
+        l.settle();
         l.add(Nid(5));
         assert_eq!(l.get(Nid(5)), 2);
         assert!(!l.sub(Nid(5), 1), "an answer that the kernel could not use");
         assert!(l.sub(Nid(5), 1), "it had one from before");
-        l.add(Nid(6));
         assert!(l.sub(Nid(6), 2));
         assert!(l.was_not_held(Nid(7)) && l.get(Nid(7)) == 0);
         l.add(Nid(8));
@@ -411,6 +443,26 @@ mod tests {
         l.held_nothing();
         assert_eq!([0, 5, 9, end].map(|n| l.get(Nid(n))), [0, 1, 0, 1]);
         assert_eq!(l.known, 2);
+    }
+
+    #[test]
+    fn what_was_looked_up_before_an_older_forget_was_read_is_held() {
+        let mut l = Lookups::taken_over(10);
+        assert!(
+            !l.sub(Nid(4), 3),
+            "a daemon before may have handed it out since"
+        );
+        l.settle();
+        assert!(l.sub(Nid(4), 3));
+        l.add(Nid(5));
+        assert!(!l.sub(Nid(5), 3) && l.get(Nid(5)) == 1);
+        assert!(l.sub(Nid(5), 1), "that was all");
+        l.add(Nid(5));
+        assert!(l.sub(Nid(5), 3), "it is counted from the beginning");
+        assert!([0, 5, 9].into_iter().all(|n| l.may_know(Nid(n))));
+        assert!(!l.may_know(Nid(10)));
+        l.held_nothing();
+        assert!(!l.may_know(Nid(5)));
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn remove_one(branch: &Branch, place: &NameIn, nid: Nid, kind: Kind) -> Result<(
 
 /// Has the kernel ask again for a name and for the listing that it stood in.
 fn hide(branch: &Branch, (dir, name): &NameIn) {
-    if *dir == Nid::ROOT || branch.lock().lookups.get(*dir) > 0 {
+    if *dir == Nid::ROOT || branch.lock().lookups.may_know(*dir) {
         branch.cache().inval_entry(branch.node(*dir), name);
         branch.cache().inval_inode(branch.node(*dir));
     }
@@ -207,7 +207,7 @@ fn hide(branch: &Branch, (dir, name): &NameIn) {
 
 /// Has the kernel ask again for an inode's attributes.
 fn refresh(branch: &Branch, nid: Nid) {
-    if branch.lock().lookups.get(nid) > 0 {
+    if branch.lock().lookups.may_know(nid) {
         branch.cache().inval_inode(branch.node(nid));
     }
 }

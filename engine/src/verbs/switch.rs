@@ -312,10 +312,10 @@ fn invalidate(branch: &Branch, changes: &Transition, progress: Progress<'_>) {
         .for_each(|some| cache.inval_entries(some));
 }
 
-/// Those of these inodes that the kernel knows.
+/// Those of these inodes that the kernel may know.
 fn known_of(branch: &Branch, some: &[Nid]) -> Vec<NodeId> {
     let inner = branch.lock();
-    let is_known = |nid: &&Nid| inner.lookups.get(**nid) > 0 || **nid == Nid::ROOT;
+    let is_known = |nid: &&Nid| inner.lookups.may_know(**nid) || **nid == Nid::ROOT;
     let known = some.iter().filter(is_known);
     known.map(|nid| branch.node(*nid)).collect()
 }

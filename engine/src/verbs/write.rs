@@ -60,8 +60,11 @@ pub(crate) fn write_file_in(branch: &Branch, who: &Caller, w: &WriteFile) -> Res
 
 /// Has the mount show a file that was written behind the kernel's back.
 pub(super) fn show_size(branch: &Branch, nid: Nid) {
-    if doubts_size(branch, nid) {
+    let is_doubted = doubts_size(branch, nid);
+    if is_doubted || branch.lock().lookups.may_know(nid) {
         branch.cache().inval_inode(branch.node(nid));
+    }
+    if is_doubted {
         branch.refresh_sizes(&[nid]);
         branch.mend();
     }

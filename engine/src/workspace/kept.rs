@@ -78,6 +78,7 @@ fn settle_branch(branch: &Branch, ask: &mut dyn FnMut(NodeId, Look) -> bool) {
         false => Look::Drop,
     };
     settle_inodes(branch, look, ask);
+    branch.lock().lookups.settle();
     if !cut_off.is_empty() {
         branch.lock().cut_off.clear();
         branch.signal();

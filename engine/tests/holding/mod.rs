@@ -92,6 +92,13 @@ impl World {
         }
     }
 
+    /// How many segments the branch's journal has.
+    pub fn segments(&self) -> usize {
+        let all = self.disk.paths().into_iter();
+        all.filter(|path| path.contains("/journal/") && !path.ends_with("mark"))
+            .count()
+    }
+
     pub fn end(self) {
         let close = CloseMode::NoCheckpoint;
         self.engine.close_workspace(W, close, &|_, _| {}).unwrap();

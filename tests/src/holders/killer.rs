@@ -1,12 +1,14 @@
 //! Kills the daemon beneath the steps at random moments, on a mount that outlives it.
 //!
-//! Never while a command runs: that would fail, as is promised, and what it had done by then nobody could say.
+//! Never while a command runs: that would fail, as is promised, and what it had done by then nobody could say. Three
+//! times in four not before the mount has answered: else a busy machine would see daemons that begin, and no steps.
 
 use crate::env::Env;
 use crate::rng::Rng;
 use crate::wait;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -38,6 +40,9 @@ impl Killer {
         let thread = std::thread::spawn(move || {
             let mut rng = Rng::new(seed);
             while !ended.load(Ordering::Relaxed) {
+                if rng.below(4) > 0 {
+                    answers(&env.mountpoint());
+                }
                 wait::let_run(Duration::from_micros(rng.below(PAUSE_US)));
                 let _turn = turns.take();
                 kills.fetch_add(env.daemons().len() as u64, Ordering::Relaxed);
@@ -49,6 +54,15 @@ impl Killer {
             thread: Some(thread),
         }
     }
+}
+
+/// Waits until the mount answers what the kernel has to ask for. Panics where it does not in time.
+fn answers(mountpoint: &Path) {
+    let (done, answer) = mpsc::channel();
+    let place = mountpoint.to_owned();
+    std::thread::spawn(move || done.send(rustix::fs::statvfs(&place).is_ok()));
+    let answered = answer.recv_timeout(wait::DEADLINE);
+    assert!(answered.is_ok(), "the mount does not answer in time");
 }
 
 impl Drop for Killer {

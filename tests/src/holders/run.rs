@@ -8,11 +8,12 @@ use crate::env::Env;
 use crate::rng::Rng;
 use crate::sys::PAGE;
 use crate::wait;
+use rustix::fs::OFlags;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -59,14 +60,13 @@ pub fn run(
         let seed = seeds.iter().fold(0, |all, seed| all ^ seed);
         Killer::start(w.env.clone(), w.turns.clone(), seed, kills.clone())
     });
-    if let Err(why) = w.check() {
-        return Some(Err((w.said, why)));
-    }
+    let mut done = w.check();
     for seed in seeds {
-        let done = w.step(&mut Rng::new(*seed)).and_then(|()| w.check());
-        if let Err(why) = done {
-            return Some(Err((w.said, why)));
-        }
+        done = done.and_then(|()| w.step(&mut Rng::new(*seed)).and_then(|()| w.check()));
+    }
+    if let Err(why) = done {
+        let why = format!("{why}\nthe daemon's log ends:\n{}", w.env.log());
+        return Some(Err((w.said, why)));
     }
     drop(killer);
     w.holders.clear();
@@ -74,6 +74,23 @@ pub fn run(
     let stops = || w.env.workspace(&["stop", "project"]).status == 0;
     wait::until("the workspace stops", stops);
     Some(Ok(()))
+}
+
+/// What a file has past the kernel's cache, where that has something wrong.
+fn past(place: &Path, want: &[u8]) -> String {
+    let flags = OFlags::DIRECT.bits() as i32;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(place);
+    let mut have = vec![0; want.len() + PAGE];
+    let got = file.and_then(|file| file.read_at(&mut have, 0));
+    have.truncate(*got.as_ref().unwrap_or(&0));
+    match got.map(|_| same("what the daemon has", &have, want)) {
+        Ok(Ok(())) => "what the daemon has is right".to_owned(),
+        Ok(Err(why)) => why,
+        Err(e) => format!("what the daemon has: {e}"),
+    }
 }
 
 impl World {
@@ -420,7 +437,8 @@ impl World {
                 let said = |e: std::io::Error| format!("{path}: {e}");
                 let m = fs::symlink_metadata(&place).map_err(said)?;
                 let have = fs::read(&place).map_err(said)?;
-                same(&path, &have, bytes)?;
+                same(&path, &have, bytes)
+                    .map_err(|why| format!("{why}; {}", past(&place, bytes)))?;
                 if m.len() != bytes.len() as u64 {
                     return Err(format!("{path} has {} bytes, not {}", m.len(), bytes.len()));
                 }
