@@ -16,6 +16,7 @@ pub(crate) mod lookups;
 mod of_base;
 pub mod patch;
 pub mod radix;
+mod recent;
 mod sane;
 
 use crate::error::{Error, Result};

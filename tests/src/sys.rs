@@ -173,6 +173,12 @@ fn checked(result: i32) -> io::Result<()> {
     }
 }
 
+/// Gives the calling thread a working directory of its own, which /proc does not show with its process.
+pub fn leave_working_directory() -> io::Result<()> {
+    // SAFETY: the flag concerns working directory, root and umask; descriptors and memory stay shared.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }.map_err(Into::into)
+}
+
 /// Has a system call fail with ENOSYS from now on, in this process and those that it starts.
 pub fn without_call(call: libc::c_long) -> io::Result<()> {
     // Offset of the call's number in struct seccomp_data (seccomp(2)).

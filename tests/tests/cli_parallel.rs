@@ -5,8 +5,10 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use tests::env::Env;
-use tests::{mount, tree};
+use tests::{mount, sys, tree, wait};
 
 fn all(env: &Env, commands: impl Iterator<Item = Vec<String>>) -> Vec<tests::env::Told> {
     let begin = |args: Vec<String>| env.begin(&args.iter().map(String::as_str).collect::<Vec<_>>());
@@ -142,6 +144,34 @@ fn stop_names_who_holds_the_mount_and_force_stops_all_the_same() {
         fs::read_to_string(root.join("file")).unwrap(),
         "still works"
     );
+}
+
+#[test]
+fn stop_waits_for_who_uses_the_mount_and_cannot_be_seen() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    fs::create_dir(root.join("dir")).unwrap();
+    let (inside, is_inside) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let place = root.join("dir");
+    // As a thread of a killed daemon is, that waits for an answer: /proc has it not with its process.
+    let holder = thread::spawn(move || {
+        sys::leave_working_directory().unwrap();
+        rustix::process::chdir(&place).unwrap();
+        inside.send(()).unwrap();
+        may_leave.recv().unwrap();
+        rustix::process::chdir("/").unwrap();
+    });
+    is_inside.recv().unwrap();
+    let mut stop = env.begin(&["stop"]);
+    wait::until("the stop waits", || {
+        stop.try_wait().unwrap().is_some() || env.log().contains("cannot be seen")
+    });
+    leave.send(()).unwrap();
+    holder.join().unwrap();
+    let stopped = env.finish(stop, "stop").ok();
+    assert!(stopped.contains("status=stopped"), "{stopped}");
+    assert!(mount::below(env.home()).is_empty());
 }
 
 #[test]

@@ -8,10 +8,16 @@ use fuse_front::{Holder, MountError, Mounted};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a forced stop flushes dirty pages.
 const FLUSH_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a stop waits for users of the mount that cannot be seen.
+const UNSEEN_WAIT: Duration = Duration::from_secs(10);
+
+/// Pause between two tries meanwhile.
+const UNSEEN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Most workspaces that an ending daemon stops at the same time.
 const STOPS_AT_ONCE_MAX: usize = 16;
@@ -288,22 +294,43 @@ fn lost(slot: &Slot) -> Option<PathBuf> {
 type Kept = (Option<Box<Mounted>>, Fault);
 
 /// Unmounts unless somebody uses the mount.
-fn take_away(name: &str, place: &Path, mounted: Mounted) -> Result<(), Kept> {
-    let holders = fuse_front::holders(place);
-    if !holders.is_empty() {
-        return Err((Some(Box::new(mounted)), in_use(name, &holders)));
-    }
-    // Where another namespace has a copy of the mount, unmounting writes nothing back.
-    flush(place);
-    mounted.unmount().map_err(|error| {
+///
+/// Whoever uses it and cannot be seen is waited for: threads of a daemon that was killed, for one, end when they have got
+/// an answer, and are no longer listed with their process.
+fn take_away(name: &str, place: &Path, mut mounted: Mounted) -> Result<(), Kept> {
+    let since = Instant::now();
+    let mut told = false;
+    loop {
+        let holders = fuse_front::holders(place);
+        if !holders.is_empty() {
+            return Err((Some(Box::new(mounted)), in_use(name, &holders)));
+        }
+        // Where another namespace has a copy of the mount, unmounting writes nothing back.
+        flush(place);
+        let error = match mounted.unmount() {
+            Ok(()) => return Ok(()),
+            Err(MountError::Busy(busy)) if since.elapsed() < UNSEEN_WAIT => {
+                mounted = *busy;
+                if !told {
+                    tracing::info!(
+                        workspace = name,
+                        "waiting for somebody who uses the mount and cannot be seen"
+                    );
+                    told = true;
+                }
+                std::thread::sleep(UNSEEN_PAUSE);
+                continue;
+            }
+            Err(error) => error,
+        };
         let fault = faults::of_mount(&error, name);
-        match error {
+        return Err(match error {
             MountError::Busy(mounted) | MountError::Unmount { mounted, .. } => {
                 (Some(mounted), fault)
             }
             _ => (None, fault),
-        }
-    })
+        });
+    }
 }
 
 pub(super) fn in_use(name: &str, holders: &[Holder]) -> Fault {
