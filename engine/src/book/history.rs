@@ -405,10 +405,7 @@ impl History {
             return self.ancestor(rest).ok_or_else(none);
         }
         let prefix = HexPrefix::parse(local).map_err(|_| none())?;
-        let matching = self
-            .states
-            .values()
-            .filter(|s| s.info.id.is_some_and(|id| prefix.matches(id.as_bytes())));
+        let matching = self.states.with_prefix(&prefix);
         let found: BTreeMap<CommitId, u64> = matching
             .filter_map(|s| Some((s.info.id?, s.info.number)))
             .collect();

@@ -1,16 +1,19 @@
 //! The states of a branch by number, and which of them are rare.
 //!
 //! A history may have a hundred thousand states. Few of them are not stored yet, have a tree in memory, or were made
-//! by another branch. Each of these kinds has an index, so that nothing that is done for each commit goes over all
-//! states. Invariant: the indexes name states that there are, and only this file changes either. Tests: below, against
+//! by another branch. Each of these kinds has an index, and so have the ids, so that nothing that is done for each
+//! commit or for a page of the log goes over all states. Invariant: the indexes name states that there are, and only this file changes either. Tests: below, against
 //! a look at every state.
 
+use crate::book::digits::Beginnings;
 use crate::record::{OpKind, StateInfo};
 use crate::stored::store::Reference;
 use crate::tree::Tree;
-use objstore::{CommitId, TimelineHead};
+use imbl::OrdMap;
+use objstore::{CommitId, HexPrefix, TimelineHead};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, RangeFrom};
+use std::sync::OnceLock;
 
 /// A state as it is in memory.
 #[derive(Clone, Debug)]
@@ -39,6 +42,10 @@ pub struct States {
     /// Those that another branch made.
     foreign: BTreeSet<u64>,
     held: BTreeMap<u64, Held>,
+    /// The ids of those that have one.
+    ids: Beginnings,
+    /// The same by number, once somebody wanted a copy of it.
+    commits: OnceLock<OrdMap<u64, CommitId>>,
 }
 
 impl Deref for States {
@@ -53,18 +60,51 @@ impl States {
     /// States that are all in the store, without their trees.
     pub fn of_stored(infos: impl Iterator<Item = StateInfo>) -> States {
         let mut states = States::default();
-        infos.for_each(|info| states.put(info));
+        for info in infos {
+            states.place(info);
+        }
+        states.index_ids();
         states
     }
 
+    /// Sorts all ids at once, which takes less time than one by one.
+    fn index_ids(&mut self) {
+        let known = |s: &State| Some((s.info.id?, s.info.number));
+        self.ids = self.all.values().filter_map(known).collect();
+    }
+
     fn put(&mut self, info: StateInfo) {
+        let (number, id) = (info.number, info.id);
+        let before = self.place(info);
+        self.note_id(number, before, id);
+    }
+
+    /// Puts a state where it belongs, but for its id; gives the id that it had before.
+    fn place(&mut self, info: StateInfo) -> Option<CommitId> {
         let number = info.number;
         match info.kind {
             OpKind::Foreign => self.foreign.insert(number),
             _ => self.foreign.remove(&number),
         };
         let timeline = None;
-        self.all.insert(number, State { info, timeline });
+        let before = self.all.insert(number, State { info, timeline });
+        before?.info.id
+    }
+
+    /// A state has another id than before, or one at last, or is gone with it.
+    fn note_id(&mut self, number: u64, before: Option<CommitId>, id: Option<CommitId>) {
+        if let Some(before) = before {
+            self.ids.remove(&before, number);
+        }
+        if let Some(id) = id {
+            self.ids.insert(&id, number);
+        }
+        let commits = self.commits.get_mut();
+        match (commits, id) {
+            (Some(commits), Some(id)) => drop(commits.insert(number, id)),
+            (Some(commits), None) => drop(commits.remove(&number)),
+            (None, _) => {}
+        }
     }
 
     /// Adds a state that is to be stored.
@@ -87,10 +127,11 @@ impl States {
 
     /// Removes a state.
     pub fn remove(&mut self, number: u64) {
-        self.all.remove(&number);
+        let gone = self.all.remove(&number);
         self.pending.remove(&number);
         self.foreign.remove(&number);
         self.held.remove(&number);
+        self.note_id(number, gone.and_then(|state| state.info.id), None);
     }
 
     /// Removes all states but those that `keep` wants.
@@ -118,6 +159,7 @@ impl States {
             part.pending.extend(self.pending.get(&number));
             part.foreign.extend(self.foreign.get(&number));
         }
+        part.index_ids();
         part
     }
 
@@ -160,6 +202,35 @@ impl States {
     /// Those that this branch made, ascending.
     pub fn own(&self) -> impl DoubleEndedIterator<Item = &State> {
         self.all.values().filter(|s| s.info.kind != OpKind::Foreign)
+    }
+
+    /// Those that are the commit `id`.
+    pub fn with_id(&self, id: &CommitId) -> impl Iterator<Item = &State> {
+        let alike = self.ids.like(id).filter_map(|n| self.all.get(&n));
+        alike.filter(move |state| state.info.id.as_ref() == Some(id))
+    }
+
+    /// Those whose ids have a prefix.
+    pub fn with_prefix(&self, prefix: &HexPrefix) -> impl Iterator<Item = &State> {
+        let has = |n| self.id(n).is_some_and(|id| prefix.matches(id.as_bytes()));
+        let meant = self.ids.with_prefix(prefix, has);
+        meant.filter_map(|n| self.all.get(&n))
+    }
+
+    /// How many digits of `id` no other id of these states begins with.
+    pub fn digits_of(&self, id: &CommitId) -> u32 {
+        self.ids.digits_of(id, |n| self.id(n) != Some(*id))
+    }
+
+    /// The ids of those that have one, by number, as they are now.
+    pub fn commits(&self) -> OrdMap<u64, CommitId> {
+        let known = |s: &State| Some((s.info.number, s.info.id?));
+        let all = || self.all.values().filter_map(known).collect();
+        self.commits.get_or_init(all).clone()
+    }
+
+    fn id(&self, number: u64) -> Option<CommitId> {
+        self.all.get(&number)?.info.id
     }
 
     /// The state's tree as it was frozen, while that is kept.
@@ -238,8 +309,9 @@ impl States {
     /// The commit of a state became known; gives the state.
     pub fn set_id(&mut self, number: u64, id: CommitId) -> Option<&State> {
         let state = self.all.get_mut(&number)?;
-        state.info.id = Some(id);
-        Some(state)
+        let before = state.info.id.replace(id);
+        self.note_id(number, before, Some(id));
+        self.all.get(&number)
     }
 
     /// Somebody asked for a state.
@@ -293,15 +365,19 @@ mod tests {
         }
     }
 
-    fn id(number: u64) -> CommitId {
-        CommitId::from_bytes([number as u8; 32])
+    /// One of some ids of which many begin alike, two of them with more digits than are compared.
+    fn id(which: u64) -> CommitId {
+        let mut bytes = [0x11; 32];
+        bytes[which as usize % 10] = which as u8;
+        CommitId::from_bytes(bytes)
     }
 
     #[derive(Clone, Debug)]
     enum Step {
         Freeze(u64, OpKind),
-        Know(u64, OpKind),
+        Know(u64, OpKind, Option<u64>),
         SetStored(u64, bool),
+        SetId(u64, u64),
         SetAllStored,
         KeepTree(u64),
         KeepTreeOnly(u64),
@@ -317,7 +393,9 @@ mod tests {
         let kind = || prop_oneof![Just(OpKind::Checkpoint), Just(OpKind::Foreign)];
         prop_oneof![
             6 => (number(), kind()).prop_map(|(n, kind)| Step::Freeze(n, kind)),
-            3 => (number(), kind()).prop_map(|(n, kind)| Step::Know(n, kind)),
+            3 => (number(), kind(), prop::option::of(number()))
+                .prop_map(|(n, kind, id)| Step::Know(n, kind, id)),
+            3 => (number(), number()).prop_map(|(n, id)| Step::SetId(n, id)),
             5 => (number(), any::<bool>()).prop_map(|(n, kept)| Step::SetStored(n, kept)),
             1 => Just(Step::SetAllStored),
             2 => number().prop_map(Step::KeepTree),
@@ -337,6 +415,7 @@ mod tests {
         in_store: bool,
         tree: bool,
         stored: bool,
+        id: Option<CommitId>,
     }
 
     type Slow = BTreeMap<u64, Plain>;
@@ -350,10 +429,16 @@ mod tests {
                     in_store,
                     tree,
                     stored,
+                    id: None,
                 };
                 slow.insert(*n, state);
             }
-            Step::Know(n, kind) => {
+            Step::SetId(n, which) => {
+                if let Some(s) = slow.get_mut(n) {
+                    s.id = Some(id(*which));
+                }
+            }
+            Step::Know(n, kind, which) => {
                 let known = slow.get(n).map_or((false, false), |s| (s.tree, s.stored));
                 let (kind, in_store, (tree, stored)) = (*kind, true, known);
                 let state = Plain {
@@ -361,12 +446,14 @@ mod tests {
                     in_store,
                     tree,
                     stored,
+                    id: which.map(id),
                 };
                 slow.insert(*n, state);
             }
             Step::SetStored(n, kept) => {
                 if let Some(s) = slow.get_mut(n) {
                     (s.in_store, s.tree, s.stored) = (true, false, *kept);
+                    s.id = Some(id(*n));
                 }
             }
             Step::SetAllStored => slow
@@ -403,7 +490,12 @@ mod tests {
     fn do_fast(states: &mut States, step: &Step) {
         match step {
             Step::Freeze(n, kind) => states.freeze(info(*n, *kind), Tree::default()),
-            Step::Know(n, kind) => states.know(info(*n, *kind)),
+            Step::Know(n, kind, which) => {
+                let info = info(*n, *kind);
+                let id = which.map(id);
+                states.know(StateInfo { id, ..info });
+            }
+            Step::SetId(n, which) => drop(states.set_id(*n, id(*which))),
             Step::SetStored(n, kept) => states.set_stored(*n, id(*n), kept.then(reference)),
             Step::SetAllStored => states.set_all_stored(),
             Step::KeepTree(n) => states.keep_tree(*n, Tree::default()),
@@ -425,7 +517,49 @@ mod tests {
         found.map(|(n, _)| *n).collect()
     }
 
+    fn digits_by_look(all: &BTreeSet<CommitId>, id: &CommitId) -> u32 {
+        let text = id.to_string();
+        let shared = |other: &CommitId| {
+            let other = other.to_string();
+            let same = text.bytes().zip(other.bytes());
+            same.take_while(|(a, b)| a == b).count() as u32
+        };
+        let others = all.iter().filter(|other| *other != id);
+        match others.map(shared).max().unwrap_or(0) {
+            16.. => 64,
+            most => (most + 1).max(4),
+        }
+    }
+
+    /// `lengths`: of prefixes by which they are looked up, beside the shortest that names one.
+    fn check_ids(states: &States, slow: &Slow, lengths: &[usize]) {
+        let known = slow.iter().filter_map(|(n, s)| Some((*n, s.id?)));
+        let known: BTreeMap<u64, CommitId> = known.collect();
+        let all: BTreeSet<CommitId> = known.values().copied().collect();
+        for id in (0..24).map(id) {
+            let has = |other: &CommitId| *other == id;
+            let with = known.iter().filter(|(_, other)| has(other));
+            let with: Vec<u64> = with.map(|(n, _)| *n).collect();
+            assert_eq!(numbers(states.with_id(&id)), with);
+            let digits = states.digits_of(&id);
+            assert_eq!(digits, digits_by_look(&all, &id));
+            for digits in lengths.iter().copied().chain([digits as usize]) {
+                let prefix = HexPrefix::parse(&id.to_string()[..digits]).unwrap();
+                let mut found = numbers(states.with_prefix(&prefix));
+                found.sort_unstable();
+                let matching = known.iter().filter(|(_, id)| prefix.matches(id.as_bytes()));
+                let matching: Vec<u64> = matching.map(|(n, _)| *n).collect();
+                assert_eq!(found, matching);
+            }
+        }
+        // A copy of what others look into at other times stays as it is.
+        if known.len().is_multiple_of(2) {
+            assert!(states.commits().into_iter().eq(known));
+        }
+    }
+
     fn check(states: &mut States, slow: &Slow) {
+        check_ids(states, slow, &[]);
         assert_eq!(numbers(states.values()), of(slow, |_| true));
         assert_eq!(numbers(states.stored()), of(slow, |s| s.in_store));
         let is_foreign = |s: &Plain| s.kind == OpKind::Foreign;
@@ -461,6 +595,7 @@ mod tests {
                 do_slowly(&mut slow, &step);
                 check(&mut states, &slow);
             }
+            check_ids(&states, &slow, &[4, 9, 12, 16, 17, 18, 19, 20, 64]);
         }
     }
 

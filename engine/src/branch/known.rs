@@ -13,8 +13,8 @@ impl Branch {
         let commit: Commit = self.places.store.get_object(&id)?;
         let mut inner = self.lock_synced()?;
         let known = |id: &CommitId| {
-            let mut all = inner.book.history.states.values();
-            all.find(|s| s.info.id == Some(*id)).map(|s| s.info.number)
+            let mut all = inner.book.history.states.with_id(id);
+            all.next().map(|s| s.info.number)
         };
         if let Some(number) = known(&id) {
             return Ok(number);

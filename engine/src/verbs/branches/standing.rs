@@ -52,18 +52,17 @@ pub fn unique_digits(
 ) -> Result<UniqueDigits> {
     let branch = ws.branch(branch)?;
     let inner = branch.lock();
-    Ok(digits_of(&inner.book.history, wanted))
+    let states = &inner.book.history.states;
+    let digits = wanted.map(|id| (id, states.digits_of(&id)));
+    Ok(UniqueDigits::of_these(digits))
 }
 
 /// How all branches stand, `main` first.
 pub fn branch_standings(ws: &Workspace) -> Vec<Standing> {
     let created = ws.views.created();
-    let mut owners = HashMap::new();
-    let mut all: Vec<Summary> = Vec::new();
-    for branch in ws.views.branches() {
-        let created = created.get(&branch.slot).copied().unwrap_or_default();
-        all.push(summary(&branch, created, all.len(), &mut owners));
-    }
+    let summary = |branch| summary(branch, &created);
+    let mut all: Vec<Summary> = ws.views.branches().into_iter().map(summary).collect();
+    let owners = owners(&all);
     let origins: Vec<Option<usize>> = (0..all.len())
         .map(|at| origin_of(at, &all, &owners))
         .collect();
@@ -86,38 +85,56 @@ pub fn branch_standings(ws: &Workspace) -> Vec<Standing> {
     all.into_iter().map(|summary| summary.standing).collect()
 }
 
-/// Looks at a branch; notes in `owners` that the commits which it made are its own.
-fn summary(
-    branch: &Arc<Branch>,
-    created: Time,
-    at: usize,
-    owners: &mut HashMap<CommitId, usize>,
-) -> Summary {
+/// Looks at a branch.
+fn summary(branch: Arc<Branch>, created: &BTreeMap<u16, Time>) -> Summary {
+    let created = created.get(&branch.slot).copied().unwrap_or_default();
     let inner = branch.lock();
     let history = &inner.book.history;
-    let own = || history.states.own();
-    for id in own().filter_map(|s| s.info.id) {
-        owners.entry(id).or_insert(at);
-    }
-    let first_parent = own()
-        .next()
-        .and_then(|s| history.id_of(*s.info.parents.first()?));
+    let (first, last) = {
+        let mut own = history.states.own();
+        let first = own.next();
+        (first, own.next_back().or(first))
+    };
+    let first_parent = first.and_then(|s| history.id_of(*s.info.parents.first()?));
     let head = history.id_of(history.head);
-    let newest = own().map(|s| s.info.time).max();
+    let standing = Standing {
+        name: branch.name(),
+        made_of: None,
+        ahead: 0,
+        behind: 0,
+        changed: last.map_or(created, |s| s.info.time).max(created),
+        conflicts: history.conflicts.len() as u64,
+        digits: head.map_or(0, |id| history.states.digits_of(&id)),
+    };
+    drop(inner);
     Summary {
-        branch: branch.clone(),
+        branch,
         created,
         began_with: first_parent.or(head),
-        standing: Standing {
-            name: branch.name(),
-            made_of: None,
-            ahead: 0,
-            behind: 0,
-            changed: newest.unwrap_or(created).max(created),
-            conflicts: history.conflicts.len() as u64,
-            digits: head.map_or(0, |id| digits_of(history, head.into_iter()).of(&id)),
-        },
+        standing,
     }
+}
+
+/// Which branch, the first of all, made each commit with which one began.
+fn owners(all: &[Summary]) -> HashMap<CommitId, usize> {
+    let mut wanted: HashSet<CommitId> = all.iter().filter_map(|s| s.began_with).collect();
+    let mut owners = HashMap::new();
+    for (at, summary) in all.iter().enumerate() {
+        let inner = summary.branch.lock();
+        let states = &inner.book.history.states;
+        let is_own = |s: &State| s.info.kind != OpKind::Foreign;
+        wanted.retain(|id| {
+            let made = states.with_id(id).any(is_own);
+            if made {
+                owners.insert(*id, at);
+            }
+            !made
+        });
+        if wanted.is_empty() {
+            break;
+        }
+    }
+    owners
 }
 
 /// The branch that made the commit with which another began, if it is older; else `main`, of which there is none.
@@ -131,11 +148,6 @@ fn origin_of(at: usize, all: &[Summary], owners: &HashMap<CommitId, usize>) -> O
         *owner == 0 || age(*owner) < age(at)
     };
     Some(owner.filter(is_older).unwrap_or(0))
-}
-
-fn digits_of(history: &History, wanted: impl Iterator<Item = CommitId>) -> UniqueDigits {
-    let all = history.states.values().filter_map(|s| s.info.id);
-    UniqueDigits::of_these(wanted, all)
 }
 
 /// The commits from which the head of a branch descends, and the head.

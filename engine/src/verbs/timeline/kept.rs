@@ -101,7 +101,7 @@ impl KeptRecord {
         Ok(Reading {
             log: self.place(),
             running: HashMap::new(),
-            known: Arc::new(commits.into_iter().map(|c| (c.state, c.id)).collect()),
+            known: commits.into_iter().map(|c| (c.state, c.id)).collect(),
             gone: Some(self.deleted),
             of: None,
         })

@@ -15,6 +15,7 @@ use crate::types::Time;
 use crate::verbs::timeline::own::Others;
 use crate::verbs::timeline::sources;
 use crate::workspace::Workspace;
+use imbl::OrdMap;
 use objstore::{CommitId, ObjectStore};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -234,14 +235,12 @@ pub(crate) fn timeline_each_of(
 pub(crate) fn reading(branch: &Branch) -> Reading {
     let inner = branch.lock();
     let running = inner.book.timeline.running.keys();
-    let states = inner.book.history.states.values();
-    let known = states.filter_map(|s| Some((s.info.number, s.info.id?)));
     Reading {
         log: LogPlace::of(&inner.book.timeline),
         running: running
             .map(|c| (*c, inner.book.timeline.overlaps_of(*c)))
             .collect(),
-        known: Arc::new(known.collect()),
+        known: inner.book.history.states.commits(),
         gone: None,
         of: None,
     }
@@ -255,7 +254,7 @@ pub(crate) struct Reading {
     /// Calls that ran, with those that overlap.
     pub running: HashMap<u64, Vec<u64>>,
     /// Commits of the states that the branch kept.
-    pub known: Arc<HashMap<u64, CommitId>>,
+    pub known: OrdMap<u64, CommitId>,
     /// When the branch was deleted, and with it whatever still ran.
     pub gone: Option<Time>,
     /// Read a timeline of another branch that was taken over into this one, and nothing else.
@@ -300,7 +299,7 @@ pub(crate) struct Reader {
     /// Calls that run, with those that overlap.
     running: HashMap<u64, Vec<u64>>,
     /// Commits of the states that the branch keeps.
-    known: Arc<HashMap<u64, CommitId>>,
+    known: OrdMap<u64, CommitId>,
     /// When the branch was deleted.
     gone: Option<Time>,
     /// The timeline that is read, where it is one that was taken over.
