@@ -425,3 +425,36 @@ fn blame_names_the_call_of_each_line() {
         "{narrow}"
     );
 }
+
+#[test]
+fn lines_that_came_with_the_import_name_it_whatever_was_committed_before_they_changed() {
+    let Some(env) = Env::new() else { return };
+    fs::write(env.project().join("f"), "one\ntwo\nthree\n").unwrap();
+    let root = env.start();
+    env.imported();
+    let run = |args: &[&str]| env.told(env.command(&env.project(), args)).ok();
+    run(&["config", "auto-idle=off", "auto-busy=off"]);
+    fs::write(root.join("other"), "before\n").unwrap();
+    run(&["checkpoint", "before"]);
+    fs::rename(root.join("f"), root.join("g")).unwrap();
+    fs::write(root.join("g"), "one\n2\nthree\n").unwrap();
+    run(&["checkpoint", "changed"]);
+    fs::write(root.join("g"), "one\n2\nthree\nfour\n").unwrap();
+    run(&["checkpoint", "changed-again"]);
+    let log: serde_json::Value = serde_json::from_str(&run(&["log", "--all", "--json"])).unwrap();
+    let commits = log["commits"].as_array().unwrap();
+    let start = commits.iter().find(|c| c["kind"] == "start").unwrap();
+    let lines = || run(&["blame", "-l", "g", "--json"]);
+    let lines: serde_json::Value = serde_json::from_str(&lines()).unwrap();
+    let commit = |at: usize| &lines["lines"][at]["commit"];
+    for at in [0, 2] {
+        assert_eq!(*commit(at), start["commit"], "{lines}");
+        assert_eq!(lines["lines"][at]["time"], start["time"], "{lines}");
+    }
+    let labelled = |label: &str| {
+        let found = commits.iter().find(|c| c["label"] == label);
+        &found.unwrap()["commit"]
+    };
+    assert_eq!(commit(1), labelled("changed"), "{lines}");
+    assert_eq!(commit(3), labelled("changed-again"), "{lines}");
+}

@@ -23,6 +23,8 @@ use std::io::IsTerminal;
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Columns that a line of the file needs beside what is told of it.
 const TEXT_COLUMNS_MIN: usize = 16;
+/// Kind of the commit that came with the import.
+const START: &str = "start";
 /// What a tab is shown as.
 const TAB: &str = "    ";
 
@@ -59,12 +61,14 @@ pub fn run(
         branch: context.branch()?,
         path,
     };
-    let lines = versions.lines(answer, context)?;
+    let back = versions.look_back(answer, context)?;
+    let lines = versions.lines(answer, back.start.as_deref(), context)?;
     let wanted = lines.lines().filter_map(|(_, from)| match from {
-        Origin::Commit(id) => Some((*id).to_owned()),
+        Origin::Commit(id) if !back.rows.contains_key(*id) => Some((*id).to_owned()),
         _ => None,
     });
-    let times = versions.commits(wanted.collect(), context)?;
+    let mut times = versions.commits(wanted.collect(), context)?;
+    times.extend(back.rows);
     let told: Vec<(&[u8], Told<'_>)> = lines
         .lines()
         .map(|(line, from)| (without_end(line), told(*from, &versions.branch, &times)))
@@ -82,6 +86,15 @@ pub fn run(
     Ok(0)
 }
 
+/// What the log was found to say before the lines are looked at.
+#[derive(Default)]
+struct Back {
+    /// The commit that came with the import, where that is wanted.
+    start: Option<String>,
+    /// Commits, by id.
+    rows: HashMap<String, LogRow>,
+}
+
 /// The versions of one file.
 struct Versions<'a> {
     workspace: String,
@@ -93,6 +106,7 @@ impl Versions<'_> {
     fn lines<'a>(
         &self,
         answer: &'a BlameAnswer,
+        start: Option<&'a str>,
         context: &mut Context,
     ) -> Result<LinesFrom<Origin<'a>>, Failure> {
         let now = self.text(Tree::Live, self.path, context)?;
@@ -105,7 +119,7 @@ impl Versions<'_> {
             };
             return Ok(LinesFrom::new(now, from));
         };
-        let mut lines = LinesFrom::new(self.before(first, context)?, Origin::Commit(&first.before));
+        let mut lines = self.oldest(first, start, context)?;
         // Lines that were added in other branches, or by calls inside others, with the newest that added them.
         let mut added: HashMap<Vec<u8>, &BlameRow> = HashMap::new();
         let is_listed = |call: u64| answer.items.iter().any(|row| row.call == Some(call));
@@ -135,6 +149,64 @@ impl Versions<'_> {
         }
         lines.turn_into(now, |_| Origin::Nothing);
         Ok(lines)
+    }
+
+    /// The version before the first change, whose lines came with the import or in some commit after it.
+    fn oldest<'a>(
+        &self,
+        first: &'a BlameRow,
+        start: Option<&'a str>,
+        context: &mut Context,
+    ) -> Result<LinesFrom<Origin<'a>>, Failure> {
+        let text = self.before(first, context)?;
+        let before = Origin::Commit(&first.before);
+        let Some(start) = start else {
+            return Ok(LinesFrom::new(text, before));
+        };
+        let path = first.old_path.as_ref().unwrap_or(&first.path);
+        let imported = self.text(Tree::Ref(start.to_owned()), &path.0, context)?;
+        let mut lines = LinesFrom::new(imported, Origin::Commit(start));
+        lines.turn_into(text, |_| before);
+        Ok(lines)
+    }
+
+    /// Looks for the commit that came with the import, where the file is older than the first change of it.
+    fn look_back(&self, answer: &BlameAnswer, context: &mut Context) -> Result<Back, Failure> {
+        let own: Vec<&BlameRow> = answer.items.iter().filter(|row| self.is_own(row)).collect();
+        let mut back = Back::default();
+        if own.last().is_none_or(|first| first.change == "added") {
+            return Ok(back);
+        }
+        let wanted: HashSet<&str> = own.iter().map(|row| row.before.as_str()).collect();
+        each_page(&self.log(), context, &mut |commits, _| {
+            for row in commits {
+                let Some(id) = row.commit.clone() else {
+                    continue;
+                };
+                let is_start = row.kind == START;
+                if is_start {
+                    back.start = Some(id.clone());
+                }
+                if is_start || wanted.contains(id.as_str()) {
+                    back.rows.insert(id, row);
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(back)
+    }
+
+    /// All of the branch's log.
+    fn log(&self) -> Log {
+        Log {
+            workspace: self.workspace.clone(),
+            branch: self.branch.clone(),
+            all: true,
+            limit: None,
+            after: None,
+            digits: false,
+            count: false,
+        }
     }
 
     fn is_own(&self, row: &BlameRow) -> bool {
@@ -205,16 +277,7 @@ impl Versions<'_> {
         if wanted.is_empty() {
             return Ok(found);
         }
-        let ask = Log {
-            workspace: self.workspace.clone(),
-            branch: self.branch.clone(),
-            all: true,
-            limit: None,
-            after: None,
-            digits: false,
-            count: false,
-        };
-        each_page(&ask, context, &mut |commits, _| {
+        each_page(&self.log(), context, &mut |commits, _| {
             for row in commits {
                 if let Some(id) = row.commit.clone()
                     && wanted.remove(&id)
