@@ -8,7 +8,8 @@ use agentvfs_client::failure::Failure;
 use agentvfs_client::quote::{self, one_line, quoted};
 use agentvfs_client::render::insert_bytes;
 pub use agentvfs_picture::{Bar, human_bytes};
-use agentvfs_picture::{Style, Times, text_width};
+use agentvfs_picture::{BarStyle, Style, Times, text_width};
+use rustix::termios::tcgetwinsize;
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,7 +39,7 @@ fn is_dumb() -> bool {
 /// depends on who looks, or when.
 pub fn stdout_style() -> Style {
     let is_terminal = io::stdout().is_terminal();
-    let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
+    let columns = tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Style {
         colour: is_terminal && colour_wanted(),
@@ -67,11 +68,25 @@ pub fn absolute(style: Style) -> Style {
     }
 }
 
+/// What a check of the store says that it does; it counts bytes.
+pub const CHECKING: &str = "checking";
+
 /// A progress bar on standard error.
 pub fn bar(what: &'static str) -> Bar {
     match is_dumb() {
         true => Bar::hidden(),
-        false => Bar::new(what, is_unicode()),
+        false => Bar::new(what, bar_style(what)),
+    }
+}
+
+fn bar_style(what: &str) -> BarStyle {
+    BarStyle {
+        unicode: is_unicode(),
+        columns: || match tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col) {
+            0 => COLUMNS_DEFAULT as u16,
+            columns => columns,
+        },
+        bytes: what == CHECKING,
     }
 }
 

@@ -5,6 +5,7 @@ mod common;
 
 use common::damaged::{checkpoint, put_in, root_of};
 use common::world::{MAIN, World};
+use engine::merge::Outcome;
 use engine::verbs;
 use engine::*;
 use objstore::crash_storage::CrashStorage;
@@ -91,4 +92,40 @@ fn a_check_that_is_cancelled_ends_and_the_next_one_is_whole() {
         report.findings.is_empty() && report.records > 0 && report.commits > 0,
         "{report:?}"
     );
+}
+
+/// What was heard, cut where the count begins again, of parts that count all files.
+fn parts(heard: &[(u64, u64)]) -> Vec<&[(u64, u64)]> {
+    let parts = heard.chunk_by(|a, b| a.1 == b.1 && a.0 <= b.0);
+    parts.filter(|part| part[0].1 >= FILES).collect()
+}
+
+#[test]
+fn an_apply_says_how_far_each_of_its_parts_is() {
+    let (_base, world) = world();
+    let request = ApplyRequest {
+        branch: MAIN.to_owned(),
+        dry_run: false,
+        privileged: false,
+        trust: true,
+        in_use: false,
+    };
+    let apply = || {
+        heard(|progress| {
+            let done = verbs::apply(world.w(), &request, progress).unwrap();
+            assert_eq!(done.outcome, Outcome::Merged);
+        })
+    };
+    // Files are made, and moved to their places.
+    let first = apply();
+    assert!(parts(&first).len() >= 2, "{first:?}");
+    for n in 0..FILES {
+        change(&world, &format!("f{n}"), b"3");
+    }
+    // Now there is something to compare with.
+    let second = apply();
+    assert!(parts(&second).len() >= 3, "{second:?}");
+    for part in parts(&first).into_iter().chain(parts(&second)) {
+        goes_up(part);
+    }
 }

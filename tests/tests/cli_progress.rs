@@ -57,11 +57,20 @@ struct Shown {
 
 impl Shown {
     fn new(env: &Env, variables: &[(&str, &str)], line: &str) -> Shown {
+        Shown::at(env, 80, variables, line)
+    }
+
+    /// On a terminal of so many columns.
+    fn at(env: &Env, columns: usize, variables: &[(&str, &str)], line: &str) -> Shown {
         let file = env.path("shown");
         let program = tests::binary::agentvfs().display().to_string();
         let child = env
             .program("script")
-            .args(["-qefc", &format!("exec {program} {line}"), "/dev/null"])
+            .args([
+                "-qefc",
+                &format!("stty cols {columns}; exec {program} {line}"),
+                "/dev/null",
+            ])
             .env("TERM", "xterm")
             .env("LC_ALL", "C.UTF-8")
             .envs(variables.iter().copied())
@@ -157,10 +166,7 @@ fn apply_and_update_show_that_they_go_on_and_say_whether_they_were_cancelled() {
     let Some(env) = env() else { return };
     with_change(&env);
     fs::write(env.project().join("h"), "3\n").unwrap();
-    for (line, word) in [
-        ("update project", "merging, "),
-        ("apply project", "applying, "),
-    ] {
+    for (line, word) in [("update project", "merging"), ("apply project", "applying")] {
         let held = Held::new(&env);
         let mut shown = Shown::new(&env, &[], line);
         shown.wait_for(word);
@@ -198,4 +204,25 @@ fn progress_heeds_the_locale_and_what_the_terminal_can_do() {
     let (status, text) = dumb.end();
     assert_eq!(status, 0, "{text}");
     assert!(!text.contains("saving") && !text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn what_is_drawn_fits_and_leaves_room_for_an_interrupt() {
+    let Some(env) = env() else { return };
+    with_change(&env);
+    let columns = 24;
+    let held = Held::new(&env);
+    let mut shown = Shown::at(&env, columns, &[], "stop project");
+    shown.wait_for("saving, 1s");
+    drop(held);
+    let (status, text) = shown.end();
+    assert_eq!(status, 0, "{text}");
+    let drawn = text
+        .split(['\r', '\n'])
+        .filter(|part| part.contains("saving, "));
+    for line in drawn {
+        let line = line.trim_start_matches("\u{1b}[2K");
+        // An interrupt is echoed as two letters, in this line and not in the next one.
+        assert!(line.chars().count() <= columns - 3, "{line:?}");
+    }
 }

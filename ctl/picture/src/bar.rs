@@ -1,11 +1,15 @@
 //! A progress bar that appears when something takes long, on a terminal.
 //!
-//! Until it is known how far the work is, the time that it has taken is shown. Invariant: once a [`Bar`] is dropped
-//! its thread has ended and nothing of it is left on the terminal.
+//! While it is not known how far the work is, the time that it has taken is shown. What is shown fits into one line and
+//! leaves room at its end, where a terminal echoes an interrupt as `^C`; in the last column that would begin a new
+//! line, and leave this one as it is. Invariant: once a [`Bar`] is dropped its thread has ended and nothing of it is left
+//! on the terminal. Tests: `tests/tests/cli_progress.rs`, and below.
 
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use std::fmt::Write;
-use std::io::{self, IsTerminal};
+use indicatif::{
+    HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
+    TermLike,
+};
+use std::io::{self, IsTerminal, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,8 +20,14 @@ const PROGRESS_AFTER: Duration = Duration::from_millis(500);
 /// Pause between two pictures of what is not counted.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a bar says: what is done, how much of it, how much a second, and how long the rest takes.
-const TEMPLATE: &str = "{msg} {wide_bar} {human_pos}/{human_len} {rate}/s {eta} left";
+/// Columns at the end of a line that nothing is drawn in: as many as `^C` takes, and one.
+const COLUMNS_FREE: u16 = 3;
+
+/// Columns of a bar that shows more than none.
+const BAR_COLUMNS_MIN: usize = 4;
+
+/// What a bar says: what is done, how much of it, and as much of the rest as there is room for.
+const TEMPLATE: &str = "{msg} {wide_bar} {told}";
 
 /// What is said while nothing is counted.
 const UNCOUNTED: &str = "{spinner} {msg}, {elapsed}";
@@ -28,9 +38,20 @@ pub struct Bar {
     thread: Option<JoinHandle<()>>,
 }
 
+/// How bars are drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct BarStyle {
+    /// With characters beyond ASCII.
+    pub unicode: bool,
+    /// Columns that the terminal has now.
+    pub columns: fn() -> u16,
+    /// What is counted is bytes.
+    pub bytes: bool,
+}
+
 struct Shared {
     what: &'static str,
-    unicode: bool,
+    style: BarStyle,
     since: Instant,
     shown: Mutex<Shown>,
     changed: Condvar,
@@ -45,14 +66,14 @@ struct Shown {
 }
 
 impl Bar {
-    /// Nothing is shown yet. `unicode`: with characters beyond ASCII.
-    pub fn new(what: &'static str, unicode: bool) -> Bar {
+    /// Nothing is shown yet.
+    pub fn new(what: &'static str, style: BarStyle) -> Bar {
         if !Bar::is_wanted() {
             return Bar::hidden();
         }
         let shared = Arc::new(Shared {
             what,
-            unicode,
+            style,
             since: Instant::now(),
             shown: Mutex::default(),
             changed: Condvar::new(),
@@ -79,7 +100,7 @@ impl Bar {
         io::stderr().is_terminal()
     }
 
-    /// Shows how far the work is.
+    /// Shows how far the work is; of no `total`, that this is not known, or not any more.
     pub fn set(&mut self, done: u64, total: u64) {
         if let Some(shared) = &self.shared {
             shared.set(done, total);
@@ -110,28 +131,37 @@ impl Shared {
     }
 
     fn set(&self, done: u64, total: u64) {
-        if total == 0 || self.since.elapsed() < PROGRESS_AFTER {
+        if self.since.elapsed() < PROGRESS_AFTER {
             return;
         }
         let mut shown = self.lock();
-        if !shown.counted {
-            shown.counted = true;
+        if shown.counted != (total > 0) {
+            shown.counted = total > 0;
             if let Some(bar) = shown.bar.take() {
                 bar.finish_and_clear();
             }
+            self.changed.notify_all();
+        }
+        if total == 0 {
+            return;
         }
         let bar = shown
             .bar
-            .get_or_insert_with(|| counted(self.what, self.unicode, self.since));
+            .get_or_insert_with(|| counted(self.what, self.style, self.since));
         bar.set_length(total);
         bar.set_position(done);
     }
 
-    /// Shows the time until the work is counted or over.
+    /// Shows the time while the work is not counted, until it is over.
     fn wait(&self) {
         let mut shown = self.lock();
         let mut pause = PROGRESS_AFTER;
-        while !shown.over && !shown.counted {
+        while !shown.over {
+            if shown.counted {
+                let waited = self.changed.wait(shown);
+                shown = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
             let waited = self.changed.wait_timeout(shown, pause);
             shown = waited.unwrap_or_else(PoisonError::into_inner).0;
             if shown.over || shown.counted || self.since.elapsed() < PROGRESS_AFTER {
@@ -140,34 +170,72 @@ impl Shared {
             pause = TICK;
             let bar = shown
                 .bar
-                .get_or_insert_with(|| uncounted(self.what, self.unicode, self.since));
+                .get_or_insert_with(|| uncounted(self.what, self.style, self.since));
             bar.tick();
         }
     }
 }
 
-fn counted(what: &'static str, unicode: bool, since: Instant) -> ProgressBar {
-    let bar = drawn(since);
+fn counted(what: &'static str, look: BarStyle, since: Instant) -> ProgressBar {
+    let bar = drawn(look, since);
     if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-        let marks = if unicode {
+        let marks = if look.unicode {
             "█▉▊▋▌▍▎▏ "
         } else {
             "#>-"
         };
-        let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+        let told = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let far = Far {
+                done: state.pos(),
+                total: state.len().unwrap_or_default(),
+                per_second: state.per_sec() as u64,
+                left: state.eta(),
+            };
+            let room = usize::from(room(look)).saturating_sub(what.len() + 2);
             // Where it cannot be written, there is nobody to see it.
-            let _ = write!(out, "{}", HumanCount(state.per_sec() as u64));
-        });
+            let _ = out.write_str(&far.told(look.bytes, room));
+        };
+        let style = style.with_key("told", told);
         bar.set_style(style.progress_chars(marks));
     }
     bar.set_message(what);
     bar
 }
 
-fn uncounted(what: &'static str, unicode: bool, since: Instant) -> ProgressBar {
-    let bar = drawn(since);
+/// How far work is.
+struct Far {
+    done: u64,
+    total: u64,
+    per_second: u64,
+    left: Duration,
+}
+
+impl Far {
+    /// As much of it as there is room for beside a bar, or without one.
+    fn told(&self, bytes: bool, columns: usize) -> String {
+        let amount = |number: u64| match bytes {
+            true => human_bytes(number),
+            false => human_count(number),
+        };
+        let done = format!("{}/{}", amount(self.done), amount(self.total));
+        let left = format!("{:#} left", HumanDuration(self.left));
+        let percent = 100 * u128::from(self.done) / u128::from(self.total.max(1));
+        let all = [
+            format!("{done} {}/s {left}", amount(self.per_second)),
+            format!("{done} {left}"),
+            done,
+            format!("{percent}%"),
+        ];
+        let mut shorter = all.into_iter();
+        let fits = |text: &String| text.len() + BAR_COLUMNS_MIN <= columns;
+        shorter.find(fits).unwrap_or_default()
+    }
+}
+
+fn uncounted(what: &'static str, look: BarStyle, since: Instant) -> ProgressBar {
+    let bar = drawn(look, since);
     if let Ok(style) = ProgressStyle::with_template(UNCOUNTED) {
-        let marks = if unicode {
+        let marks = if look.unicode {
             "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "
         } else {
             "-\\|/ "
@@ -179,9 +247,70 @@ fn uncounted(what: &'static str, unicode: bool, since: Instant) -> ProgressBar {
 }
 
 /// The rate and the time count from the beginning, not from when the bar appeared.
-fn drawn(since: Instant) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.with_elapsed(since.elapsed())
+fn drawn(look: BarStyle, since: Instant) -> ProgressBar {
+    let target = ProgressDrawTarget::term_like(Box::new(Line(look)));
+    ProgressBar::with_draw_target(None, target).with_elapsed(since.elapsed())
+}
+
+/// Columns that are drawn in.
+fn room(look: BarStyle) -> u16 {
+    (look.columns)().saturating_sub(COLUMNS_FREE).max(1)
+}
+
+/// The line of a terminal that a bar is drawn on, but for its end.
+#[derive(Debug)]
+struct Line(BarStyle);
+
+impl Line {
+    fn put(&self, text: &str) -> io::Result<()> {
+        io::stderr().write_all(text.as_bytes())
+    }
+
+    /// Moves the cursor; the terminal takes none for one.
+    fn go(&self, cells: usize, way: char) -> io::Result<()> {
+        match cells {
+            0 => Ok(()),
+            cells => self.put(&format!("\x1b[{cells}{way}")),
+        }
+    }
+}
+
+impl TermLike for Line {
+    fn width(&self) -> u16 {
+        room(self.0)
+    }
+
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'A')
+    }
+
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'B')
+    }
+
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'C')
+    }
+
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'D')
+    }
+
+    fn write_line(&self, s: &str) -> io::Result<()> {
+        self.put(&format!("{s}\n"))
+    }
+
+    fn write_str(&self, s: &str) -> io::Result<()> {
+        self.put(s)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.put("\r\x1b[2K")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// `bytes` for people.
@@ -192,4 +321,29 @@ pub fn human_bytes(bytes: u64) -> String {
 /// `number` for people, its digits in groups of three.
 pub fn human_count(number: u64) -> String {
     HumanCount(number).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_bar_says_fits_and_leaves_out_what_matters_least() {
+        let far = Far {
+            done: 5_842_299,
+            total: 7_183_757,
+            per_second: 103_633_968,
+            left: Duration::from_secs(4),
+        };
+        let told = |columns| far.told(false, columns);
+        assert_eq!(told(80), "5,842,299/7,183,757 103,633,968/s 4s left");
+        assert_eq!(told(40), "5,842,299/7,183,757 4s left");
+        assert_eq!(told(27), "5,842,299/7,183,757");
+        assert_eq!((told(10), told(3)), ("81%".into(), String::new()));
+        let bytes = far.told(true, 80);
+        assert_eq!(bytes, "5.57 MiB/6.85 MiB 98.83 MiB/s 4s left");
+        for columns in 0..100 {
+            assert!(told(columns).len() <= columns);
+        }
+    }
 }

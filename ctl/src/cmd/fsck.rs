@@ -5,7 +5,7 @@
 
 use super::Context;
 use crate::cli::FsckArgs;
-use crate::output::{Rows, bar, human_bytes, print_json, talk, warn};
+use crate::output::{CHECKING, Rows, bar, human_bytes, print_json, talk, warn};
 use agentvfs_client::connection::{Client, ClientError};
 use agentvfs_client::failure::{FAILED, Failure};
 use agentvfs_client::home::Home;
@@ -50,7 +50,7 @@ pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
         }
         Ok(_) => {
             let call = Call::Fsck(Nothing {});
-            context.ask_cancellable(WHAT, &call, "checking", &mut |_| {})?
+            context.ask_cancellable(WHAT, &call, CHECKING, &mut |_| {})?
         }
         Err(ClientError::NotRunning | ClientError::Ending) => here(args, context.home())?,
         Err(error) => return Err(agentvfs_client::launch::failed(WHAT, error)),
@@ -72,7 +72,7 @@ fn here(args: &FsckArgs, home: &Home) -> Result<FsckAnswer, Failure> {
         author: String::new(),
     };
     let engine = open(&config, args.rebuild_index).map_err(failure)?;
-    let bar = RefCell::new(bar("checking"));
+    let bar = RefCell::new(bar(CHECKING));
     let progress = |done, total| bar.borrow_mut().set(done, total);
     let report = engine.fsck(&progress).map_err(failure)?;
     drop(bar);

@@ -95,13 +95,13 @@ struct Check<'a> {
 }
 
 impl Engine {
-    /// Checks the whole store, at low priority; a gc that runs is waited for. `progress` hears how many parts of
-    /// how many are done.
+    /// Checks the whole store, at low priority; a gc that runs is waited for. `progress` hears as in
+    /// [`Engine::fsck_unless`].
     pub fn fsck(&self, progress: Progress<'_>) -> Result<FsckReport> {
         self.fsck_unless(progress, &Cancel::new())
     }
 
-    /// The same until it is cancelled. `progress` hears of bytes of packs first, then of workspaces.
+    /// The same until it is cancelled. `progress` hears of bytes of packs, then that it is not known how much is left.
     pub fn fsck_unless(&self, progress: Progress<'_>, cancel: &Cancel) -> Result<FsckReport> {
         let _one = gc::alone(self)?;
         let far = Far::default();
@@ -144,14 +144,15 @@ fn check_all(e: &Engine, far: &Far, cancel: &Cancel) -> Result<FsckReport> {
     };
     check.packs(far, cancel)?;
     check.refs()?;
-    let mut namer = Namer::new(&e.store);
-    let names = e.names()?;
-    for (at, name) in names.iter().enumerate() {
-        far.set(at as u64, names.len() as u64);
+    let mut namer = Namer::new(&e.store, cancel);
+    // How much is left is not known from here on.
+    far.set(0, 0);
+    for name in e.names()? {
         cancel.check()?;
-        check.workspace(name, &mut namer)?;
-        check.timelines(name, &mut namer)?;
+        check.workspace(&name, &mut namer)?;
+        check.timelines(&name, &mut namer)?;
     }
+    cancel.check()?;
     check.objects(namer);
     Ok(check.report)
 }

@@ -127,6 +127,7 @@ pub(crate) fn finish_interrupted(
         storage,
         record: &record_path(workspace),
         faults: &|| Fault::Go,
+        progress: &|_, _| (),
         cancel: &Cancel::new(),
     })
 }
@@ -179,6 +180,7 @@ pub fn apply_with(
         storage: &*branch.storage,
         record: &record,
         faults,
+        progress,
         cancel,
     };
     recover(&site)?;
@@ -366,7 +368,7 @@ fn base_now(
         Some(id) => id,
         None => states::wait_for_id_unless(&ws.main, START_STATE, progress, cancel)?,
     };
-    let scan = scan::scan_base(branch, cancel)?;
+    let scan = scan::scan_base(branch, progress, cancel)?;
     let known: Commit = branch.places.store.get_object(&last)?;
     let same = known.root == scan.root.tree && known.root_meta == scan.root.meta;
     let commit = match same {

@@ -182,6 +182,9 @@ impl Check<'_> {
             }
         });
         for (nid, file) in files {
+            if namer.is_cancelled() {
+                return;
+            }
             let path = || tree.path(nid).unwrap_or_else(|| b"(unlinked)".to_vec());
             let stored = |body: &Body| match body {
                 Body::Stored(c) => Some(*c),

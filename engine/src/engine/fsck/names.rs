@@ -4,6 +4,7 @@
 //! that has it, so that all are named. Nested however deep, it takes no stack.
 
 use super::{Affected, Key};
+use crate::cancel::Cancel;
 use objstore::content::FileContent;
 use objstore::{
     Body, ChunkId, Commit, CommitId, Kind, Manifest, ManifestId, ObjectStore, Part, TreeId,
@@ -22,6 +23,8 @@ const KV_PATH: &[u8] = b".agentvfs/kv";
 /// Looks for what is needed and cannot be read.
 pub(super) struct Namer<'a> {
     store: &'a ObjectStore,
+    /// Once it is cancelled nothing more is looked at.
+    cancel: &'a Cancel,
     found: BTreeMap<Key, Vec<Affected>>,
     clean: HashSet<TreeId>,
     contents: HashMap<FileContent, bool>,
@@ -36,13 +39,19 @@ struct Visit {
 }
 
 impl<'a> Namer<'a> {
-    pub fn new(store: &'a ObjectStore) -> Namer<'a> {
+    pub fn new(store: &'a ObjectStore, cancel: &'a Cancel) -> Namer<'a> {
         Namer {
             store,
+            cancel,
             found: BTreeMap::new(),
             clean: HashSet::new(),
             contents: HashMap::new(),
         }
+    }
+
+    /// Nobody waits for what is found any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
     }
 
     /// Objects that cannot be read, and who needs them.
@@ -84,7 +93,7 @@ impl<'a> Namer<'a> {
         }];
         let mut bad = HashSet::new();
         let mut next = 0;
-        while next < visits.len() && next < VISITS_MAX {
+        while next < visits.len() && next < VISITS_MAX && !self.cancel.is_cancelled() {
             let (id, path) = (visits[next].id, visits[next].path.clone());
             if !self.clean.contains(&id) && !self.visit(&id, &path, next, &mut visits, who) {
                 let mut at = Some(next);

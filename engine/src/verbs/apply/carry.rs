@@ -17,7 +17,7 @@ use super::stage::{Staging, mtime_of, set_attributes, set_time, slot_name};
 use crate::base::{Base, Stamp, stamp_at};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::types::Time;
+use crate::types::{Progress, Time};
 use objstore::ObjectStore;
 use objstore::io::Storage;
 use rustix::fd::{AsFd, OwnedFd};
@@ -50,6 +50,8 @@ pub(super) struct Site<'a> {
     /// Path of the intent record.
     pub record: &'a str,
     pub faults: Faults<'a>,
+    /// Hears of what is made and of what is moved to its place.
+    pub progress: Progress<'a>,
     /// Heard until the first rename.
     pub cancel: &'a Cancel,
 }
@@ -142,8 +144,10 @@ fn attempt(site: &Site<'_>, scan: &Scan, plan: &Plan, intent: &mut Intent) -> Re
     intent.phase = Phase::Moving;
     site.tick()?;
     intent.write(site.storage, site.record)?;
-    for step in &intent.steps {
+    let steps = intent.steps.len() as u64;
+    for (done, step) in (0..).zip(&intent.steps) {
         site.tick()?;
+        (site.progress)(done, steps);
         forward(site, &staging.dir, scan, step)?;
     }
     sync_parents(site, &intent.steps, &staging.dir)?;
@@ -182,9 +186,11 @@ fn stage(
         });
     }
     let mut groups: HashMap<u64, u32> = HashMap::new();
-    for put in &plan.puts {
+    let puts = plan.puts.len() as u64;
+    for (done, put) in (0..).zip(&plan.puts) {
         site.tick()?;
         site.cancel.check()?;
+        (site.progress)(done, puts);
         let slot = next();
         let group = put.entry.meta.link_group;
         let new = match groups.get(&group) {

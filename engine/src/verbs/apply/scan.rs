@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::merge::Root;
 use crate::stored::store::{UNREADABLE, meta_of};
 use crate::tree::load::inode_of;
-use crate::types::{Kind, Nid};
+use crate::types::{Kind, Nid, Progress};
 use crate::verbs::show_merged;
 use objstore::content::FileContent;
 use objstore::{Body, Edit, TreeEntry, TreeId, edit_tree};
@@ -42,9 +42,11 @@ struct Looked<'a> {
 /// Directories with their entries, parents before children.
 type Listing = BTreeMap<Vec<u8>, (Arc<BaseDir>, Vec<BaseEntry>)>;
 
-/// Reads all of the base. Files whose version was imported before are not read again.
-pub(crate) fn scan_base(branch: &Branch, cancel: &Cancel) -> Result<Scan> {
+/// Reads all of the base. Files whose version was imported before are not read again. `progress` hears of entries.
+pub(crate) fn scan_base(branch: &Branch, progress: Progress<'_>, cancel: &Cancel) -> Result<Scan> {
     let listing = list_base(branch, cancel)?;
+    let total: usize = listing.values().map(|(_, entries)| entries.len()).sum();
+    let mut done = 0;
     let mut names: HashMap<(u64, u64), u32> = HashMap::new();
     for entry in listing.values().flat_map(|(_, entries)| entries) {
         if entry.nlink > 1 && Kind::of_mode(entry.mode) != Some(Kind::Dir) {
@@ -68,6 +70,8 @@ pub(crate) fn scan_base(branch: &Branch, cancel: &Cancel) -> Result<Scan> {
             let tree = dirs.remove(&below).flatten();
             let several = names.get(&(entry.stamp.dev, entry.stamp.ino)).copied();
             cancel.check()?;
+            progress(done, total as u64);
+            done += 1;
             let looked = Looked {
                 path: &below,
                 dir,
