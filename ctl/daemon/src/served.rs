@@ -74,7 +74,8 @@ impl Served<'_> {
             self.answer(request, cancel)
         };
         if let Err(fault) = &answer {
-            tracing::info!(kind = fault.kind, "request failed: {}", fault.message);
+            // The client is told; whoever asks again and again must not fill the log.
+            tracing::debug!(kind = fault.kind, "request failed: {}", fault.message);
         }
         tracing::debug!(took = ?since.elapsed(), call = shown(&request.call), "answered");
         send(self.peer, &request.id, &answer)

@@ -49,7 +49,7 @@ pub fn tools() -> [Tool; 3] {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
-struct DiffArgs {
+struct CallDiffArgs {
     /// The call's id
     call: u64,
     /// Only what lies at or below these paths
@@ -66,7 +66,7 @@ struct DiffArgs {
     branch: Option<String>,
 }
 
-fn diff(turn: &mut Turn<'_>, args: DiffArgs) -> Result<Answer, Failure> {
+fn diff(turn: &mut Turn<'_>, args: CallDiffArgs) -> Result<Answer, Failure> {
     let state = turn.state(args.branch, None);
     let what = format!("cannot determine what call {} changed", args.call);
     let paths = turn.paths(&state, &args.paths)?;
