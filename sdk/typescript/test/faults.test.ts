@@ -74,6 +74,26 @@ test("only what reads is sent again when the connection ends", async () => {
   server.close();
 });
 
+test("what need not wait for the disk says so, and nothing else does", async () => {
+  const seen: unknown[] = [];
+  const [client, server] = await fake("unsynced", ({ method, params }) => {
+    if (method === "hello") return HELLO;
+    seen.push([method, params.unsynced ?? false]);
+    return { result: { id: 1, version: { inode: 1, change: 1 } } };
+  });
+  const ws = new Workspace(client, "w");
+  for (const unsynced of [true, false]) {
+    await ws.files.write("a", "x", { unsynced });
+    await ws.kv.set("k", 1, { unsynced });
+    await ws.kv.delete("k", { unsynced });
+    await ws.tools.start("t", {}, { unsynced });
+  }
+  const methods = ["fs.write", "kv.set", "kv.delete", "tool.start"];
+  assert.deepEqual(seen, [true, false].flatMap((unsynced) => methods.map((method) => [method, unsynced])));
+  client.close();
+  server.close();
+});
+
 test("a request that was not begun is sent again", async () => {
   let told = 0;
   const [client, server] = await fake("ending", ({ method }) => {
