@@ -10,6 +10,8 @@
 
 use crate::error::{Error, Result};
 use crate::plan::Limits;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use std::ffi::OsStr;
@@ -65,6 +67,12 @@ impl Limits {
         asked.map(|(_, name)| name).collect()
     }
 
+    /// The limits as layers that are lacking.
+    pub fn lacking(&self, why: &str) -> Vec<String> {
+        let all = self.told().into_iter();
+        all.map(|name| format!("{name}: {why}")).collect()
+    }
+
     /// The limits, as they are told.
     pub fn told(&self) -> Vec<&'static str> {
         let asked = [
@@ -77,15 +85,14 @@ impl Limits {
     }
 }
 
-/// Puts a process, and so all that it starts, into a group of its own with these limits. None where that is not
-/// permitted and nothing is limited.
-pub fn enclose(process: Pid, limits: &Limits) -> Result<Option<Group>> {
+/// Makes a group with these limits, which has no process yet. None where that is not permitted and nothing is limited.
+pub fn made(limits: &Limits) -> Result<Option<Group>> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let root = hierarchy(&read("/proc/self/mountinfo"));
     let made = match root {
         Some(root) => {
             let own = read("/proc/self/cgroup");
-            enclose_in(&root, &own, (&new_name(), process), limits)
+            made_in(&root, &own, &new_name(), limits)
         }
         None => Err("no cgroup hierarchy of version 2 is mounted".to_owned()),
     };
@@ -103,11 +110,30 @@ fn new_name() -> String {
     format!("{PREFIX}{}-{nanoseconds:x}", std::process::id())
 }
 
-/// The same in the hierarchy at `root`, where `own` is what `/proc/self/cgroup` tells of the caller.
-fn enclose_in(
+/// Puts a process that is in no group of its own yet into one, and so all that it starts. Another run may have removed
+/// `group` meanwhile: it had no process.
+pub fn enclose(process: Pid, limits: &Limits, mut group: Group) -> Result<Option<Group>> {
+    for _ in 0..MADE_MAX {
+        match group.take_in(process) {
+            Ok(()) => return Ok(Some(group)),
+            Err(e) if is_gone(&e) => match made(limits)? {
+                Some(another) => group = another,
+                None => return Ok(None),
+            },
+            Err(e) if !limits.controllers().is_empty() => {
+                return Err(Error::Limits(format!("{}: {e}", group.dir.display())));
+            }
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// Makes a group in the hierarchy at `root`, where `own` is what `/proc/self/cgroup` tells of the caller.
+fn made_in(
     root: &Path,
     own: &str,
-    (name, process): (&str, Pid),
+    name: &str,
     limits: &Limits,
 ) -> std::result::Result<Group, String> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -121,7 +147,7 @@ fn enclose_in(
     let above = own.ancestors().take_while(|dir| dir.starts_with(root));
     for parent in above {
         let made = allows(parent, &limits.controllers())
-            .and_then(|()| make(parent, (name, process), limits).map_err(|e| e.to_string()));
+            .and_then(|()| make(parent, name, limits).map_err(|e| e.to_string()));
         match made {
             Ok(group) => return Ok(group),
             Err(why) => last = format!("{}: {why}", parent.display()),
@@ -157,13 +183,13 @@ fn allows(parent: &Path, controllers: &[&str]) -> std::result::Result<(), String
     Ok(())
 }
 
-fn make(parent: &Path, (name, process): (&str, Pid), limits: &Limits) -> io::Result<Group> {
+fn make(parent: &Path, name: &str, limits: &Limits) -> io::Result<Group> {
     sweep(parent);
     for _ in 0..MADE_MAX {
         let dir = parent.join(name);
         fs::create_dir(&dir)?;
         let group = Group { dir };
-        match group.fill(process, limits) {
+        match group.fill(limits) {
             // Another run took it for one that was left.
             Err(e) if is_gone(&e) => {}
             filled => return filled.map(|()| group),
@@ -198,7 +224,13 @@ fn remove(dir: &Path) -> rustix::io::Result<()> {
 }
 
 impl Group {
-    fn fill(&self, process: Pid, limits: &Limits) -> io::Result<()> {
+    /// The directory of the group that processes are in; none if another run has removed it.
+    pub fn door(&self) -> Option<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(self.dir.join(INNER), flags, Mode::empty()).ok()
+    }
+
+    fn fill(&self, limits: &Limits) -> io::Result<()> {
         for (name, text) in limits.files() {
             fs::write(self.dir.join(name), text)?;
         }
@@ -206,10 +238,13 @@ impl Group {
             // Otherwise what does not fit goes there; a kernel without swap has no such file.
             let _ = fs::write(self.dir.join("memory.swap.max"), "0");
         }
-        let inner = self.dir.join(INNER);
-        fs::create_dir(&inner)?;
+        fs::create_dir(self.dir.join(INNER))
+    }
+
+    /// Moves a process into it.
+    fn take_in(&self, process: Pid) -> io::Result<()> {
         let process = process.as_raw_nonzero().to_string();
-        fs::write(inner.join("cgroup.procs"), process)
+        fs::write(self.dir.join(INNER).join("cgroup.procs"), process)
     }
 }
 
@@ -254,7 +289,8 @@ mod tests {
         limits: &Limits,
     ) -> std::result::Result<PathBuf, String> {
         let pid = Pid::from_raw(4711).unwrap();
-        let group = enclose_in(root.path(), own, ("agentvfs-run-4711", pid), limits)?;
+        let group = made_in(root.path(), own, "agentvfs-run-4711", limits)?;
+        group.take_in(pid).unwrap();
         let dir = group.dir.clone();
         // An ordinary directory with files stays.
         drop(group);

@@ -13,7 +13,7 @@ use crate::sys::{self, Signals};
 use crate::wire::{GO, MAPPED, Told};
 use crate::{ids, layers, private, sockets, tree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
@@ -150,8 +150,14 @@ pub fn start(plan: &Plan, session: Option<&Namespaces>) -> Result<Standing> {
     let (down_there, down) = pipe_with(PipeFlags::CLOEXEC).doing(doing)?;
     let foreground = foreground();
     let signals = Signals::take(&TAKEN).doing(doing)?;
-    let (child, lacking) = clone(plan, root).map_err(Error::Namespaces)?;
-    let Some(child) = child else {
+    let may_lack = plan.protection == Protection::BestEffort;
+    let (group, unlimited) = match cgroup::made(&plan.limits) {
+        Err(Error::Limits(why)) if may_lack => (None, plan.limits.lacking(&why)),
+        made => (made?, Vec::new()),
+    };
+    let door = group.as_ref().and_then(Group::door);
+    let cloned = clone(plan, root, door.as_ref()).map_err(Error::Namespaces)?;
+    let Some(child) = cloned.child else {
         inside::run(Given {
             plan,
             sockets: &sockets,
@@ -173,17 +179,17 @@ pub fn start(plan: &Plan, session: Option<&Namespaces>) -> Result<Standing> {
         replaced: descriptors.replaced,
         not_copied: Vec::new(),
         layers: layers::asked(plan, root),
-        lacking,
-        may_lack: plan.protection == Protection::BestEffort,
+        lacking: [cloned.lacking, unlimited].concat(),
+        may_lack,
         is_nested: plan.nested.is_some(),
         asks_for_maps: plan.nested.as_ref().is_some_and(|of| of.maps.is_some()),
         namespaces: None,
-        group: None,
+        group,
         limits: plan.limits,
         foreground,
         is_killed: false,
     };
-    match standing.stand(!(root && is_view_only)) {
+    match standing.stand(!(root && is_view_only), cloned.is_in_group) {
         Ok(()) => Ok(standing),
         Err(error) => {
             standing.signals.give_back();
@@ -193,26 +199,54 @@ pub fn start(plan: &Plan, session: Option<&Namespaces>) -> Result<Standing> {
     }
 }
 
-/// Copies this process into the namespaces of a plan; also gives those that the kernel lacks, if it may.
-fn clone(plan: &Plan, root: bool) -> rustix::io::Result<(Option<Pid>, Vec<String>)> {
+/// A copy of this process.
+struct Cloned {
+    /// None in the copy.
+    child: Option<Pid>,
+    /// It is in its control group.
+    is_in_group: bool,
+    /// Namespaces that the kernel lacks.
+    lacking: Vec<String>,
+}
+
+/// Copies this process into namespaces, and into the group with this directory if that can be.
+fn clone_into(namespaces: i32, door: Option<&OwnedFd>) -> rustix::io::Result<Cloned> {
+    let inside = door.and_then(|door| sys::clone_into_group(namespaces, door.as_fd()).ok());
+    let is_in_group = inside.is_some();
+    let child = match inside {
+        Some(child) => child,
+        None => sys::clone_into(namespaces)?,
+    };
+    Ok(Cloned {
+        child,
+        is_in_group,
+        lacking: Vec::new(),
+    })
+}
+
+/// Copies this process into the namespaces of a plan, without those that the kernel lacks, if it may.
+fn clone(plan: &Plan, root: bool, door: Option<&OwnedFd>) -> rustix::io::Result<Cloned> {
     let mut needed = libc::CLONE_NEWNS | libc::CLONE_NEWPID;
     if plan.protection == Protection::ViewOnly {
         if !root {
             needed |= libc::CLONE_NEWUSER;
         }
-        return Ok((sys::clone_into(needed)?, Vec::new()));
+        return clone_into(needed, door);
     }
     needed |= libc::CLONE_NEWUSER;
     if plan.net == Net::None {
         needed |= libc::CLONE_NEWNET;
     }
-    match sys::clone_into(needed | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS) {
+    match clone_into(needed | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS, door) {
         // clone(2): the kernel was built without one of them.
         Err(errno @ Errno::INVAL) if plan.protection == Protection::BestEffort => {
             let lacking = layers::OPTIONAL_NAMESPACES.map(|name| format!("{name}: {errno}"));
-            Ok((sys::clone_into(needed)?, lacking.into()))
+            Ok(Cloned {
+                lacking: lacking.into(),
+                ..clone_into(needed, door)?
+            })
         }
-        copied => Ok((copied?, Vec::new())),
+        cloned => cloned,
     }
 }
 
@@ -272,16 +306,16 @@ impl Standing {
         &self.lacking
     }
 
-    /// Puts all that will be in the sandbox into a control group, where that can be.
-    fn enclose(&mut self) -> Result<()> {
-        match cgroup::enclose(self.child, &self.limits) {
-            Ok(group) => self.group = group,
-            Err(Error::Limits(why)) if self.may_lack => {
-                let without = |name: &str| format!("{name}: {why}");
-                self.lacking
-                    .extend(self.limits.told().into_iter().map(without));
+    /// Puts all that will be in the sandbox into its control group, if it is not there and can be.
+    fn enclose(&mut self, is_in_group: bool) -> Result<()> {
+        if !is_in_group && let Some(group) = self.group.take() {
+            match cgroup::enclose(self.child, &self.limits, group) {
+                Ok(group) => self.group = group,
+                Err(Error::Limits(why)) if self.may_lack => {
+                    self.lacking.extend(self.limits.lacking(&why));
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
         }
         self.layers.extend(self.limits.told());
         if self.group.is_some() {
@@ -290,8 +324,8 @@ impl Standing {
         Ok(())
     }
 
-    fn stand(&mut self, is_in_user_namespace: bool) -> Result<()> {
-        self.enclose()?;
+    fn stand(&mut self, is_in_user_namespace: bool, is_in_group: bool) -> Result<()> {
+        self.enclose(is_in_group)?;
         if is_in_user_namespace {
             // Once it stands, process 1 lets nobody look at it.
             let namespaces = Namespaces::of(self.child);

@@ -10,15 +10,18 @@ fn main() -> ExitCode {
         eprintln!("not CALL PROGRAM: {args:?}");
         return ExitCode::FAILURE;
     };
-    let call = match what.as_str() {
-        "landlock" => libc::SYS_landlock_create_ruleset,
-        "user-namespace" => libc::SYS_clone,
+    let calls: &[libc::c_long] = match what.as_str() {
+        "landlock" => &[libc::SYS_landlock_create_ruleset],
+        "user-namespace" => &[libc::SYS_clone, libc::SYS_clone3],
         _ => {
             eprintln!("not a call: {what}");
             return ExitCode::FAILURE;
         }
     };
-    let error = match tests::sys::without_call(call) {
+    let error = match calls
+        .iter()
+        .try_for_each(|call| tests::sys::without_call(*call))
+    {
         Ok(()) => Command::new(program).args(rest).exec(),
         Err(error) => error,
     };
