@@ -23,11 +23,12 @@ pub fn run_begins(
     ws.untrusted.begins(branch, run, made_of)
 }
 
-/// That command has ended, and the branch shows what it showed before.
+/// That command has ended, and the branch shows what it showed before. A crash may leave it marked.
 pub fn run_wrote_nothing(ws: &Workspace, branch: &str, run: &str) -> Result<()> {
     let _one = ws.views.changing();
     ws.branch(branch)?;
-    ws.untrusted.wrote_nothing(branch, run)
+    ws.untrusted.wrote_nothing(branch, run);
+    Ok(())
 }
 
 /// Whether a branch has a state from another one.

@@ -49,6 +49,9 @@ impl Workspace {
         branches.iter().try_for_each(|b| b.sync())?;
         branches.iter().for_each(|b| b.begin_closing());
         self.keeper.stop();
+        if let Err(error) = self.untrusted.close() {
+            tracing::warn!("branches in which commands wrote nothing stay marked: {error}");
+        }
         for b in &branches {
             b.places.journal.mark_clean()?;
         }

@@ -5,7 +5,9 @@
 //! apply takes it from what is shown, but not from the history. Where it cannot be told, a branch is marked.
 //!
 //! The ref `untrusted/WORKSPACE` has all marks. Invariants: a mark is on stable storage before what it is about can be
-//! in the branch; a workspace in which no command ever ran has no ref, and nothing is ever written for it.
+//! in the branch; a workspace in which no command ever ran has no ref, and nothing is ever written for it. What a command
+//! takes back that wrote nothing is stored with the next change, or when the workspace is closed: so such a command costs
+//! no write, and after a crash a branch may be marked for nothing, never the other way round.
 //!
 //! The lock is the innermost one; it is held while the ref is written. Tests: below, `engine/tests/untrusted.rs`.
 
@@ -35,7 +37,8 @@ pub(crate) enum Reach {
     Shown,
 }
 
-/// The last step that marked a branch, while it may still turn out to have changed nothing.
+/// The last step that marked a branch, while it may still turn out to have changed nothing. In memory alone: after a crash
+/// nobody can tell what others marked meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Cause {
     id: String,
@@ -67,6 +70,8 @@ pub(crate) struct Shown(u64);
 struct MarksAndTimes {
     /// None before the first mark: commits of branches that are gone have none of it either.
     marks: Option<Marks>,
+    /// What the ref holds; none where it has none, or that is not known.
+    stored: Option<Marks>,
     /// Times that each branch was marked since the workspace was opened.
     times: BTreeMap<String, u64>,
 }
@@ -107,6 +112,7 @@ impl Untrusted {
             Err(error @ objstore::Error::Corrupt { .. }) => Err(error.to_string()),
             Err(error) => return Err(error.into()),
         };
+        let mut stored = read.clone().ok().flatten();
         let marks = read.unwrap_or_else(|why| {
             tracing::warn!(
                 "{name}: {why}; every branch counts as written by a command in a sandbox"
@@ -121,11 +127,16 @@ impl Untrusted {
                 of: all.collect(),
             })
         });
+        let marks = marks.map(|marks| marks.lasting());
+        if stored != marks {
+            stored = None;
+        }
         Ok(Untrusted {
             refs,
             name,
             inner: Mutex::new(MarksAndTimes {
                 marks,
+                stored,
                 times: BTreeMap::new(),
             }),
             merges: AtomicU64::new(0),
@@ -156,9 +167,14 @@ impl Untrusted {
     }
 
     /// A command has ended that changed nothing. If none began beside it, what is shown is what it was; it may have
-    /// written what was rolled back.
-    pub fn wrote_nothing(&self, branch: &str, run: &str) -> Result<()> {
-        self.change(|state| state.unmark(branch, run, Reach::History))
+    /// written what was rolled back. Not durable.
+    pub fn wrote_nothing(&self, branch: &str, run: &str) {
+        self.inner.lock().unmark(branch, run, Reach::History);
+    }
+
+    /// Stores what was taken back.
+    pub fn close(&self) -> Result<()> {
+        self.store(&mut self.inner.lock())
     }
 
     /// A branch was applied as it was then.
@@ -169,7 +185,8 @@ impl Untrusted {
                 let mark = state.all().entry(branch.to_owned()).or_default();
                 (mark.reach, mark.cause) = (Reach::History, None);
             }
-        })
+        })?;
+        self.close()
     }
 
     /// A branch is to show an older state, or a part of one: of its own, or (`foreign`) one that another branch made.
@@ -214,7 +231,8 @@ impl Untrusted {
 
     /// That merge changed nothing.
     pub fn merged_nothing(&self, into: &str, id: &str) -> Result<()> {
-        self.change(|state| state.unmark(into, id, Reach::None))
+        self.change(|state| state.unmark(into, id, Reach::None))?;
+        self.close()
     }
 
     /// A branch gets another name; its mark has both until [`Untrusted::forget`].
@@ -237,19 +255,41 @@ impl Untrusted {
         self.change(|state| state.forget(branch))
     }
 
-    /// Changes the marks, durably; if that fails they are as before.
+    /// Changes the marks; durably, unless they are no more than what is stored. If that fails they are as before.
     fn change<R>(&self, how: impl FnOnce(&mut MarksAndTimes) -> R) -> Result<R> {
         let mut state = self.inner.lock();
         let before = state.marks.clone();
         let answer = how(&mut state);
-        if state.marks != before
-            && let Some(marks) = &state.marks
-            && let Err(error) = self.refs.set(&self.name, &encode(marks))
+        if !state.is_covered()
+            && let Err(error) = self.store(&mut state)
         {
             state.marks = before;
-            return Err(error.into());
+            return Err(error);
         }
         Ok(answer)
+    }
+
+    /// Stores the marks where they differ from what is stored.
+    fn store(&self, state: &mut MarksAndTimes) -> Result<()> {
+        let lasting = state.marks.as_ref().map(Marks::lasting);
+        if let Some(marks) = &lasting
+            && state.stored != lasting
+        {
+            // If it fails, either may be there.
+            state.stored = None;
+            self.refs.set(&self.name, &encode(marks))?;
+            state.stored = lasting;
+        }
+        Ok(())
+    }
+}
+
+impl Marks {
+    /// As they are stored.
+    fn lasting(&self) -> Marks {
+        let mut marks = self.clone();
+        marks.of.values_mut().for_each(|mark| mark.cause = None);
+        marks
     }
 }
 
@@ -262,6 +302,21 @@ impl MarksAndTimes {
     /// Whether a state of a branch, or one that it has from another, may hold what a command wrote.
     fn may_have(&self, branch: &str, foreign: bool) -> bool {
         self.reach(branch) > Reach::None || (foreign && self.marks.is_some())
+    }
+
+    /// Whether what is stored marks each branch no less, and says the same of it otherwise.
+    fn is_covered(&self) -> bool {
+        let (marks, stored) = match (&self.marks, &self.stored) {
+            (None, _) => return true,
+            (Some(_), None) => return false,
+            (Some(marks), Some(stored)) => (&marks.of, &stored.of),
+        };
+        let is_covered = |(name, mark): (&String, &Mark)| {
+            stored
+                .get(name)
+                .is_some_and(|found| found.reach >= mark.reach && found.made_of == mark.made_of)
+        };
+        marks.len() == stored.len() && marks.iter().all(is_covered)
     }
 
     fn all(&mut self) -> &mut BTreeMap<String, Mark> {
@@ -363,13 +418,49 @@ mod tests {
         let (_, refs) = refs();
         let marks = load(&refs);
         marks.begins("b", "r", None).unwrap();
-        marks.wrote_nothing("b", "r").unwrap();
+        marks.wrote_nothing("b", "r");
         assert_eq!(marks.reach("b"), Reach::History);
         // Nothing is taken back while another one wrote.
         marks.begins("b", "r", None).unwrap();
         marks.begins("b", "q", None).unwrap();
-        marks.wrote_nothing("b", "r").unwrap();
-        marks.wrote_nothing("b", "q").unwrap();
+        marks.wrote_nothing("b", "r");
+        marks.wrote_nothing("b", "q");
+        assert_eq!(marks.reach("b"), Reach::Shown);
+    }
+
+    #[test]
+    fn commands_that_write_nothing_cost_one_write_and_a_crash_forgets_no_mark() {
+        let (_, refs) = refs();
+        let marks = load(&refs);
+        marks.begins("b", "r", None).unwrap();
+        let stored = refs.get(&ref_name("w")).unwrap();
+        for run in ["r", "q"] {
+            marks.wrote_nothing("b", run);
+            assert_eq!(marks.reach("b"), Reach::History);
+            assert_eq!(load(&refs).reach("b"), Reach::Shown);
+            marks.begins("b", "q", None).unwrap();
+            assert_eq!(refs.get(&ref_name("w")).unwrap(), stored);
+        }
+        // What was taken back is stored in the end; what comes then is stored before it begins.
+        marks.wrote_nothing("b", "q");
+        marks.close().unwrap();
+        let marks = load(&refs);
+        assert_eq!(marks.reach("b"), Reach::History);
+        marks.begins("b", "s", None).unwrap();
+        assert_eq!(load(&refs).reach("b"), Reach::Shown);
+    }
+
+    #[test]
+    fn after_a_crash_nobody_takes_back_what_another_one_may_have_written() {
+        let (_, refs) = refs();
+        let marks = load(&refs);
+        marks.begins("b", "r", None).unwrap();
+        marks.wrote_nothing("b", "r");
+        marks.begins("b", "q", None).unwrap();
+        let marks = load(&refs);
+        for run in ["r", "q"] {
+            marks.wrote_nothing("b", run);
+        }
         assert_eq!(marks.reach("b"), Reach::Shown);
     }
 
