@@ -72,16 +72,18 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let lines = calls.iter().map(|call| encode_request(7, call));
     let bare = METHODS.iter().map(|method| bare(method));
     // Appended, so that the seeds before keep their numbers.
-    let later = [encode_request(7, &log), from_a_sandbox()];
+    let later = [encode_request(7, &log), from_a_sandbox(None)];
+    let shown = from_a_sandbox(Some(Bytes(b"/p".to_vec())));
     lines
         .chain(bare)
         .chain(later)
         .chain(about_open_files())
+        .chain([shown])
         .collect()
 }
 
 /// The first message of a connection of a command in a sandbox.
-fn from_a_sandbox() -> Vec<u8> {
+fn from_a_sandbox(at: Option<Bytes>) -> Vec<u8> {
     let hello = Call::Hello(Hello {
         protocol: PROTOCOL_VERSION,
         client: "agentvfs".into(),
@@ -90,6 +92,7 @@ fn from_a_sandbox() -> Vec<u8> {
             branch: "main".into(),
             created: Moment { sec: 5, nsec: 7 },
             process: Some(1),
+            at,
         }),
         in_flight: None,
     });

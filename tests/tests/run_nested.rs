@@ -78,7 +78,11 @@ fn a_run_inside_a_run_has_runs_inside_itself_unless_it_is_roots() {
     match rustix::process::geteuid().is_root() {
         true => {
             assert_eq!(told.out, "7\na\n", "{told:?}");
-            assert!(told.err.contains("can have none inside itself"), "{told:?}");
+            assert!(
+                told.err
+                    .contains("can have none inside itself: it has no /proc of its own"),
+                "{told:?}"
+            );
         }
         false => assert_eq!(told.out, "a\nb\nb\nb\nb\na\nb\n", "{told:?}"),
     }
@@ -221,11 +225,56 @@ fn the_branches_that_are_seen_are_those_made_inside() {
 }
 
 #[test]
+fn branches_are_told_where_they_are_inside() {
+    let Some(env) = sandbox::env(&[("f", "base\n")]) else {
+        return;
+    };
+    let script = "agentvfs branch create child | grep ^path=; agentvfs branch list | cut -f1,3
+        agentvfs run --quiet --session child -- sh -c 'agentvfs branch create inner | grep ^path=; agentvfs branch list | cut -f3'";
+    let told = shell(&env, IN_S, script);
+    let project = env.project().display().to_string();
+    let below = |name: &str| format!("{project}/.agentvfs/branches/{name}");
+    let wanted = [
+        format!("path={}", below("child")),
+        format!("s\t{project}"),
+        format!("child\t{}", below("child")),
+        format!("path={}", below("inner")),
+        project.clone(),
+        below("inner"),
+    ];
+    assert_eq!(told.out.lines().collect::<Vec<_>>(), wanted, "{told:?}");
+    // Outside they are in the mount.
+    let told = outside(&env, &["branch", "list", "-w", "project"]);
+    let mount = env.mountpoint().join(".agentvfs/branches/child");
+    assert!(told.out.contains(mount.to_str().unwrap()), "{told:?}");
+}
+
+#[test]
+fn a_branch_in_which_a_run_inside_goes_on_stays() {
+    let Some(env) = sandbox::env(&[("f", "base\n")]) else {
+        return;
+    };
+    let script = "agentvfs run --quiet --session child -- sh -c 'echo up > up; until [ -e go ]; do sleep 0.05; done' &
+        until [ -e .agentvfs/branches/child/up ]; do sleep 0.05; done
+        agentvfs branch delete child; echo $?
+        echo > .agentvfs/branches/child/go; wait
+        agentvfs branch delete child >/dev/null; echo $?";
+    let told = shell(&env, IN_S, script);
+    assert_eq!(told.out, "1\n0\n", "{told:?}");
+    assert!(
+        told.err.contains("branch child is used by a run"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn what_is_written_inside_a_run_inside_a_run_is_not_trusted() {
     let Some(env) = sandbox::env(&[("f", "base\n")]) else {
         return;
     };
-    shell(&env, IN_S, "agentvfs branch create child").ok();
+    let script = "agentvfs branch create child; echo x > .agentvfs/branches/child/plain";
+    shell(&env, IN_S, script).ok();
+    // From now on it is as if nobody in a sandbox had written in it.
     let apply = ["apply", "-w", "project", "--branch", "child"];
     env.workspace(&apply).ok();
     shell(

@@ -15,8 +15,13 @@ fn place(mountpoint: &Path, branch: &str) -> PathBuf {
     if branch == MAIN {
         mountpoint.to_owned()
     } else {
-        mountpoint.join(".agentvfs/branches").join(branch)
+        below(mountpoint, branch)
     }
+}
+
+/// Where a branch is below a place that has the directory of branches.
+pub fn below(place: &Path, branch: &str) -> PathBuf {
+    place.join(".agentvfs/branches").join(branch)
 }
 
 fn mountpoint(mounts: &Mounts, workspace: &str) -> Result<PathBuf, Fault> {
@@ -97,7 +102,7 @@ pub fn delete(
         let sessions = mounts.sessions();
         closing = Some(sessions.close_branch(&ask.workspace, &ask.branch)?);
         let at = place(&mountpoint(mounts, &ask.workspace)?, &ask.branch);
-        let users = holders::below(&at);
+        let users = holders::below(&at, mounts.device(&ask.workspace));
         if !users.is_empty() {
             let pids: Vec<String> = users.iter().map(ToString::to_string).collect();
             let why = format!(

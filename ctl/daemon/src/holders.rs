@@ -1,6 +1,7 @@
 //! Who holds given files of a mount open: from `/proc`, as far as this user may look.
 
-use agentvfs_client::protocol::{Bytes, Changed, Holder};
+use agentvfs_client::protocol::{Bytes, Changed, Device, Holder};
+use rustix::fs::{AtFlags, StatxFlags};
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -23,16 +24,45 @@ pub fn of_changed(mountpoint: &Path, changes: &[Changed]) -> Vec<Holder> {
         .collect()
 }
 
-/// Processes that have their working directory, root, a file open or mapped at or below `place`.
-pub fn below(place: &Path) -> Vec<u32> {
+/// Processes that have their working directory, root, a file open or mapped at or below `place`, which is the directory
+/// `.agentvfs/branches/NAME` of a mount with this device. A sandbox has that directory at another path.
+pub fn below(place: &Path, device: Option<Device>) -> Vec<u32> {
+    let name: PathBuf = place
+        .iter()
+        .skip(place.iter().count().saturating_sub(3))
+        .collect();
+    let is_inside = |(link, to): &(PathBuf, PathBuf)| {
+        let is_named = || to.ancestors().any(|dir| dir.ends_with(&name));
+        to.starts_with(place) || device.is_some() && is_named() && device_of(link) == device
+    };
     let uses = |pid: &u32| {
-        let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
-        let mut paths = open_files(*pid);
-        paths.extend(mapped_files(*pid));
-        paths.extend(["cwd", "root"].into_iter().filter_map(link));
-        paths.iter().any(|path| path.starts_with(place))
+        let own = ["cwd", "root"].map(|name| PathBuf::from(format!("/proc/{pid}/{name}")));
+        let mut links = descriptors(*pid)
+            .into_iter()
+            .chain(own)
+            .filter_map(followed);
+        links.any(|link| is_inside(&link))
+            || mapped_files(*pid)
+                .iter()
+                .any(|path| path.starts_with(place))
     };
     processes().into_iter().filter(uses).collect()
+}
+
+/// The device of what a link of `/proc` leads to, for which the file system is not asked.
+fn device_of(link: &Path) -> Option<Device> {
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(rustix::fs::CWD, link, flags, StatxFlags::empty()).ok()?;
+    Some(Device {
+        major: found.stx_dev_major,
+        minor: found.stx_dev_minor,
+    })
+}
+
+/// A link with where it leads.
+fn followed(link: PathBuf) -> Option<(PathBuf, PathBuf)> {
+    let to = fs::read_link(&link).ok()?;
+    Some((link, to))
 }
 
 fn processes() -> Vec<u32> {
@@ -66,11 +96,17 @@ fn held_by(pid: u32, mountpoint: &Path, wanted: &HashSet<&[u8]>) -> Vec<Holder> 
 }
 
 fn open_files(pid: u32) -> Vec<PathBuf> {
+    let all = descriptors(pid).into_iter().filter_map(followed);
+    all.map(|(_, to)| to).collect()
+}
+
+/// The links of what a process has open.
+fn descriptors(pid: u32) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return Vec::new();
     };
     entries
-        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .filter_map(|entry| Some(entry.ok()?.path()))
         .collect()
 }
 

@@ -25,7 +25,7 @@ use super::sessions::Sessions;
 use super::{faults, mountpoint, project, sharing};
 use agentvfs_client::home::Home;
 use agentvfs_client::protocol::{
-    Bytes, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, WorkspaceStatus,
+    Bytes, Device, Fault, Info, Init, MountChoice, Requests, Start, StartAnswer, WorkspaceStatus,
 };
 use agentvfs_client::record::{Record, Records};
 use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
@@ -160,15 +160,19 @@ impl Mounts {
         let mount = self
             .mounted_at(&config.name)
             .unwrap_or_else(|| self.place(config));
-        let slot = self.slots.lock().get(&config.name).cloned();
-        let device = slot.and_then(|slot| slot.running.lock().as_ref().and_then(Running::device));
         Info {
             name: config.name.clone(),
             mount: Bytes::from(mount.as_path()),
             base: Bytes::from(config.base.as_path()),
             status,
-            device,
+            device: self.device(&config.name),
         }
+    }
+
+    /// The device of a workspace's mount.
+    pub fn device(&self, name: &str) -> Option<Device> {
+        let slot = self.slots.lock().get(name).cloned();
+        slot.and_then(|slot| slot.running.lock().as_ref().and_then(Running::device))
     }
 
     fn status(&self, config: &WorkspaceConfig) -> WorkspaceStatus {

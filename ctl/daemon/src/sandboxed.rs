@@ -5,6 +5,7 @@
 //! before somebody has decided; branches that were not made in the sandbox, files of the machine and the store do not
 //! exist for it, neither in what is done nor in what is answered.
 
+use super::branches;
 use super::dispatch::dispatch;
 use super::faults;
 use super::moments::time;
@@ -177,7 +178,8 @@ pub fn dispatch_in(
         Call::ToolFinish(ask) => encoded(&timeline::finish(mounts, ask, Some(&names))?)?,
         Call::ToolGiveUp(ask) => encoded(&timeline::give_up(mounts, ask, Some(&names))?)?,
         // Another branch may have got a name since the check.
-        _ => verbs::only_with_members(&members, || dispatch(mounts, call, watch))?,
+        _ => verbs::only_with_members(&members, || dispatch(mounts, call, watch))
+            .map_err(|fault| without_processes(call, fault))?,
     };
     trimmed(sandbox, &names, call, answer)
 }
@@ -252,6 +254,18 @@ fn is_own(mounts: &Mounts, workspace: &str, names: &[String], text: &str) -> Res
     })
 }
 
+/// A refusal without numbers of processes, which the sandbox has others for.
+fn without_processes(call: &Call, fault: Fault) -> Fault {
+    match call {
+        Call::BranchDelete(ask) if fault.kind == "branch-in-use" => {
+            let why = format!("branch {} is used by a run or another process", ask.branch);
+            Fault::failed("branch-in-use", why)
+                .hint("wait until it ends or leaves the branch, then try again")
+        }
+        _ => fault,
+    }
+}
+
 fn refused() -> Fault {
     Fault::failed("in-sandbox", "a command in a sandbox may not do that")
         .hint("run it outside of agentvfs run")
@@ -268,7 +282,7 @@ fn create(
         return Err(Fault::failed("too-many-branches", why)
             .hint("agentvfs branch delete NAME deletes one that was created here"));
     }
-    encoded(&super::branches::create(mounts, ask, Some(sandbox))?)
+    encoded(&branches::create(mounts, ask, Some(sandbox))?)
 }
 
 fn encoded(answer: &impl serde::Serialize) -> Result<Value, Fault> {
@@ -277,6 +291,16 @@ fn encoded(answer: &impl serde::Serialize) -> Result<Value, Fault> {
 
 fn decoded<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, Fault> {
     serde_json::from_value(answer).map_err(|e| Fault::failed("failed", e.to_string()))
+}
+
+/// A branch's path as it is in the sandbox.
+fn shown_at(sandbox: &SandboxOf, row: &mut BranchRow) {
+    let Some(at) = &sandbox.at else { return };
+    let at = at.to_path();
+    row.path = match row.name == sandbox.branch {
+        true => Bytes::from(at.as_path()),
+        false => Bytes::from(branches::below(&at, &row.name).as_path()),
+    };
 }
 
 /// An answer without what the sandbox does not have.
@@ -307,7 +331,15 @@ fn trimmed(
             if let Some(standing) = own.and_then(|row| row.standing.as_mut()) {
                 standing.made_of = None;
             }
+            list.branches
+                .iter_mut()
+                .for_each(|row| shown_at(sandbox, row));
             encoded(&list)
+        }
+        Call::BranchCreate(_) => {
+            let mut row: BranchRow = decoded(answer)?;
+            shown_at(sandbox, &mut row);
+            encoded(&row)
         }
         Call::RunBegin(_) => {
             let mut begun: RunBeginAnswer = decoded(answer)?;

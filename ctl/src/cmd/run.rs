@@ -198,7 +198,11 @@ fn start(
     });
     let reach = reach.transpose().map_err(no_socket)?;
     let socket = work.socket(context);
-    let relay = bound.map(|bound| Relay::begin(bound, socket, work.sandbox(), reach));
+    let sandbox = SandboxOf {
+        at: plan::view_in(&plan.places, work).map(Bytes::from),
+        ..work.sandbox()
+    };
+    let relay = bound.map(|bound| Relay::begin(bound, socket, sandbox, reach));
     let relay = relay.transpose().map_err(no_socket)?;
     if let Some(copies) = &mut allowed.copies {
         let failed = |e: std::io::Error| Failure::new("cannot keep copies", e.to_string());

@@ -33,6 +33,9 @@ wire! {
         /// The process that asks, as the daemon sees it.
         #[serde(default)]
         pub process: Option<u32>,
+        /// Where the sandbox shows that branch: paths of branches are told as they are there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub at: Option<Bytes>,
     }
 
     /// No parameters.

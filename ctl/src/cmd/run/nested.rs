@@ -35,7 +35,8 @@ impl Around {
         let failed = |why: String| Failure::new("cannot run inside a run", why);
         let own = std::fs::read_link("/proc/self").map_err(|e| failed(format!("/proc: {e}")))?;
         if own.as_os_str() != std::process::id().to_string().as_str() {
-            let why = "for root, a run inside a run can have none inside itself";
+            let why = "for root, a run inside a run can have none inside itself: it has no /proc of its own, which \
+                       the kernel lets nobody mount there, and no sandbox can be built without one";
             return Err(failed(why.to_owned())
                 .kind("in-sandbox")
                 .hint("start it from the outermost run"));

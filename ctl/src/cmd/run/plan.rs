@@ -264,6 +264,13 @@ pub fn socket_in(places: &[PathRule]) -> Option<(&Path, &Path)> {
     })
 }
 
+/// Where the branch of the run appears.
+pub fn view_in<'a>(places: &'a [PathRule], work: &Work) -> Option<&'a Path> {
+    let mut all = places.iter();
+    let found = all.find(|place| place.what == What::View(work.view.clone()));
+    found.map(|place| place.at.as_path())
+}
+
 /// Whether the directories in memory are the session's: nothing else is in the place of one.
 pub fn shares(plan: &Plan) -> bool {
     let mut places = plan.places.iter();

@@ -331,7 +331,7 @@ fn only_looks(line: &[u8]) -> bool {
 
 /// A connection to the daemon that says which sandbox it is for; another daemon may be about to come.
 fn connect(shared: &Shared, end: &UnixStream) -> io::Result<UnixStream> {
-    let sandbox = SandboxOf {
+    let mut sandbox = SandboxOf {
         process: peer(end)?.process,
         ..shared.sandbox.clone()
     };
@@ -339,6 +339,12 @@ fn connect(shared: &Shared, end: &UnixStream) -> io::Result<UnixStream> {
     loop {
         match Client::connect_for(&shared.socket, sandbox.clone()) {
             Ok(stream) => return Ok(stream),
+            // A daemon of an earlier build, which tells paths as they are outside.
+            Err(ClientError::Fault(fault))
+                if fault.code == code::INVALID_PARAMS && sandbox.at.is_some() =>
+            {
+                sandbox.at = None;
+            }
             Err(ClientError::NotRunning | ClientError::Ending)
                 if since.elapsed() < DAEMON_TIMEOUT && !shared.is_over.load(Ordering::SeqCst) => {}
             Err(error) => return Err(io::Error::other(error)),

@@ -117,6 +117,7 @@ impl Work {
             branch: self.branch.clone(),
             created: self.created,
             process: None,
+            at: None,
         }
     }
 
