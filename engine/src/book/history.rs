@@ -129,8 +129,13 @@ impl History {
             }));
         }
         let checkpoint = info.kind == OpKind::Checkpoint;
+        let follows_head = info.parents.first() == Some(&self.head);
         match info.kind {
-            OpKind::BeforeBranch | OpKind::BeforeMerge => self.branched.push(number),
+            // A branch that was made of another records that one's states of before, too: they are no parents of its
+            // next commit.
+            OpKind::BeforeBranch | OpKind::BeforeMerge if follows_head => {
+                self.branched.push(number);
+            }
             OpKind::Checkpoint => self.branched.clear(),
             _ => {}
         }
@@ -456,5 +461,43 @@ impl History {
             .or_else(|| found().next())
             .map(|s| s.info.number)
             .ok_or_else(|| Error::NoCommit(format!("has {key}={value}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(number: u64, kind: OpKind, parents: &[u64]) -> StateInfo {
+        StateInfo {
+            number,
+            kind,
+            asked: false,
+            time: Time::default(),
+            author: String::new(),
+            message: String::new(),
+            meta: vec![],
+            parents: parents.to_vec(),
+            id: None,
+        }
+    }
+
+    #[test]
+    fn states_that_a_branch_came_with_are_no_parents_of_its_next_commit() {
+        // What the journal of a branch begins with that was made of state 9 of another one.
+        let mut history = History::from_record(HistoryRecord {
+            head: 9,
+            ..HistoryRecord::default()
+        });
+        let mut freeze = |number, kind, parents: &[u64]| {
+            let head = number == 9;
+            history.freeze(info(number, kind, parents), Tree::default(), head, None);
+            history.parents()
+        };
+        assert_eq!(freeze(4, OpKind::BeforeMerge, &[2]), [9]);
+        assert_eq!(freeze(9, OpKind::BeforeBranch, &[7]), [9]);
+        assert_eq!(freeze(10, OpKind::BeforeBranch, &[9]), [9, 10]);
+        assert_eq!(freeze(11, OpKind::BeforeMerge, &[9, 10]), [9, 10, 11]);
+        assert_eq!(freeze(12, OpKind::Checkpoint, &[9, 10, 11]), [9]);
     }
 }
