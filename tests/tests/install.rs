@@ -235,6 +235,57 @@ fn every_man_page_is_formatted_without_a_complaint() {
     }
 }
 
+/// What the package's list says that goes into it, as paths of files that are there.
+fn listed(target: &Path) -> Vec<PathBuf> {
+    let ctl = source().join("ctl");
+    let manifest = fs::read_to_string(ctl.join("Cargo.toml")).unwrap();
+    let list = manifest.split("\nassets = [\n").nth(1).unwrap();
+    let rows = list.split("\n]").next().unwrap().lines();
+    let from = |row: &str| {
+        let from = row.split('"').nth(1).unwrap();
+        match from.strip_prefix("target/") {
+            Some(made) => target.join(made),
+            None => ctl.join(from),
+        }
+    };
+    rows.map(from).collect()
+}
+
+#[test]
+fn the_package_is_made_of_files_that_are_there() {
+    let machine = Machine::new();
+    let (version, agentvfs) = (wanted(), tests::binary::agentvfs());
+    let cargo = format!(
+        "case $1 in\n--version) echo 'cargo {version} (abc 2026-01-01)' ;;\n\
+         program) mkdir -p \"$CARGO_TARGET_DIR/release\"; cp {} \"$CARGO_TARGET_DIR/release/agentvfs\" ;;\n\
+         deb) echo \"$CARGO_TARGET_DIR/debian/agentvfs.deb\" ;;\n\
+         *) exit 1 ;;\nesac",
+        agentvfs.display()
+    );
+    machine.program("usr/cargo", &cargo);
+    machine.program("usr/dpkg-deb", "exit 0");
+    let (status, _, err) = machine.install(&["--deb"], &["usr"]);
+    assert_eq!(status, 1, "{err}");
+    assert!(err.contains("cargo-deb is not installed"), "{err}");
+    machine.program("usr/cargo-deb", "exit 0");
+    let (status, out, err) = machine.install(&["--deb"], &["usr"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("target/debian/agentvfs.deb"), "{out}");
+    let files = listed(&machine.path("target"));
+    assert!(files.len() > 10, "{files:?}");
+    for file in files {
+        let is_there = match file.ends_with("*") {
+            true => fs::read_dir(file.parent().unwrap()).is_ok_and(|mut all| all.next().is_some()),
+            // The program's other names are links, which lead to it where it is installed.
+            false => match fs::read_link(&file) {
+                Ok(link) => link == Path::new("agentvfs"),
+                Err(_) => fs::metadata(&file).is_ok_and(|meta| meta.len() > 0),
+            },
+        };
+        assert!(is_there, "{}", file.display());
+    }
+}
+
 /// The unit as it is in the package, for this program, in a directory of its own.
 fn unit(dir: &Path) -> PathBuf {
     let text = fs::read_to_string(source().join("ctl/package/agentvfs@.service")).unwrap();
