@@ -31,6 +31,7 @@ pub(crate) mod shared;
 pub(crate) mod sizes;
 pub(crate) mod state_file;
 pub(crate) mod states;
+mod telling;
 pub(crate) mod timeline;
 pub(crate) mod tree_file;
 pub(crate) mod wake;
@@ -41,6 +42,7 @@ use self::tree_file::Trees;
 use crate::book::Book;
 use crate::branch::wake::Wake;
 use crate::error::{Error, Result};
+use crate::feed::Feed;
 use crate::journal::{Appended, JournalError, PayloadRef};
 use crate::limits::{DISK_RESERVE_BYTES, SPACE_CHECK_BYTES};
 use crate::record::{Counters, Event, Mutation, Record, encode};
@@ -141,6 +143,10 @@ pub(crate) struct Branch {
     rest: Mutex<Rest>,
     /// Automatic commits.
     pub auto: auto::Automatic,
+    /// What happens in the workspace, for those who follow it.
+    pub feed: Arc<Feed>,
+    /// What tells it from all others in the feed, also from a later one of its name or number.
+    pub teller: u64,
     /// Serialises storing the timeline.
     pub flushing: Mutex<()>,
     /// Pages that the kernel must drop, found while handling requests.
@@ -268,13 +274,18 @@ impl Branch {
         if inner.whose.is_active() {
             inner.put_down(m);
         }
+        let told = self.feed.is_on().then(|| self.about_to(inner, m));
         inner.live.apply(m, appended.payload).map_err(|e| {
             tracing::error!("a validated change did not fit the tree: {e}: {m:?}");
             Error::Damaged {
                 what: "the live tree".into(),
                 why: e.to_string(),
             }
-        })
+        })?;
+        if let Some(draft) = told {
+            self.tell_change(inner, draft, m, payload.len());
+        }
+        Ok(())
     }
 
     /// Journals an event that is carried out already, or otherwise than by [`Branch::carry_out`].
@@ -329,6 +340,11 @@ impl Branch {
             if inner.whose.is_active() && acting::is_unknown() {
                 drop(inner);
                 acting::look_up();
+                continue;
+            }
+            if self.feed.is_on() && acting::is_nameless() {
+                drop(inner);
+                acting::find_name();
                 continue;
             }
             match body(&mut inner) {

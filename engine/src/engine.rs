@@ -468,6 +468,7 @@ impl Engine {
             settings: self.settings.clone(),
             expiry: self.expiry.clone(),
             garbage: self.garbage.clone(),
+            feed: Arc::default(),
         }
     }
 

@@ -59,3 +59,11 @@ pub const REFRESH_TRIES_MAX: usize = 4;
 pub const MEND_ROUNDS_MAX: usize = 50;
 /// Pause between two of these rounds.
 pub const MEND_PAUSE: Duration = Duration::from_millis(1);
+/// Events that a feed keeps, at most.
+pub const FEED_EVENTS_MAX: usize = 65_536;
+/// Bytes of events that a feed keeps, at most.
+pub const FEED_BYTES_MAX: usize = 32 << 20;
+/// How long a feed goes on once nobody follows it: who comes back in time has lost nothing.
+pub const FEED_LINGER: Duration = Duration::from_secs(600);
+/// Threads whose names a thread keeps at hand, at most: each is an open file.
+pub const NAMED_THREADS_MAX: usize = 16;

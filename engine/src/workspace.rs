@@ -17,6 +17,7 @@ pub use closing::{CloseMode, Closed};
 use crate::branch::Branch;
 use crate::branch::shared::SharedParts;
 use crate::error::{Error, Result};
+use crate::feed::Feed;
 use crate::limits::RESERVED_NAME;
 use crate::types::*;
 use crate::workspace::branches::Views;
@@ -103,6 +104,11 @@ impl Workspace {
         let base = &self.main.places.base;
         base.check_there().ok()?;
         base.root_fd().try_clone_to_owned().ok()
+    }
+
+    /// What happens in it, for those who follow that.
+    pub fn feed(&self) -> Arc<Feed> {
+        self.views.shared().feed.clone()
     }
 
     /// The agentvfs home.

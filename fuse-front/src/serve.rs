@@ -18,8 +18,9 @@ use crate::transport::device::{Buffer, Device};
 use crate::transport::{Build, Lists};
 use crate::transport::{Duty, Reply, Room, Serve, Space};
 use crate::wire::{Answer, Head, Header, Incoming, Layout, Request, decode};
+use engine::feed::FeedBackend;
 use engine::types::{NodeId, Wait};
-use engine::{Workspace, acting_for};
+use engine::{Asking, Workspace, acting_for};
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -128,7 +129,7 @@ impl Serve for Front {
             return about_the_mount(&header, request, reply);
         };
         let ticket = self.0.admit(op, &request);
-        match self.attempt(&header, request, room, Wait::Never) {
+        match self.attempt((&header, &ticket), request, room, Wait::Never) {
             Err(failure) if failure.would_block() => {
                 self.later(ticket, reply, buffer.to_vec(), layout);
             }
@@ -150,7 +151,8 @@ impl Serve for Front {
         };
         let request = build(texts);
         let ticket = self.0.admit(op, &request);
-        let tried = self.attempt(header, request, &mut reply.space(room), Wait::Never);
+        let of = (header, &ticket);
+        let tried = self.attempt(of, request, &mut reply.space(room), Wait::Never);
         match tried {
             Err(failure) if failure.would_block() => {
                 let (front, header) = (self.clone(), *header);
@@ -158,7 +160,8 @@ impl Serve for Front {
                 self.0.pool.run(move |room| {
                     let request = build([&texts[0], &texts[1]]);
                     let wait = Wait::Allowed;
-                    let outcome = front.attempt(&header, request, &mut reply.space(room), wait);
+                    let of = (&header, &ticket);
+                    let outcome = front.attempt(of, request, &mut reply.space(room), wait);
                     front.0.finish(ticket, reply, outcome, room);
                 });
             }
@@ -176,7 +179,7 @@ impl Front {
     /// Tries to carry out a request.
     fn attempt(
         &self,
-        header: &Header,
+        (header, ticket): (&Header, &Ticket),
         request: Result<Request<'_>, Errno>,
         room: &mut impl Space,
         wait: Wait,
@@ -184,11 +187,16 @@ impl Front {
         guarded(|| {
             let request = request?;
             // Who brings pages of the cache did not write them.
-            let thread = match &request {
-                Request::Write { flags, .. } if flags.from_cache => 0,
-                _ => header.pid,
+            let is_their_own =
+                !matches!(&request, Request::Write { flags, .. } if flags.from_cache);
+            let asking = Asking {
+                thread: if is_their_own { header.pid } else { 0 },
+                uid: header.uid,
+                gid: header.gid,
+                since: Some(ticket.since),
+                backend: FeedBackend::Front,
             };
-            acting_for(thread, || self.answer_once(header, &request, room, wait))
+            acting_for(asking, || self.answer_once(header, &request, room, wait))
         })
     }
 
@@ -198,7 +206,7 @@ impl Front {
         self.0.pool.run(move |room| {
             let outcome = match decode(&message, layout) {
                 Some(Incoming { header, request }) => {
-                    front.attempt(&header, request, room, Wait::Allowed)
+                    front.attempt((&header, &ticket), request, room, Wait::Allowed)
                 }
                 // It could be decoded before.
                 None => Err(Errno::IO.into()),

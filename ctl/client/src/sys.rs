@@ -1,6 +1,6 @@
 //! The system call that neither `std` nor `rustix` offers for every answer. All `unsafe` of this crate.
 
-use rustix::fs::Uid;
+use rustix::fs::{Gid, Uid};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -11,6 +11,8 @@ pub struct Peer {
     pub process: Option<u32>,
     /// Its user.
     pub user: Uid,
+    /// Its group.
+    pub group: Gid,
 }
 
 /// Asks the kernel for the other end of a unix socket.
@@ -38,6 +40,7 @@ pub fn peer(socket: impl AsFd) -> io::Result<Peer> {
     Ok(Peer {
         process: u32::try_from(found.pid).ok().filter(|pid| *pid != 0),
         user: Uid::from_raw(found.uid),
+        group: Gid::from_raw(found.gid),
     })
 }
 

@@ -14,7 +14,8 @@ use agentvfs_client::protocol::{
     encode_answer, encode_data, encode_progress, shown,
 };
 use agentvfs_client::sys;
-use engine::Cancel;
+use engine::feed::FeedBackend;
+use engine::{Asking, Cancel};
 use serde_json::Value;
 use std::cell::Cell;
 use std::io;
@@ -85,14 +86,16 @@ impl Served<'_> {
         let told = Cell::new(Instant::now());
         let progress = |done, total| tell_progress(self.peer, request, &told, done, total);
         let data = |bytes: &[u8]| send_data(self.peer, request, bytes);
+        let mut asking = asking_of(self.peer);
+        if let May::In(sandbox) = &self.may {
+            // The peer is who passes it on.
+            asking.thread = sandbox.process.unwrap_or(0);
+        }
         let watch = Watch {
             progress: &progress,
             data: &data,
             cancel,
-            caller: match &self.may {
-                May::All => caller_of(self.peer),
-                May::In(sandbox) => sandbox.process,
-            },
+            caller: (asking.thread > 0).then_some(asking.thread),
             handles: &self.handles,
             in_flight: self.in_flight,
         };
@@ -101,7 +104,7 @@ impl Served<'_> {
             May::All => dispatch(mounts, &request.call, &watch),
             May::In(sandbox) => dispatch_in(sandbox, mounts, &request.call, &watch),
         };
-        engine::acting_for(watch.caller.unwrap_or(0), dispatch)
+        engine::acting_for(asking, dispatch)
     }
 
     /// A connection from a sandbox may do less from now on if it says that it is for one inside.
@@ -134,8 +137,15 @@ pub fn too_long() -> Fault {
 }
 
 /// The process at the other end: calls and changes may be its own.
-fn caller_of(peer: &Peer<'_>) -> Option<u32> {
-    sys::peer(peer.stream()).ok()?.process
+fn asking_of(peer: &Peer<'_>) -> Asking {
+    let found = sys::peer(peer.stream()).ok();
+    Asking {
+        thread: found.and_then(|peer| peer.process).unwrap_or(0),
+        uid: found.map_or(0, |peer| peer.user.as_raw()),
+        gid: found.map_or(0, |peer| peer.group.as_raw()),
+        since: Some(Instant::now()),
+        backend: FeedBackend::Control,
+    }
 }
 
 /// What a client is told that comes too late, or when there are too many: it will try again.

@@ -1,40 +1,74 @@
 //! For whom this thread works: the thread or process whose request it carries out.
 //!
 //! Whoever takes a request from the kernel or from a client says so around it ([`acting_for`]). From which processes
-//! that one descends is looked up only where it matters: while calls run at the same time ([`super::whose`]).
+//! that one descends is looked up only where it matters: while calls run at the same time ([`super::whose`]). So is
+//! its name: while somebody follows the feed of the workspace ([`super::telling`]).
 //!
 //! Invariant: a thread acts for somebody only within the call that said so, also where that panics.
 
+mod naming;
+
 use super::descent::of_thread;
+use crate::feed::{FeedBackend, FeedWho};
 use crate::record::call::Process;
+use naming::{Named, name_of};
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Instant;
+
+/// Who asks, as whoever takes the request knows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asking {
+    /// The thread, or process; 0 where that is not known.
+    pub thread: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// When its request came.
+    pub since: Option<Instant>,
+    /// By which way.
+    pub backend: FeedBackend,
+}
+
+impl From<u32> for Asking {
+    fn from(thread: u32) -> Asking {
+        Asking {
+            thread,
+            ..Asking::default()
+        }
+    }
+}
 
 /// Somebody for whom a thread works.
 struct Acting {
-    thread: u32,
+    asking: Asking,
     /// Its process and those that it descends from, once they were looked up.
     lineage: Option<Arc<[Process]>>,
+    /// Its process and the name of that, once they were looked up.
+    named: Option<Named>,
 }
 
 thread_local! {
     static ACTING: RefCell<Option<Acting>> = const { RefCell::new(None) };
 }
 
-/// Carries out the request of a thread or process; 0 where that is not known.
-pub fn acting_for<R>(thread: u32, work: impl FnOnce() -> R) -> R {
-    let acting = (thread > 0).then_some(Acting {
-        thread,
+/// Carries out the request of a thread or process.
+pub fn acting_for<R>(asking: impl Into<Asking>, work: impl FnOnce() -> R) -> R {
+    let acting = Acting {
+        asking: asking.into(),
         lineage: None,
-    });
-    within(acting, work)
+        named: None,
+    };
+    within(Some(acting), work)
 }
 
 /// The same for a process of which it is known from which others it descends, the nearest first.
 pub fn acting_as<R>(lineage: &[Process], work: impl FnOnce() -> R) -> R {
     let acting = lineage.first().map(|process| Acting {
-        thread: process.pid,
+        asking: process.pid.into(),
         lineage: Some(lineage.into()),
+        named: None,
     });
     within(acting, work)
 }
@@ -53,14 +87,23 @@ impl Drop for Back {
     }
 }
 
+impl Acting {
+    fn is_somebody(&self) -> bool {
+        self.asking.thread > 0
+    }
+}
+
 /// Whether this thread works for somebody whose lineage was not looked up.
 pub(super) fn is_unknown() -> bool {
-    ACTING.with_borrow(|a| a.as_ref().is_some_and(|a| a.lineage.is_none()))
+    ACTING.with_borrow(|a| {
+        a.as_ref()
+            .is_some_and(|a| a.is_somebody() && a.lineage.is_none())
+    })
 }
 
 /// Looks up the lineage. Reads files of the system: not under a lock.
 pub(super) fn look_up() {
-    let thread = ACTING.with_borrow(|a| a.as_ref().map(|a| a.thread));
+    let thread = ACTING.with_borrow(|a| a.as_ref().map(|a| a.asking.thread));
     let lineage = thread.map(of_thread);
     ACTING.with_borrow_mut(|a| {
         if let Some(acting) = a {
@@ -72,6 +115,43 @@ pub(super) fn look_up() {
 /// The process that this thread works for and those that it descends from, where that was looked up.
 pub(super) fn lineage() -> Option<Arc<[Process]>> {
     ACTING.with_borrow(|a| a.as_ref().and_then(|a| a.lineage.clone()))
+}
+
+/// Whether this thread works for somebody whose name was not looked up.
+pub(super) fn is_nameless() -> bool {
+    ACTING.with_borrow(|a| {
+        a.as_ref()
+            .is_some_and(|a| a.is_somebody() && a.named.is_none())
+    })
+}
+
+/// Looks up the name. Reads files of the system: not under a lock.
+pub(super) fn find_name() {
+    let thread = ACTING.with_borrow(|a| a.as_ref().map(|a| a.asking.thread));
+    let named = thread.map(name_of);
+    ACTING.with_borrow_mut(|a| {
+        if let Some(acting) = a {
+            acting.named = named;
+        }
+    });
+}
+
+/// Who asked for what this thread does, as far as it was looked up, and when.
+pub(super) fn who() -> (FeedWho, Option<Instant>) {
+    ACTING.with_borrow(|a| {
+        let Some(Acting { asking, named, .. }) = a else {
+            return Default::default();
+        };
+        let named = named.clone().unwrap_or_default();
+        let who = FeedWho {
+            pid: named.pid,
+            uid: asking.uid,
+            gid: asking.gid,
+            comm: named.comm,
+            backend: asking.backend,
+        };
+        (who, asking.since)
+    })
 }
 
 #[cfg(test)]
@@ -99,5 +179,22 @@ mod tests {
             });
         });
         assert_eq!((is_unknown(), lineage()), (false, None));
+    }
+
+    #[test]
+    fn the_name_is_looked_up_on_request() {
+        let asking = Asking {
+            uid: 7,
+            backend: FeedBackend::Front,
+            ..std::process::id().into()
+        };
+        acting_for(asking, || {
+            assert!(is_nameless());
+            assert_eq!(who().0.pid, 0);
+            find_name();
+            assert!(!is_nameless());
+            assert_eq!((who().0.pid, who().0.uid), (std::process::id(), 7));
+        });
+        assert_eq!(who().0, FeedWho::default());
     }
 }

@@ -209,6 +209,7 @@ pub(crate) fn snapshot(branch: &Branch, slot: u16, tree: Tree) -> Branch {
         importer: branch.importer.again(),
         wake: branch.wake.clone(),
         auto: branch.auto.again(),
+        feed: branch.feed.clone(),
         read_only: true,
     };
     parts.into_branch(inner, None, u64::MAX)

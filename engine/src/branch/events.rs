@@ -93,13 +93,19 @@ impl Branch {
             payload: appended.payload,
             live,
         };
+        let told = match self.feed.is_on() {
+            true => inner.about_to_happen(&event, recorded.live.as_ref()),
+            false => Vec::new(),
+        };
         inner.carry_out(event, recorded).map_err(|why| {
             tracing::error!("{}: an event did not fit the branch: {why}", self.name());
             Error::Damaged {
                 what: "the branch".into(),
                 why: why.to_string(),
             }
-        })
+        })?;
+        told.into_iter().for_each(|draft| self.tell(inner, draft));
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ use crate::branch::seal;
 use crate::branch::wake::Wake;
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::feed::Feed;
 use crate::journal::{Journal, JournalConfig, RecoveryReport};
 use crate::limits::{FIRST_NEW_INO, JOURNAL_CAP_BYTES_MIN};
 use crate::record::{Counters, Event, OpKind, Record, StateInfo, encode};
@@ -65,6 +66,8 @@ pub(crate) struct OpenBranch {
     pub expiry: Expiring,
     /// The connection by which the branch is still mounted; `None` where it is not.
     pub kept: Option<u64>,
+    /// What happens in the workspace.
+    pub feed: Arc<Feed>,
 }
 
 impl Branch {
@@ -308,6 +311,7 @@ pub(super) fn assemble(
         importer: Importer::new(o.table),
         wake: o.wake,
         auto: Automatic::new(o.settings, o.expiry, o.author),
+        feed: o.feed,
         read_only: false,
     };
     parts.into_branch(inner, recovered, sealed)
@@ -324,8 +328,12 @@ pub(super) struct Parts {
     pub importer: Importer,
     pub wake: Arc<Wake>,
     pub auto: Automatic,
+    pub feed: Arc<Feed>,
     pub read_only: bool,
 }
+
+/// Branches that there were.
+static TELLERS: AtomicU64 = AtomicU64::new(1);
 
 impl Parts {
     /// The branch; `sealed` is the sequence number that its state file covers.
@@ -357,6 +365,8 @@ impl Parts {
             sealed_seq: AtomicU64::new(sealed),
             wake: self.wake,
             auto: self.auto,
+            feed: self.feed,
+            teller: TELLERS.fetch_add(1, Ordering::Relaxed),
             flushing: Mutex::new(()),
             rest: Mutex::new(Rest {
                 last_seq: 0,

@@ -2,6 +2,7 @@
 
 use super::auto::Expiring;
 use crate::base::Base;
+use crate::feed::Feed;
 use crate::settings::SharedSettings;
 use objstore::ObjectStore;
 use objstore::import_table::ImportTable;
@@ -25,4 +26,6 @@ pub(crate) struct SharedParts {
     pub expiry: Expiring,
     /// Set where something was deleted that gc may take.
     pub garbage: Arc<AtomicBool>,
+    /// What happens in the workspace.
+    pub feed: Arc<Feed>,
 }

@@ -203,7 +203,7 @@ impl Whose {
 
 /// The innermost running call from whose process `lineage` descends. None where there is none, or where several are
 /// apart.
-fn call_of(running: &Calls, lineage: &[Process]) -> Option<u64> {
+pub(super) fn call_of(running: &Calls, lineage: &[Process]) -> Option<u64> {
     let mut found: Vec<u64> = Vec::new();
     for (call, of) in running {
         let Owner::Process(process) = &of.owner else {

@@ -12,6 +12,7 @@ use crate::branch::states;
 use crate::branch::states::Target;
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::feed::FeedOp;
 use crate::names::check_branch_name;
 use crate::types::*;
 use crate::verbs::exchange;
@@ -154,6 +155,7 @@ pub(crate) fn add_branch(
     let branch = views.add(branch, created);
     views.set_made_in(number, made_in);
     let commit = branch.lock().book.history.id_of(head);
+    branch.tell_of(FeedOp::Branch, &|| "create".to_owned());
     branch.signal();
     branches_changed(ws, &branch, name);
     Ok(Created {
@@ -180,6 +182,7 @@ pub fn rename_branch(ws: &Workspace, old: &str, new: &str) -> Result<()> {
     ws.views.record(new, &record)?;
     branch.set_name(new);
     ws.views.unrecord(old)?;
+    branch.tell_of(FeedOp::Branch, &|| format!("rename from={old}"));
     branches_changed(ws, &branch, old);
     branches_changed(ws, &branch, new);
     runs::forget(ws, old);

@@ -6,6 +6,7 @@ use crate::branch::Branch;
 use crate::branch::states;
 use crate::branch::states::Target;
 use crate::error::Result;
+use crate::feed::FeedOp;
 use crate::merge::Outcome;
 use crate::record::OpKind;
 use crate::workspace::Workspace;
@@ -19,8 +20,10 @@ pub fn run_begins(
     made_of: Option<&str>,
 ) -> Result<Option<String>> {
     let _one = ws.views.changing();
-    ws.branch(branch)?;
-    ws.untrusted.begins(branch, run, made_of)
+    let found = ws.branch(branch)?;
+    let made_of = ws.untrusted.begins(branch, run, made_of)?;
+    found.tell_of(FeedOp::Run, &|| format!("begin run={run}"));
+    Ok(made_of)
 }
 
 /// That command has ended, and the branch shows what it showed before. A crash may leave it marked.

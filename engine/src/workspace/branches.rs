@@ -246,6 +246,7 @@ impl Views {
             settings: s.settings.clone(),
             expiry: s.expiry.clone(),
             kept: self.kept,
+            feed: s.feed.clone(),
         }
     }
 

@@ -55,6 +55,7 @@ impl Workspace {
         for b in &branches {
             b.places.journal.mark_clean()?;
         }
+        self.feed().close();
         Ok(closed)
     }
 

@@ -10,6 +10,7 @@ use crate::branch::seal;
 use crate::branch::states;
 use crate::clock;
 use crate::error::Result;
+use crate::feed::FeedOp;
 use crate::record::{OpKind, encode};
 use crate::types::Progress;
 use crate::types::Time;
@@ -82,6 +83,7 @@ fn forget_branch(
     views.unrecord(name)?;
     views.retire(branch.slot);
     runs::forget(ws, name);
+    branch.tell_of(FeedOp::Branch, &|| "delete".to_owned());
     branch.begin_closing();
     branches::branches_changed(ws, branch, name);
     views.remove_files(branch)

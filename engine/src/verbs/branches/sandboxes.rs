@@ -41,6 +41,8 @@ pub(crate) fn made_in(
 pub struct Member {
     /// Its name, as it was found.
     pub name: String,
+    /// What its events in the feed have as `teller`.
+    pub teller: u64,
     identity: Identity,
 }
 
@@ -78,15 +80,16 @@ pub fn sandbox_members(ws: &Workspace, branch: &str, created: Time) -> Result<Ve
     }
     let all = ws.views.branches().into_iter();
     let others = all.filter(|b| b.slot != top.slot && found.contains(&b.slot));
-    let member = |name: String, number: u16| Member {
+    let member = |name: String, number: u16, teller: u64| Member {
         name,
+        teller,
         identity: Identity {
             number,
             created: times.get(&number).copied().unwrap_or_default(),
         },
     };
-    let others = others.map(|b| member(b.name(), b.slot));
-    let own = member(branch.to_owned(), top.slot);
+    let others = others.map(|b| member(b.name(), b.slot, b.teller));
+    let own = member(branch.to_owned(), top.slot, top.teller);
     Ok(std::iter::once(own).chain(others).collect())
 }
 

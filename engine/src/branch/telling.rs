@@ -1,0 +1,432 @@
+//! Telling the feed of the workspace what happens to a branch.
+//!
+//! Mutations come from [`Branch::change`](super::Branch::change) and events from
+//! [`Branch::carry_out`](super::Branch::carry_out) alone, so this is asked there: for a draft before it is carried out,
+//! while names that go are there, and for the rest afterwards. Invariant: one event for one change, told under the
+//! branch's lock, so in the order of the journal.
+//!
+//! Tests: `engine/tests/feed.rs`.
+
+use super::acting;
+use super::{Branch, Inner};
+use crate::clock::now;
+use crate::feed::{FeedEvent, FeedOp};
+use crate::record::{Allocation, CallOutcome, Event, Mutation, OpKind, SwitchKind, What};
+use crate::tree::Tree;
+use crate::tree::dirmap::DirMap;
+use crate::tree::inode::Inode;
+use crate::types::{Kind, Nid, Time};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What is told of something before it is carried out.
+#[derive(Debug)]
+pub(super) struct Draft {
+    op: FeedOp,
+    nid: Option<Nid>,
+    /// Shown number of the inode, where it was there before.
+    ino: Option<u64>,
+    path: Vec<u8>,
+    path2: Vec<u8>,
+    bytes: u64,
+    call: Option<u64>,
+    detail: String,
+}
+
+impl Draft {
+    fn new(op: FeedOp) -> Draft {
+        Draft {
+            op,
+            nid: None,
+            ino: None,
+            path: Vec::new(),
+            path2: Vec::new(),
+            bytes: 0,
+            call: None,
+            detail: String::new(),
+        }
+    }
+
+    fn of(mut self, nid: u64) -> Draft {
+        self.nid = Some(Nid(nid));
+        self
+    }
+
+    fn at(mut self, path: Vec<u8>) -> Draft {
+        self.path = path;
+        self
+    }
+
+    fn and(mut self, path2: Vec<u8>) -> Draft {
+        self.path2 = path2;
+        self
+    }
+
+    fn bytes(mut self, bytes: u64) -> Draft {
+        self.bytes = bytes;
+        self
+    }
+
+    fn call(mut self, call: u64) -> Draft {
+        self.call = Some(call);
+        self
+    }
+
+    fn with(mut self, detail: impl Into<String>) -> Draft {
+        self.detail = detail.into();
+        self
+    }
+}
+
+impl Branch {
+    /// What is told of a mutation that will be carried out.
+    pub(super) fn about_to(&self, inner: &Inner, m: &Mutation) -> Draft {
+        let draft = inner.draft_of(m);
+        Draft {
+            ino: draft.nid.and_then(|nid| self.ino_of(inner, nid)),
+            ..draft
+        }
+    }
+
+    fn ino_of(&self, inner: &Inner, nid: Nid) -> Option<u64> {
+        Some(inner.live.get(nid)?.shown_ino(self.slot))
+    }
+
+    /// Tells of a mutation that was carried out.
+    pub(super) fn tell_change(
+        &self,
+        inner: &Inner,
+        mut draft: Draft,
+        m: &Mutation,
+        payload: usize,
+    ) {
+        if let Mutation::Write { .. } = m {
+            draft.bytes = payload as u64;
+        }
+        let file = draft.nid.and_then(|nid| inner.live.get(nid));
+        if let Some(file) = file.filter(|file| file.kind() == Kind::File)
+            && matches!(draft.op, FeedOp::Write | FeedOp::Truncate | FeedOp::Link)
+        {
+            draft.detail = format!("{} size={}", draft.detail, file.size);
+            draft.detail = draft.detail.trim_start().to_owned();
+        }
+        self.tell(inner, draft);
+    }
+
+    /// Tells of something that was carried out.
+    pub(super) fn tell(&self, inner: &Inner, draft: Draft) {
+        let (who, since) = acting::who();
+        let ino = draft.ino.or_else(|| self.ino_of(inner, draft.nid?));
+        self.feed.tell(FeedEvent {
+            time_ns: nanoseconds(now()),
+            ino: ino.unwrap_or_default(),
+            path2: draft.path2,
+            bytes: draft.bytes,
+            latency_ns: since.map_or(0, since_then),
+            call: draft.call.or_else(|| inner.call_now()),
+            detail: draft.detail,
+            who,
+            branch_number: self.slot,
+            teller: self.teller,
+            ..FeedEvent::new(draft.op, self.name(), draft.path)
+        });
+    }
+}
+
+impl Branch {
+    /// Tells of something that is no change of its tree: what `detail` says was done with it.
+    pub fn tell_of(&self, op: FeedOp, detail: &dyn Fn() -> String) {
+        if self.feed.is_on() {
+            self.tell(&self.lock(), Draft::new(op).with(detail()));
+        }
+    }
+}
+
+fn since_then(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn nanoseconds(time: Time) -> u64 {
+    let seconds = u64::try_from(time.sec).unwrap_or_default();
+    seconds.saturating_mul(1_000_000_000) + u64::from(time.nsec)
+}
+
+impl Inner {
+    /// The call that what is done now is part of, where only one can be meant.
+    fn call_now(&self) -> Option<u64> {
+        let running = &self.book.timeline.running;
+        match running.len() {
+            0 => None,
+            1 => running.keys().next().copied(),
+            _ => super::whose::call_of(running, &acting::lineage()?),
+        }
+    }
+
+    fn path_of(&self, nid: u64) -> Vec<u8> {
+        self.live.path(Nid(nid)).unwrap_or_default()
+    }
+
+    fn path_in(&self, parent: u64, name: &[u8]) -> Vec<u8> {
+        let mut path = self.path_of(parent);
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        path
+    }
+
+    fn draft_of(&self, m: &Mutation) -> Draft {
+        let draft = |op| Draft::new(op);
+        match m {
+            Mutation::Create { .. } => self.about_to_create(m),
+            Mutation::Nameless { nid, .. } => draft(FeedOp::Create).of(*nid).with("nameless file"),
+            Mutation::Link {
+                nid, parent, name, ..
+            } => draft(FeedOp::Link)
+                .of(*nid)
+                .at(self.path_in(*parent, name))
+                .and(self.path_of(*nid)),
+            Mutation::Unlink { parent, name, .. } => {
+                let entry = self.live.lookup(Nid(*parent), name).ok();
+                let is_dir = entry.is_some_and(|entry| entry.kind == Kind::Dir);
+                let op = if is_dir {
+                    FeedOp::Rmdir
+                } else {
+                    FeedOp::Unlink
+                };
+                let draft = draft(op).at(self.path_in(*parent, name));
+                entry.map(|e| e.nid.0).into_iter().fold(draft, Draft::of)
+            }
+            Mutation::Rename { exchange, .. } => {
+                self.about_to_rename(m)
+                    .with(if *exchange { "exchange" } else { "" })
+            }
+            Mutation::Whiteout { .. } => self.about_to_rename(m).with("whiteout"),
+            Mutation::SetAttr { nid, .. } => attributes(m).of(*nid).at(self.path_of(*nid)),
+            Mutation::Write { nid, offset, .. } => draft(FeedOp::Write)
+                .of(*nid)
+                .at(self.path_of(*nid))
+                .with(format!("offset={offset}")),
+            Mutation::Allocate {
+                nid,
+                offset,
+                len,
+                how,
+                ..
+            } => draft(FeedOp::Write)
+                .of(*nid)
+                .at(self.path_of(*nid))
+                .bytes(*len)
+                .with(format!("{} offset={offset}", allocation(*how))),
+            Mutation::Copy {
+                src,
+                dst,
+                dst_offset,
+                len,
+                ..
+            } => draft(FeedOp::Write)
+                .of(*dst)
+                .at(self.path_of(*dst))
+                .and(self.path_of(*src))
+                .bytes(*len)
+                .with(format!("copy offset={dst_offset}")),
+            Mutation::Kv { key, entry } => {
+                let how = if entry.is_some() { "set" } else { "delete" };
+                draft(FeedOp::Kv).with(format!("{how} {key}"))
+            }
+        }
+    }
+
+    fn about_to_create(&self, m: &Mutation) -> Draft {
+        let Mutation::Create {
+            parent,
+            name,
+            nid,
+            mode,
+            target,
+            ..
+        } = m
+        else {
+            return Draft::new(FeedOp::Create);
+        };
+        let kind = Kind::of_mode(*mode);
+        let op = match kind {
+            Some(Kind::Symlink) => FeedOp::Symlink,
+            _ => FeedOp::Create,
+        };
+        let detail = match kind {
+            Some(Kind::Dir) => "directory",
+            Some(Kind::File) => "file",
+            Some(Kind::Symlink) => "",
+            _ => "special file",
+        };
+        Draft::new(op)
+            .of(*nid)
+            .at(self.path_in(*parent, name))
+            .and(target.clone())
+            .with(detail)
+    }
+
+    fn about_to_rename(&self, m: &Mutation) -> Draft {
+        let (Mutation::Rename {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            ..
+        }
+        | Mutation::Whiteout {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            ..
+        }) = m
+        else {
+            return Draft::new(FeedOp::Rename);
+        };
+        let draft = Draft::new(FeedOp::Rename)
+            .at(self.path_in(*parent, name))
+            .and(self.path_in(*new_parent, new_name));
+        let entry = self.live.lookup(Nid(*parent), name);
+        entry.map(|e| e.nid.0).into_iter().fold(draft, Draft::of)
+    }
+
+    /// What is told of an event that will be carried out; `live` is the tree that is shown then, if it changes.
+    pub(super) fn about_to_happen(&self, event: &Event, live: Option<&Tree>) -> Vec<Draft> {
+        let names = || names_between(&self.live, live);
+        let draft = |op| vec![Draft::new(op)];
+        let named = |op, detail: String| vec![Draft::new(op).with(detail)];
+        match event {
+            Event::Freeze { info, head, label } => match (head, info.kind) {
+                (true, _) => named(FeedOp::Checkpoint, label_words(label.as_deref())),
+                (false, OpKind::Auto | OpKind::Stop) => {
+                    named(FeedOp::Checkpoint, "automatic".into())
+                }
+                _ => Vec::new(),
+            },
+            Event::Label { label, .. } => named(FeedOp::Checkpoint, label_words(Some(label))),
+            Event::Switch { kind, .. } => named(switch(*kind), names()),
+            Event::CallUndone { call, .. } => {
+                vec![Draft::new(FeedOp::Undo).call(*call).with(names())]
+            }
+            Event::Merged { conflicts, .. } => {
+                let mut all = named(FeedOp::Merge, names());
+                let conflict = |path: &[u8]| Draft::new(FeedOp::Conflict).at(path.to_vec());
+                all.extend(conflicts.iter().map(|c| conflict(&c.path)));
+                all
+            }
+            Event::Resolved { path } => {
+                vec![
+                    Draft::new(FeedOp::Conflict)
+                        .at(path.clone())
+                        .with("resolved"),
+                ]
+            }
+            Event::Timeline { what, .. } => tool(what).into_iter().collect(),
+            Event::Applied { .. } => draft(FeedOp::Apply),
+            // Another program changed the file in the project's directory.
+            Event::TakeAnew { nid, size, .. } => vec![
+                Draft::new(FeedOp::Truncate)
+                    .of(*nid)
+                    .at(self.path_of(*nid))
+                    .with(format!("base size={size}")),
+            ],
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn label_words(label: Option<&str>) -> String {
+    label.map_or_else(String::new, |label| format!("label={label}"))
+}
+
+fn switch(kind: SwitchKind) -> FeedOp {
+    match kind {
+        SwitchKind::Rollback => FeedOp::Rollback,
+        SwitchKind::Undo => FeedOp::Undo,
+        SwitchKind::Redo => FeedOp::Redo,
+        SwitchKind::Merge => FeedOp::Merge,
+        SwitchKind::Restore => FeedOp::Restore,
+    }
+}
+
+fn allocation(how: Allocation) -> &'static str {
+    match how {
+        Allocation::Fill => "allocate",
+        Allocation::Punch => "punch",
+        Allocation::Zero => "zero",
+    }
+}
+
+/// What is told of changed attributes.
+fn attributes(m: &Mutation) -> Draft {
+    let Mutation::SetAttr {
+        perm,
+        uid,
+        gid,
+        size,
+        atime,
+        mtime,
+        xattrs,
+        ..
+    } = m
+    else {
+        return Draft::new(FeedOp::SetAttr);
+    };
+    if size.is_some() {
+        return Draft::new(FeedOp::Truncate);
+    }
+    if let Some((name, _)) = xattrs.first().filter(|_| perm.is_none()) {
+        let name = String::from_utf8_lossy(name);
+        return Draft::new(FeedOp::SetXattr).with(format!("name={name}"));
+    }
+    let mut words = Vec::new();
+    words.extend(perm.map(|perm| format!("mode={perm:o}")));
+    words.extend(uid.map(|uid| format!("uid={uid}")));
+    words.extend(gid.map(|gid| format!("gid={gid}")));
+    if atime.is_some() || mtime.is_some() {
+        words.push("times".to_owned());
+    }
+    Draft::new(FeedOp::SetAttr).with(words.join(" "))
+}
+
+/// What is told of an entry of the timeline: calls alone.
+fn tool(what: &What) -> Option<Draft> {
+    let (call, words) = match what {
+        What::Started { call, name, .. } | What::Begun { call, name, .. } => {
+            (*call, format!("begin name={name}"))
+        }
+        What::Recorded { call, name, .. } => (*call, format!("record name={name}")),
+        What::Ended { call, outcome, .. } | What::Over { call, outcome, .. } => {
+            let status = match outcome {
+                CallOutcome::Success(_) => "success",
+                CallOutcome::Error(_) => "error",
+            };
+            (*call, format!("end status={status}"))
+        }
+        _ => return None,
+    };
+    Some(Draft::new(FeedOp::Tool).call(call).with(words))
+}
+
+/// How many names differ between two trees, as words: those that only one has, those that are of another inode, and
+/// inodes that stay and are not the same, but directories.
+fn names_between(live: &Tree, next: Option<&Tree>) -> String {
+    let mut count = 0u64;
+    let none = DirMap::default();
+    let map = |inode: Option<&Arc<Inode>>| match inode.and_then(|inode| inode.dir()) {
+        Some(dir) => dir.map.clone(),
+        None => none.clone(),
+    };
+    if let Some(next) = next {
+        Tree::diff(live, next, &mut |_, was, is| {
+            // An open one that has lost its names stays, too; the names count already.
+            let counts = |inode: &Arc<Inode>| inode.dir().is_none() && inode.nlink > 0;
+            let stays = was.zip(is).filter(|(was, is)| counts(was) && counts(is));
+            count += u64::from(stays.is_some());
+            DirMap::diff(&map(was), &map(is), &mut |_, _, _| count += 1);
+        });
+    }
+    format!("names={count}")
+}

@@ -1,0 +1,316 @@
+//! The feed of a workspace: what happens in it, for those who follow it.
+//!
+//! A ring of the newest events, in memory alone. Branches tell it of each change as they carry it out, under their own
+//! locks, so the order of a branch's events is the order of its changes. While nobody follows, a branch looks at
+//! one flag and does nothing else.
+//!
+//! Numbers ascend, by one for each event while the feed is on, and begin with the microseconds since 1970 at which it
+//! was turned on; so they ascend over daemons, too. Invariant: a follower gets each event after the one that it named,
+//! in order, or is told that it lost some.
+//!
+//! Lock order: a branch's lock, then the feed's, which is held for moments. Nothing waits with it but followers.
+
+mod event;
+
+pub use event::{FeedBackend, FeedEvent, FeedOp, FeedWho};
+
+use crate::limits::{FEED_BYTES_MAX, FEED_EVENTS_MAX, FEED_LINGER};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What happens in a workspace.
+#[derive(Debug, Default)]
+pub struct Feed {
+    /// Events are wanted.
+    on: AtomicBool,
+    ring: Mutex<Ring>,
+    signal: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    /// Followers that there are.
+    followers: usize,
+    /// When the last one went.
+    alone_since: Option<Instant>,
+    /// Number of the first event since the feed was turned on.
+    born: u64,
+    /// Number of the next event.
+    next: u64,
+    events: VecDeque<Arc<FeedEvent>>,
+    bytes: usize,
+    /// The workspace was closed: no more come.
+    is_closed: bool,
+}
+
+/// How many events a follower has lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// So many.
+    Count(u64),
+    /// Not known: the feed was off, or another one, in between.
+    Unknown,
+}
+
+/// What a follower gets at once.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Events that are gone before those that follow.
+    pub lost: Option<Lost>,
+    /// Events, in order; empty where the time ran out, and at the end.
+    pub events: Vec<Arc<FeedEvent>>,
+    /// The workspace was closed, and these are the last ones.
+    pub is_last: bool,
+}
+
+/// Somebody who follows a feed. While there is one, the feed is on, and for a while afterwards.
+#[derive(Debug)]
+pub struct Follower {
+    feed: Arc<Feed>,
+    /// Number of the next event to get.
+    next: u64,
+    lost: Option<Lost>,
+}
+
+impl Feed {
+    /// Whether events are wanted.
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// Follows from now on, or from after the event `since`.
+    pub fn follow(self: &Arc<Feed>, since: Option<u64>) -> Follower {
+        let mut ring = self.ring.lock();
+        if !self.is_on() {
+            ring.begin();
+        }
+        ring.followers += 1;
+        ring.alone_since = None;
+        self.on.store(true, Ordering::Relaxed);
+        let (next, lost) = match since {
+            None => (ring.next, None),
+            Some(seen) if seen < ring.born.saturating_sub(1) => (ring.born, Some(Lost::Unknown)),
+            // A number that no event here has: another daemon's, whose clock was ahead.
+            Some(seen) if seen >= ring.next => (ring.next, Some(Lost::Unknown)),
+            Some(seen) => (seen + 1, None),
+        };
+        Follower {
+            feed: self.clone(),
+            next,
+            lost,
+        }
+    }
+
+    /// No more events come: followers get those that there are, and hear that they are the last.
+    pub(crate) fn close(&self) {
+        self.ring.lock().is_closed = true;
+        self.signal.notify_all();
+    }
+
+    /// Tells of an event; its number is given here.
+    pub(crate) fn tell(&self, event: FeedEvent) {
+        let mut ring = self.ring.lock();
+        let is_over = |since: Instant| since.elapsed() > FEED_LINGER;
+        if ring.followers == 0 && ring.alone_since.is_none_or(is_over) {
+            self.on.store(false, Ordering::Relaxed);
+            ring.end();
+            return;
+        }
+        ring.push(event);
+        drop(ring);
+        self.signal.notify_all();
+    }
+}
+
+impl Ring {
+    /// Events are wanted from now on.
+    fn begin(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = u64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(u64::MAX);
+        self.born = now.max(self.next.saturating_add(1));
+        self.next = self.born;
+    }
+
+    /// Nobody wants them any more.
+    fn end(&mut self) {
+        self.events = VecDeque::new();
+        self.bytes = 0;
+        self.alone_since = None;
+    }
+
+    fn push(&mut self, mut event: FeedEvent) {
+        event.seq = self.next;
+        self.next += 1;
+        self.bytes += event.bytes_held();
+        self.events.push_back(Arc::new(event));
+        while self.events.len() > FEED_EVENTS_MAX || self.bytes > FEED_BYTES_MAX {
+            let Some(oldest) = self.events.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.bytes_held();
+        }
+    }
+
+    /// Number of the oldest event that is there, or of the next one.
+    fn first(&self) -> u64 {
+        self.events.front().map_or(self.next, |event| event.seq)
+    }
+}
+
+impl Follower {
+    /// The next events, `max` at most. Waits `at_most` for the first.
+    pub fn next(&mut self, max: usize, at_most: Duration) -> Batch {
+        let deadline = Instant::now() + at_most;
+        let feed = self.feed.clone();
+        let mut ring = feed.ring.lock();
+        while ring.next <= self.next && self.lost.is_none() && !ring.is_closed {
+            if feed.signal.wait_until(&mut ring, deadline).timed_out() {
+                return Batch::default();
+            }
+        }
+        let first = ring.first();
+        if self.next < first {
+            let gone = first - self.next;
+            self.lost.get_or_insert(Lost::Count(gone));
+            self.next = first;
+        }
+        let skip = usize::try_from(self.next - first).unwrap_or(usize::MAX);
+        let events: Vec<_> = ring.events.iter().skip(skip).take(max).cloned().collect();
+        self.next += events.len() as u64;
+        Batch {
+            lost: self.lost.take(),
+            events,
+            is_last: ring.is_closed && self.next >= ring.next,
+        }
+    }
+
+    /// Number of the event that it got last, or of the last one before it came: to go on after it.
+    pub fn seen(&self) -> u64 {
+        self.next.saturating_sub(1)
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut ring = self.feed.ring.lock();
+        ring.followers -= 1;
+        if ring.followers == 0 {
+            ring.alone_since = Some(Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_TIME: Duration = Duration::ZERO;
+
+    fn event(path: &str) -> FeedEvent {
+        FeedEvent::new(FeedOp::Create, "main", path.as_bytes().to_vec())
+    }
+
+    fn paths(batch: &Batch) -> Vec<String> {
+        let path = |e: &Arc<FeedEvent>| String::from_utf8_lossy(&e.path).into_owned();
+        batch.events.iter().map(path).collect()
+    }
+
+    #[test]
+    fn nothing_is_kept_while_nobody_follows() {
+        let feed = Arc::new(Feed::default());
+        assert!(!feed.is_on());
+        feed.tell(event("before"));
+        let mut follower = feed.follow(None);
+        assert!(feed.is_on());
+        feed.tell(event("a"));
+        feed.tell(event("b"));
+        let batch = follower.next(10, NO_TIME);
+        assert_eq!(
+            (paths(&batch), batch.lost),
+            (vec!["a".into(), "b".into()], None)
+        );
+        assert!(follower.next(10, NO_TIME).events.is_empty());
+    }
+
+    #[test]
+    fn who_comes_back_goes_on_after_what_he_had() {
+        let feed = Arc::new(Feed::default());
+        let mut follower = feed.follow(None);
+        feed.tell(event("a"));
+        let seen = follower.next(1, NO_TIME).events[0].seq;
+        drop(follower);
+        feed.tell(event("b"));
+        let mut again = feed.follow(Some(seen));
+        assert_eq!(paths(&again.next(10, NO_TIME)), ["b"]);
+        let end = again.next(10, NO_TIME);
+        assert!(end.events.is_empty() && end.lost.is_none() && !end.is_last);
+        // Another daemon's number, and one from the future.
+        let old = feed.follow(Some(7)).next(10, NO_TIME);
+        assert_eq!(
+            (old.lost, paths(&old)),
+            (Some(Lost::Unknown), vec!["a".into(), "b".into()])
+        );
+        let mut ahead = feed.follow(Some(u64::MAX));
+        let first = ahead.next(10, NO_TIME);
+        assert_eq!((first.lost, paths(&first)), (Some(Lost::Unknown), vec![]));
+        assert_eq!(ahead.seen(), again.seen());
+    }
+
+    #[test]
+    fn a_slow_follower_is_told_how_many_it_lost_and_the_ring_stays_bounded() {
+        let feed = Arc::new(Feed::default());
+        let mut slow = feed.follow(None);
+        for n in 0..FEED_EVENTS_MAX + 10 {
+            feed.tell(event(&n.to_string()));
+        }
+        let batch = slow.next(2, NO_TIME);
+        assert_eq!(batch.lost, Some(Lost::Count(10)));
+        assert_eq!(paths(&batch), ["10", "11"]);
+        assert_eq!(slow.next(1, NO_TIME).lost, None, "once only");
+        let long = "x".repeat(1 << 20);
+        for _ in 0..(2 * FEED_BYTES_MAX) >> 20 {
+            feed.tell(event(&long));
+        }
+        assert!(feed.ring.lock().bytes <= FEED_BYTES_MAX);
+    }
+
+    #[test]
+    fn who_follows_a_feed_that_is_closed_hears_the_last_events_and_the_end() {
+        let feed = Arc::new(Feed::default());
+        let mut follower = feed.follow(None);
+        let (first, waiting) = (feed.clone(), feed.clone());
+        let mut waiter = waiting.follow(None);
+        let ended = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            loop {
+                let batch = waiter.next(1, Duration::from_secs(60));
+                all.extend(paths(&batch));
+                if batch.is_last {
+                    return all;
+                }
+            }
+        });
+        first.tell(event("a"));
+        first.tell(event("b"));
+        feed.close();
+        assert!(!follower.next(1, NO_TIME).is_last);
+        let last = follower.next(1, NO_TIME);
+        assert_eq!((paths(&last), last.is_last), (vec!["b".into()], true));
+        assert!(follower.next(1, Duration::from_secs(60)).is_last);
+        assert_eq!(ended.join().unwrap(), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_follower_waits_for_the_next_event() {
+        let feed = Arc::new(Feed::default());
+        let mut follower = feed.follow(None);
+        let teller = feed.clone();
+        let told = std::thread::spawn(move || teller.tell(event("late")));
+        let batch = follower.next(1, Duration::from_secs(60));
+        assert_eq!(paths(&batch), ["late"]);
+        told.join().unwrap();
+    }
+}

@@ -1,0 +1,219 @@
+//! One event, and the words for its parts (docs/events.md).
+
+use std::sync::Arc;
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FeedOp {
+    /// A new name of a new inode.
+    Create,
+    /// Bytes of a file changed.
+    Write,
+    /// A file's length was set.
+    Truncate,
+    /// A name of something that is no directory went.
+    Unlink,
+    /// A name moved.
+    Rename,
+    /// A further name of an inode.
+    Link,
+    /// A new symbolic link.
+    Symlink,
+    /// Permissions, owner or times changed.
+    SetAttr,
+    /// Extended attributes changed.
+    SetXattr,
+    /// A directory went.
+    Rmdir,
+    /// A key changed.
+    Kv,
+    /// A commit was made.
+    Checkpoint,
+    /// The tree was set to a commit.
+    Rollback,
+    /// A rollback, merge or the like was taken back.
+    Undo,
+    /// An undo was taken back.
+    Redo,
+    /// Paths were taken from a commit.
+    Restore,
+    /// Another branch was merged.
+    Merge,
+    /// The branch was applied to the project's directory.
+    Apply,
+    /// A path is in conflict, or no longer.
+    Conflict,
+    /// A branch was made, renamed or deleted.
+    Branch,
+    /// A command in a sandbox began.
+    Run,
+    /// A tool call began or ended.
+    Tool,
+}
+
+impl FeedOp {
+    /// All of them.
+    pub const ALL: [FeedOp; 22] = [
+        FeedOp::Create,
+        FeedOp::Write,
+        FeedOp::Truncate,
+        FeedOp::Unlink,
+        FeedOp::Rename,
+        FeedOp::Link,
+        FeedOp::Symlink,
+        FeedOp::SetAttr,
+        FeedOp::SetXattr,
+        FeedOp::Rmdir,
+        FeedOp::Kv,
+        FeedOp::Checkpoint,
+        FeedOp::Rollback,
+        FeedOp::Undo,
+        FeedOp::Redo,
+        FeedOp::Restore,
+        FeedOp::Merge,
+        FeedOp::Apply,
+        FeedOp::Conflict,
+        FeedOp::Branch,
+        FeedOp::Run,
+        FeedOp::Tool,
+    ];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            FeedOp::Create => "create",
+            FeedOp::Write => "write",
+            FeedOp::Truncate => "truncate",
+            FeedOp::Unlink => "unlink",
+            FeedOp::Rename => "rename",
+            FeedOp::Link => "link",
+            FeedOp::Symlink => "symlink",
+            FeedOp::SetAttr => "setattr",
+            FeedOp::SetXattr => "setxattr",
+            FeedOp::Rmdir => "rmdir",
+            FeedOp::Kv => "kv",
+            FeedOp::Checkpoint => "checkpoint",
+            FeedOp::Rollback => "rollback",
+            FeedOp::Undo => "undo",
+            FeedOp::Redo => "redo",
+            FeedOp::Restore => "restore",
+            FeedOp::Merge => "merge",
+            FeedOp::Apply => "apply",
+            FeedOp::Conflict => "conflict",
+            FeedOp::Branch => "branch",
+            FeedOp::Run => "run",
+            FeedOp::Tool => "tool",
+        }
+    }
+}
+
+/// By which way a change came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FeedBackend {
+    /// Nobody asked: the workspace's own work.
+    #[default]
+    Own,
+    /// The kernel asked, for a program in the mount.
+    Front,
+    /// A client of the control protocol asked.
+    Control,
+}
+
+impl FeedBackend {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            FeedBackend::Own => "engine",
+            FeedBackend::Front => "fuse",
+            FeedBackend::Control => "control",
+        }
+    }
+}
+
+/// Who asked for a change, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeedWho {
+    /// Process; 0 where it is not known, as for pages that are written back later.
+    pub pid: u32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// The process's name (comm), empty where it is not known.
+    pub comm: Arc<str>,
+    /// By which way.
+    pub backend: FeedBackend,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedEvent {
+    /// Its number.
+    pub seq: u64,
+    /// When it happened, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// What happened.
+    pub op: FeedOp,
+    /// On which branch: the name that it had.
+    pub branch: Arc<str>,
+    /// Its number. A later branch may get that of one that is gone.
+    pub branch_number: u16,
+    /// The branch itself: no other one has the same while the daemon runs.
+    pub teller: u64,
+    /// The inode's shown number; 0 where it is about none.
+    pub ino: u64,
+    /// The path within the branch; empty for the root, and where it is about none.
+    pub path: Vec<u8>,
+    /// New path of a rename, existing path of a link, target of a symbolic link, source of a copy.
+    pub path2: Vec<u8>,
+    /// Who asked.
+    pub who: FeedWho,
+    /// Bytes that were written.
+    pub bytes: u64,
+    /// Nanoseconds from the request's beginning until it was carried out; 0 where nobody asked.
+    pub latency_ns: u64,
+    /// The tool call that it is part of.
+    pub call: Option<u64>,
+    /// What else there is to say, `key=value` and words apart by spaces.
+    pub detail: String,
+}
+
+impl FeedEvent {
+    /// An event of which nothing more is known yet.
+    pub(crate) fn new(op: FeedOp, branch: impl Into<Arc<str>>, path: Vec<u8>) -> FeedEvent {
+        FeedEvent {
+            seq: 0,
+            time_ns: 0,
+            op,
+            branch: branch.into(),
+            branch_number: 0,
+            teller: 0,
+            ino: 0,
+            path,
+            path2: Vec::new(),
+            who: FeedWho::default(),
+            bytes: 0,
+            latency_ns: 0,
+            call: None,
+            detail: String::new(),
+        }
+    }
+
+    /// Memory that it holds, in bytes.
+    pub(super) fn bytes_held(&self) -> usize {
+        let texts = self.path.len() + self.path2.len() + self.detail.len();
+        size_of::<FeedEvent>() + texts + self.branch.len() + self.who.comm.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_a_word_of_its_own() {
+        let mut words = FeedOp::ALL.map(FeedOp::word);
+        words.sort_unstable();
+        assert!(words.windows(2).all(|two| two[0] != two[1]));
+    }
+}
