@@ -19,6 +19,7 @@ mod session;
 mod store;
 mod timeline;
 mod undo;
+mod watch;
 mod workspace;
 
 pub use branch::*;
@@ -43,6 +44,7 @@ use std::process::ExitCode;
 pub use store::*;
 pub use timeline::*;
 pub use undo::*;
+pub use watch::*;
 pub use workspace::*;
 
 /// A copy-on-write filesystem for AI agents: workspaces on any project, with branches, checkpoints and rollback.
@@ -242,6 +244,9 @@ pub enum Command {
         the calls of the merged branch, even if it has been deleted. If a rollback brings back a\n\
         file that had been renamed and then removed, calls that used its other name are not listed.")]
     Blame(BlameArgs),
+    /// Print each change, checkpoint, rollback, merge and tool call as it happens
+    #[command(after_help = WATCH_HELP)]
+    Watch(WatchArgs),
     /// Store JSON values with a branch; checkpoints, rollbacks and merges include them
     #[command(subcommand)]
     Kv(KvVerb),

@@ -45,6 +45,7 @@ mod timeline;
 mod tool;
 mod tool_exec;
 mod undo;
+mod watch;
 mod words;
 
 use crate::cli::{Cli, Command, Global, Verb};
@@ -90,6 +91,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Tool(verb) => tool::run(verb, &mut Context::new(cli.global)?),
         Command::Timeline(args) => timeline::run(&args, &mut Context::new(cli.global)?),
         Command::Blame(args) => blame::run(&args, &mut Context::new(cli.global)?),
+        Command::Watch(args) => watch::run(&args, &mut Context::new(cli.global)?),
         Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),

@@ -12,7 +12,6 @@ mod cmd;
 mod doctor;
 mod exit;
 mod extract;
-mod glob;
 mod names;
 mod output;
 mod pager;

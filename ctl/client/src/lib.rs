@@ -15,6 +15,7 @@ pub mod connection;
 pub mod context;
 pub mod failure;
 pub mod files;
+pub mod glob;
 pub mod home;
 pub mod identity;
 pub mod infer;

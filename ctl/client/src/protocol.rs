@@ -18,6 +18,7 @@ mod apply;
 mod branch;
 mod bytes;
 mod cancel;
+mod events;
 mod exchange;
 mod fault;
 mod files;
@@ -33,6 +34,7 @@ pub use apply::*;
 pub use branch::*;
 pub use bytes::Bytes;
 pub use cancel::{CancelHeard, CancelRequest};
+pub use events::*;
 pub use exchange::*;
 pub use fault::Fault;
 pub use files::*;
@@ -310,6 +312,8 @@ methods! {
     TimelineVerify = "timeline.verify" (OnBranch) Looks;
     /// Who changed a path.
     Blame = "timeline.blame" (BlamePath) Looks;
+    /// What happens, as it happens.
+    Subscribe = "events.subscribe" (Subscribe) Looks;
 }
 
 impl Call {

@@ -86,7 +86,10 @@ fn one(served: &Served<'_>, lines: &mut Lines<'_>, request: &Request) -> io::Res
     let cancel = Cancel::new();
     let work = || served.carry_out(request, &cancel);
     match request.call.can_be_cancelled() {
-        true => listening(lines, served.peer, &request.id, &cancel, work)?,
+        true => {
+            let of = (&request.id, request.call.is_endless());
+            listening(lines, served.peer, of, &cancel, work)?
+        }
         false => work(),
     }
 }

@@ -6,7 +6,7 @@ use super::moments::{moment, time};
 use super::mounts::{Mounts, Progress, base_trouble, of_import};
 use super::request::{Watch, bare, looking_into, of_change, on, side};
 use super::sessions::requests as sessions;
-use super::{apply, branches, exchange, files, holders, kv, open_files, store, timeline};
+use super::{apply, branches, events, exchange, files, holders, kv, open_files, store, timeline};
 use agentvfs_client::protocol::*;
 use engine::verbs;
 use engine::{CheckpointRequest, DiffSide, Error};
@@ -106,6 +106,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::TimelineStats(ask) => reply(&timeline::stats(mounts, ask)?),
         Call::TimelineVerify(ask) => reply(&timeline::verify(mounts, ask)?),
         Call::Blame(ask) => reply(&timeline::blame(mounts, ask)?),
+        Call::Subscribe(ask) => reply(&events::subscribe(mounts, ask, watch, None)?),
     }
 }
 

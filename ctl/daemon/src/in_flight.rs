@@ -46,6 +46,8 @@ struct Open {
     count: u32,
     /// Of those that can be cancelled: number, id, and how.
     cancels: Vec<(u64, RequestId, Cancel)>,
+    /// Of those that end with what the client sends.
+    endless: Vec<(u64, Cancel)>,
     /// Threads that wait for work.
     idle: usize,
     threads: usize,
@@ -84,6 +86,7 @@ pub fn serve(served: &Served<'_>, lines: &mut Lines<'_>) -> io::Result<()> {
     let flights = Flights::default();
     thread::scope(|scope| {
         let ended = read(served, lines, &flights, scope);
+        flights.end_endless();
         flights.wait_until(served.peer, |count| count == 0);
         flights.open.lock().is_over = true;
         flights.work.notify_all();
@@ -143,6 +146,9 @@ impl Flights {
         if request.call.can_be_cancelled() {
             open.cancels
                 .push((number, request.id.clone(), cancel.clone()));
+        }
+        if request.call.is_endless() {
+            open.endless.push((number, cancel.clone()));
         }
         let looks = request.call.only_looks();
         let job = Job {
@@ -223,11 +229,20 @@ impl Flights {
         let mut open = self.open.lock();
         open.count -= 1;
         open.cancels.retain(|(number, ..)| *number != job.number);
+        open.endless.retain(|(number, _)| *number != job.number);
         if changes {
             open.is_changing = false;
         }
         self.room.notify_all();
         open
+    }
+
+    /// The client sends no more.
+    fn end_endless(&self) {
+        for (_, cancel) in &self.open.lock().endless {
+            // One that is over needs it no more.
+            let _ = cancel.cancel();
+        }
     }
 
     /// Cancels a request, and says whether that was in time; nothing where there is none of that id.

@@ -16,6 +16,7 @@ mod cgroup;
 mod connection;
 mod dispatch;
 mod errnos;
+mod events;
 mod exchange;
 mod faults;
 mod files;

@@ -7,6 +7,7 @@
 
 use super::branches;
 use super::dispatch::dispatch;
+use super::events;
 use super::faults;
 use super::moments::time;
 use super::mounts::Mounts;
@@ -118,6 +119,8 @@ fn needs(call: &Call) -> Needs<'_> {
         Call::TimelineStats(ask) => one(&ask.workspace, &ask.branch),
         Call::TimelineVerify(ask) => one(&ask.workspace, &ask.branch),
         Call::Blame(ask) => one(&ask.workspace, &ask.branch),
+        // Those of the sandbox's branches alone.
+        Call::Subscribe(ask) => Needs::Workspace(&ask.workspace),
     }
 }
 
@@ -177,6 +180,13 @@ pub fn dispatch_in(
         }
         Call::ToolFinish(ask) => encoded(&timeline::finish(mounts, ask, Some(&names))?)?,
         Call::ToolGiveUp(ask) => encoded(&timeline::give_up(mounts, ask, Some(&names))?)?,
+        Call::Subscribe(ask) => {
+            let tellers = || {
+                let (_, members) = branches_of(sandbox, mounts)?;
+                Ok(members.iter().map(|member| member.teller).collect())
+            };
+            encoded(&events::subscribe(mounts, ask, watch, Some(&tellers))?)?
+        }
         // Another branch may have got a name since the check.
         _ => verbs::only_with_members(&members, || dispatch(mounts, call, watch))
             .map_err(|fault| without_processes(call, fault))?,

@@ -13,11 +13,12 @@ use std::io;
 use std::net::Shutdown;
 use std::thread;
 
-/// Does `work`, and cancels it when the client says so or leaves.
+/// Does `work` for the request of an id, and cancels it when the client says so or leaves; where it is endless, also when
+/// the client sends no more.
 pub fn listening<R>(
     lines: &mut Lines<'_>,
     peer: &Peer<'_>,
-    id: &RequestId,
+    (id, is_endless): (&RequestId, bool),
     cancel: &Cancel,
     work: impl FnOnce() -> R,
 ) -> io::Result<R> {
@@ -26,6 +27,7 @@ pub fn listening<R>(
         let listener = Listener {
             peer,
             id,
+            is_endless,
             cancel,
             over: &over,
         };
@@ -50,6 +52,8 @@ pub fn listening<R>(
 struct Listener<'a> {
     peer: &'a Peer<'a>,
     id: &'a RequestId,
+    /// Nobody waits for its answer who sends no more.
+    is_endless: bool,
     cancel: &'a Cancel,
     /// Readable once the work is over.
     over: &'a OwnedFd,
@@ -87,6 +91,11 @@ impl Listener<'_> {
             }
             if client.contains(PollFlags::IN) {
                 sends = lines.take_more()?;
+                if !sends && self.is_endless {
+                    // It is answered, if that can be sent.
+                    let _ = self.cancel.cancel();
+                    return Ok(());
+                }
             }
         }
     }
@@ -122,7 +131,7 @@ mod tests {
         let over = thread::scope(|scope| {
             scope.spawn(|| client(there));
             let until = Instant::now() + Duration::from_secs(20);
-            listening(&mut lines, &peer, &ID, cancel, || {
+            listening(&mut lines, &peer, (&ID, false), cancel, || {
                 while !is_over() && Instant::now() < until {
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -163,7 +172,7 @@ mod tests {
             let mut lines = Lines::new(&here);
             let over = thread::scope(|scope| {
                 scope.spawn(move || client(there));
-                let over = listening(&mut lines, &peer, &ID, &cancel, || {
+                let over = listening(&mut lines, &peer, (&ID, false), &cancel, || {
                     while !seen.load(std::sync::atomic::Ordering::Acquire) {
                         thread::sleep(Duration::from_millis(1));
                     }

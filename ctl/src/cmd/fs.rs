@@ -4,10 +4,10 @@ mod names;
 
 use super::{Context, path_or_root};
 use crate::cli::{FsFindArgs, FsListArgs, FsPathArgs, FsTreeArgs, FsVerb, FsWriteArgs, KindArg};
-use crate::glob::matches;
 use crate::output::{Facts, Rows, print, print_json, talk};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::files::TreeAt;
+use agentvfs_client::glob::matches;
 use agentvfs_client::protocol::{
     Bytes, Call, FileKind, FileNode, PIECE_BYTES, WriteAnswer, WriteFile,
 };

@@ -21,6 +21,11 @@ pub struct CancelHeard {
 }
 
 impl Call {
+    /// Whether its answer may never come of itself, so that it ends with what its client sends.
+    pub fn is_endless(&self) -> bool {
+        matches!(self, Call::Subscribe(_))
+    }
+
     /// Whether it can be cancelled while it is worked on: by a notification, or by whoever asked for it
     /// leaving.
     pub fn can_be_cancelled(&self) -> bool {
@@ -34,6 +39,7 @@ impl Call {
                 | Call::Import(_)
                 | Call::Patch(_)
                 | Call::Fsck(_)
+                | Call::Subscribe(_)
                 | Call::Diff(Diff { stat: true, .. })
         )
     }
