@@ -174,7 +174,7 @@ class Driver:
             case Execute():
                 return await _executed(effect, self.where)
             case Connect():
-                return await _connected(effect.socket)
+                return await connect(effect.socket)
             case Pause():
                 return await asyncio.sleep(effect.seconds)
 
@@ -214,14 +214,15 @@ class Driver:
             return self._connection
 
 
-async def _connected(path: str) -> Connection | None:
+async def connect(path: str, kind: type[Connection] = Connection) -> Connection | None:
+    """A connection that has not said hello; ``None`` if nobody listens."""
     try:
         stream = connected(path)
     except BlockingIOError as error:
         raise Ending("the daemon has too many clients waiting") from error
     if stream is None:
         return None
-    made = Connection(stream)
+    made = kind(stream)
     await asyncio.get_running_loop().create_unix_connection(lambda: made, sock=stream)
     return made
 
