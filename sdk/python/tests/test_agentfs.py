@@ -18,7 +18,6 @@ from agentvfs.agentfs import AgentFS, AgentFSOptions, ErrnoException, Filesystem
 from agentvfs.aio import workspaces
 from support import Case, environment, in_loop, until
 
-
 #: Whether ``:memory:`` is in memory here.
 HAS_ROOM = shutil.disk_usage("/dev/shm").free >= 256 * 1024 * 1024
 
