@@ -162,6 +162,29 @@ fn directories_merge_their_attributes_and_go_when_they_end_up_empty() {
 }
 
 #[test]
+fn an_empty_directory_below_what_became_a_file_is_a_conflict() {
+    let [mut base, mut ours, mut theirs] = three();
+    for tree in [&mut base, &mut ours, &mut theirs] {
+        tree.dirs.insert(b"hollow".to_vec(), dir_meta());
+    }
+    ours.dirs.remove(&b"hollow"[..]);
+    ours.put("hollow", Leaf::file("a file\n"));
+    for new in ["hollow/new", "hollow/new/deep"] {
+        theirs.dirs.insert(new.into(), dir_meta());
+    }
+    for (ours, theirs) in [(&ours, &theirs), (&theirs, &ours)] {
+        let (result, merged) = merge(&base, ours, theirs);
+        assert_eq!(
+            kinds(&result),
+            [("hollow".into(), ConflictKind::DirectoryFile)]
+        );
+        assert_eq!(merged.text("hollow"), "a file\n");
+        let dirs: Vec<&[u8]> = merged.dirs.keys().map(|d| &d[..]).collect();
+        assert_eq!(dirs, [&b""[..], b"d"]);
+    }
+}
+
+#[test]
 fn what_was_changed_in_a_deleted_directory_keeps_it() {
     let [base, mut ours, mut theirs] = three();
     set(&mut ours, "d/b", "changed\n");

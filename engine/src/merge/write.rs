@@ -2,7 +2,7 @@
 //!
 //! A directory with something in it stays. An empty one stays where both sides kept it or one made it
 //! empty; where a side deleted it, it goes with its last file. What a directory rename applies to goes
-//! along, empty directories too.
+//! along, empty directories too. No directory stands below a file.
 
 use super::content::{later, merge_meta};
 use super::merger::{Merger, lookup};
@@ -50,7 +50,32 @@ pub(super) fn plan(merger: &mut Merger<'_>) -> Plan {
             merger.conflict(path, kind, &node);
         }
     }
+    give_way_to_files(merger, &mut plan);
     plan
+}
+
+/// An empty directory is not seen by what decides about paths: one that a side made where the other side put a file
+/// instead of a directory above it goes, in conflict.
+fn give_way_to_files(merger: &mut Merger<'_>, plan: &mut Plan) {
+    let file_above = |path: &[u8]| {
+        let mut at = split(path).0;
+        while !at.is_empty() && !matches!(merger.results.get(at), Some(Some(_))) {
+            at = split(at).0;
+        }
+        (!at.is_empty()).then(|| at.to_vec())
+    };
+    let in_the_way = plan.kept.keys();
+    let in_the_way = in_the_way.filter_map(|dir| Some((dir.clone(), file_above(dir)?)));
+    let in_the_way: Vec<(Vec<u8>, Vec<u8>)> = in_the_way.collect();
+    for (dir, file) in in_the_way {
+        plan.kept.remove(&dir);
+        let nodes = &merger.nodes;
+        let node = nodes.get(&file).or_else(|| nodes.get(&dir)).cloned();
+        let known = merger.conflicts.iter().any(|c| c.path == file);
+        if let (Some(node), false) = (node, known) {
+            merger.conflict(file, ConflictKind::DirectoryFile, &node);
+        }
+    }
 }
 
 /// An empty directory that one side made, where it belongs now.
