@@ -379,6 +379,40 @@ fn binaries_and_long_files_are_not_merged_by_line() {
     assert_eq!(merged.text("bin"), "\0o", "ours is shown");
 }
 
+/// The same zeros, as data or as a hole: after a crash two branches may have stored one state in either way.
+#[test]
+fn other_holes_are_no_change_of_a_file() {
+    let store = tree::store();
+    let file = |end: u8, sparse: bool| {
+        let mut bytes = vec![0; 3 * 4096];
+        bytes[0] = end;
+        let len = bytes.len() as u64;
+        let data = 0..if sparse { 4096 } else { len };
+        let data: Vec<_> = std::iter::once(data).collect();
+        let content = objstore::store_content(&store, None, &[], &data, len, &bytes).unwrap();
+        let entry = TreeEntry {
+            name: b"image".to_vec(),
+            meta: tree::file_meta(false),
+            body: Body::File(content),
+        };
+        Root {
+            meta: dir_meta(),
+            tree: edit_tree(&store, None, vec![Edit::Put(entry)]).unwrap(),
+        }
+    };
+    let merged = |base: Root, ours: Root, theirs: Root| {
+        assert_ne!(base.tree, ours.tree);
+        assert_ne!(base.tree, theirs.tree);
+        let keep = options(OnConflict::Keep);
+        let result = merge_roots(&store, &base, &ours, &theirs, &keep).unwrap();
+        assert_eq!(result.conflicts, []);
+        tree::load(&store, result.root.as_ref().unwrap()).leaves[&b"image"[..]].bytes()[0]
+    };
+    assert_eq!(merged(file(1, false), file(1, true), file(2, false)), 2);
+    assert_eq!(merged(file(1, false), file(2, false), file(1, true)), 2);
+    assert_eq!(merged(file(1, false), file(2, false), file(2, true)), 2);
+}
+
 #[test]
 fn conflicts_have_all_three_sides_and_survive_encoding() {
     let [mut base, mut ours, mut theirs] = three();

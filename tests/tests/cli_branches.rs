@@ -22,7 +22,11 @@ fn place(env: &Env, name: &str) -> PathBuf {
 fn sources(env: &Env) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ctl");
     fs::create_dir(env.project().join("src")).unwrap();
-    for path in ["src/glob.rs", "client/src/when.rs", "client/src/quote.rs"] {
+    for path in [
+        "client/src/glob.rs",
+        "client/src/when.rs",
+        "client/src/quote.rs",
+    ] {
         let from = from.join(path);
         let to = env.project().join("src").join(from.file_name().unwrap());
         fs::copy(from, to).unwrap();

@@ -74,7 +74,10 @@ fn log_is_bounded_and_readable_without_a_daemon() {
     let mut log = fs::File::create(env.home().join("daemon.log")).unwrap();
     let line = "x".repeat(1023) + "\n";
     log.write_all(line.repeat(8 << 10).as_bytes()).unwrap();
-    env.start();
+    let mut command = env.command(&env.path(""), &["workspace", "start", "--from", "project"]);
+    // Requests that are refused are logged then.
+    command.env("RUST_LOG", "debug");
+    env.told(command).ok();
     for _ in 0..3 {
         env.workspace(&["rollback", "no-such-ref"])
             .fails(1, "no-such-ref");

@@ -97,7 +97,7 @@ fn whoever_holds_on_sees_what_the_model_says_through_every_switch() {
 }
 
 #[test]
-#[ignore = "a merge may meet a conflict that is none (seed 749956612); .ci/long kept runs it"]
+#[ignore = "long, and kills beside other tests; .ci/long kept runs it"]
 fn whoever_holds_on_sees_what_the_model_says_while_the_daemon_is_killed() {
     check_for_a_while(Some(&Arc::default()));
 }

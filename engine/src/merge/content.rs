@@ -2,7 +2,7 @@
 
 use super::text::{LineLabels, MARKER_SIZE, merge_lines};
 use super::version::{
-    Content, Matter, Version, bytes_of, is_binary, is_binary_content, same_matter,
+    Content, Matter, Version, bytes_of, is_binary, is_binary_content, same_bytes, same_matter,
 };
 use super::{Context, limits};
 use crate::error::Result;
@@ -87,17 +87,14 @@ fn merge_files(
     more_markers: usize,
 ) -> Result<(Matter, Option<ConflictKind>)> {
     let nothing = Content::Text(Arc::new(Vec::new()));
-    let base = match base.map(|base| &base.matter) {
-        Some(Matter::File(content)) => content,
-        _ => &nothing,
+    let known = match base.map(|base| &base.matter) {
+        Some(Matter::File(content)) => Some(content),
+        _ => None,
     };
+    let base = known.unwrap_or(&nothing);
     for content in [base, ours, theirs] {
         if is_too_long(content) || is_binary_content(ctx.store, content)? {
-            // Inside a virtual ancestor git takes the base of what cannot be merged.
-            return Ok(match ctx.depth {
-                0 => (Matter::File(ours.clone()), Some(ConflictKind::Binary)),
-                _ => (Matter::File(base.clone()), None),
-            });
+            return merge_opaque(ctx, known, ours, theirs);
         }
     }
     let bytes = |content: &Content| bytes_of(ctx.store, content);
@@ -122,11 +119,34 @@ fn merge_files(
     Ok((Matter::File(ctx.hold(merged.bytes)?), trouble))
 }
 
+/// Merges what cannot be merged by line. Which blocks of zeros are holes may differ though the bytes do not: that is no
+/// change. Bytes are compared here alone, where otherwise there would be a conflict.
+fn merge_opaque(
+    ctx: &Context<'_>,
+    base: Option<&Content>,
+    ours: &Content,
+    theirs: &Content,
+) -> Result<(Matter, Option<ConflictKind>)> {
+    let as_base = |side: &Content| match base {
+        Some(base) => same_bytes(ctx.store, base, side),
+        None => Ok(false),
+    };
+    let (taken, trouble) = if as_base(ours)? {
+        (theirs, None)
+    } else if as_base(theirs)? || same_bytes(ctx.store, ours, theirs)? {
+        (ours, None)
+    } else if ctx.depth == 0 {
+        (ours, Some(ConflictKind::Binary))
+    } else {
+        // Inside a virtual ancestor git takes the base of what cannot be merged.
+        let base = base.cloned().unwrap_or(Content::Text(Arc::default()));
+        return Ok((Matter::File(base), None));
+    };
+    Ok((Matter::File(taken.clone()), trouble))
+}
+
 fn is_too_long(content: &Content) -> bool {
-    match content {
-        Content::Stored(content) => content.len() > limits::TEXT_BYTES_MAX,
-        Content::Text(text) => text.len() as u64 > limits::TEXT_BYTES_MAX,
-    }
+    content.len() > limits::TEXT_BYTES_MAX
 }
 
 /// Attributes, field by field; of what both changed in different ways ours is taken, with the reason.

@@ -32,6 +32,16 @@ pub(super) enum Content {
     Text(Arc<Vec<u8>>),
 }
 
+impl Content {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Content::Stored(content) => content.len(),
+            Content::Text(text) => text.len() as u64,
+        }
+    }
+}
+
 /// What there is.
 #[derive(Clone, Debug)]
 pub(super) enum Matter {
@@ -96,8 +106,7 @@ impl Version {
     /// Length of a regular file.
     pub fn len(&self) -> u64 {
         match &self.matter {
-            Matter::File(Content::Stored(c)) => c.len(),
-            Matter::File(Content::Text(t)) => t.len() as u64,
+            Matter::File(content) => content.len(),
             Matter::Symlink(t) => t.len() as u64,
             Matter::Special => 0,
         }
@@ -130,6 +139,34 @@ pub(super) fn same_matter(store: &ObjectStore, a: &Version, b: &Version) -> Resu
         }
         _ => Ok(false),
     }
+}
+
+/// Whether two files have the same bytes, whatever their holes; reads up to the first difference.
+pub(super) fn same_bytes(store: &ObjectStore, a: &Content, b: &Content) -> Result<bool> {
+    let (len, mut at) = (a.len(), 0);
+    if len != b.len() {
+        return Ok(false);
+    }
+    let mut parts = [Vec::new(), Vec::new()];
+    while at < len {
+        let step = (len - at).min(READ_STEP_BYTES);
+        for (part, content) in parts.iter_mut().zip([a, b]) {
+            part.resize(step as usize, 0);
+            match content {
+                Content::Stored(content) => {
+                    read_content(store, content, at, part)?;
+                }
+                Content::Text(text) => {
+                    part.copy_from_slice(&text[at as usize..(at + step) as usize]);
+                }
+            }
+        }
+        if parts[0] != parts[1] {
+            return Ok(false);
+        }
+        at += step;
+    }
+    Ok(true)
 }
 
 /// All bytes of a file. The caller has looked at its length.
