@@ -539,3 +539,65 @@ fn sessions_that_end_a_turn_at_once_have_a_commit_each_with_what_both_did() {
     }
     assert_eq!(hooks_log(&env), "");
 }
+
+#[test]
+fn a_hook_that_is_installed_twice_makes_one_commit_at_each_end_of_a_turn() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let twice = |turn: &str, event: &str| {
+        let message = json!({
+            "hook_event_name": event, "session_id": "s", "prompt_id": turn, "cwd": root,
+            "last_assistant_message": turn,
+        });
+        let message = message.to_string();
+        let both = [(); 2].map(|()| begin(&env, "claude", message.as_bytes()));
+        both.into_iter().for_each(|child| drop(end(child)));
+    };
+    for turn in ["one", "two", "three"] {
+        twice(turn, "UserPromptSubmit");
+        if turn != "three" {
+            fs::write(root.join("file"), turn).unwrap();
+        }
+        twice(turn, "Stop");
+    }
+    let log = json_of(&env, &["log", "--all", "--json"]);
+    let count = |key: &str, turn: &str| {
+        let commits = log["commits"].as_array().unwrap().iter();
+        commits.filter(|c| c["meta"][key] == turn).count()
+    };
+    for (turn, ends) in [("one", 1), ("two", 1), ("three", 0)] {
+        let found = (count("prompt", turn), count("prompt-end", turn));
+        assert_eq!(found, (1, ends), "{turn}: {log}");
+    }
+    assert_eq!(hooks_log(&env), "");
+}
+
+#[test]
+fn a_turn_that_is_asked_for_again_in_the_same_words_begins_anew() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let says = |event: &str| {
+        let message = json!({
+            "hook_event_name": event, "session_id": "s", "prompt": "go on", "cwd": root,
+        });
+        assert_eq!(
+            hook_with(&env, "gemini", message.to_string().as_bytes()),
+            ""
+        );
+    };
+    for turn in ["one", "two"] {
+        says("BeforeAgent");
+        fs::write(root.join("file"), turn).unwrap();
+        says("AfterAgent");
+    }
+    let log = json_of(&env, &["log", "--all", "--json"]);
+    let commits = log["commits"].as_array().unwrap();
+    let prompts: Vec<&Value> = commits
+        .iter()
+        .filter(|c| c["meta"]["prompt"].is_string())
+        .collect();
+    assert_eq!(prompts.len(), 2, "{log}");
+    let id = prompts[0]["meta"]["prompt"].as_str().unwrap();
+    told(&env, &["rollback", "--meta", &format!("prompt={id}")]).ok();
+    assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "one");
+}

@@ -90,6 +90,8 @@ pub struct Told {
     pub session: String,
     /// Its turn.
     pub prompt: Option<String>,
+    /// The turn's id is the agent's own: no other turn has it.
+    pub has_own_id: bool,
     /// The agent of the agent that says it.
     pub subagent: Option<String>,
     /// The tool call that it is about.
@@ -120,6 +122,7 @@ impl Told {
         let prompt = text(&value, &["prompt_id", "turn_id", "generation_id"]);
         // Gemini gives turns no id, and tells the prompt at both ends.
         let words = || Some(hashed(&[&session, text(&value, &["prompt"])?]));
+        let has_own_id = prompt.is_some();
         let prompt = prompt.map(id_part).or_else(words);
         let subagent = text(&value, &["agent_id", "subagent_id"]).map(id_part);
         let dirs = dirs(&value);
@@ -137,10 +140,17 @@ impl Told {
             event_name: name,
             session,
             prompt,
+            has_own_id,
             subagent,
             call,
             dirs,
         }))
+    }
+
+    /// The turn's id, which no turn of another session has.
+    pub fn turn(&self) -> Option<String> {
+        let id = self.prompt.as_deref()?;
+        Some(format!("{}:{id}", self.session))
     }
 
     /// How the keys of the calls begin that the agent itself makes in this session, or one of its agents.

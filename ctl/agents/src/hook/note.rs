@@ -111,7 +111,10 @@ fn give_up(daemon: &mut Daemon<'_>, place: &Place, prefix: String) -> Result<(),
 fn prompt(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), String> {
     // A turn that was interrupted has no end.
     give_up(daemon, place, told.keys_of(None))?;
-    commit(daemon, place, told, (("prompt", None), ""))
+    // One of whose turns the agent tells no ids may be asked the same again.
+    let unlike = told.prompt.as_deref().filter(|_| told.has_own_id);
+    let unlike = unlike.map(|id| ("prompt", id));
+    commit(daemon, place, told, (("prompt", unlike), ""))
 }
 
 fn turn_ends(
@@ -121,8 +124,9 @@ fn turn_ends(
     words: Option<&str>,
 ) -> Result<(), String> {
     give_up(daemon, place, told.keys_of(None))?;
-    let begun = told.prompt.as_deref().map(|id| ("prompt", id));
-    let unlike = begun.unwrap_or(("session", &told.session));
+    let turn = told.turn();
+    let unlike = turn.as_deref().map(|turn| ("turn", turn));
+    let unlike = unlike.unwrap_or(("session", &told.session));
     let words = words.unwrap_or_default();
     commit(daemon, place, told, (("prompt-end", Some(unlike)), words))
 }
@@ -150,6 +154,8 @@ fn commit(
         owned(("session", &told.session)),
     ];
     meta.extend(told.prompt.as_deref().map(|id| owned((turn, id))));
+    // On both ends of a turn, so that a hook that is installed twice, for the user and for the project, makes one commit.
+    meta.extend(told.turn().map(|turn| ("turn".to_owned(), turn)));
     let call = Call::Checkpoint(Checkpoint {
         workspace: place.workspace.clone(),
         branch: place.branch.clone(),

@@ -58,39 +58,48 @@ impl Workspace {
     /// result; the files stay as they are.
     pub fn step<T, E>(
         &mut self,
-        (program, name): (&str, &str),
+        names: (&str, &str),
         work: impl FnOnce(&mut Workspace) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E>
     where
         T: Serialize + DeserializeOwned,
         E: From<Error>,
     {
-        let step = named(program, name)?;
-        match self.kept(&step)? {
-            Some(result) => Ok(typed(result)?),
-            None => self.first(&step, work),
-        }
+        self.step_of(names, work, false)
     }
 
     /// The same; on a later run the files are as they were after the step, too. Keys stay, and with them the results of
     /// later steps.
     pub fn step_with_files<T, E>(
         &mut self,
-        (program, name): (&str, &str),
+        names: (&str, &str),
         work: impl FnOnce(&mut Workspace) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E>
     where
         T: Serialize + DeserializeOwned,
         E: From<Error>,
     {
+        self.step_of(names, work, true)
+    }
+
+    fn step_of<T, E>(
+        &mut self,
+        (program, name): (&str, &str),
+        work: impl FnOnce(&mut Workspace) -> std::result::Result<T, E>,
+        with_files: bool,
+    ) -> std::result::Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        E: From<Error>,
+    {
         let step = named(program, name)?;
-        match self.kept(&step)? {
-            Some(result) => {
-                self.rollback(step.target(), true)?;
-                Ok(typed(result)?)
-            }
-            None => self.first(&step, work),
+        let Some(result) = self.kept(&step)? else {
+            return self.first(&step, work);
+        };
+        if with_files {
+            self.rollback(step.target(), true)?;
         }
+        Ok(typed(result)?)
     }
 
     /// Has a step be done again on the next run; false where nothing is kept of it.

@@ -39,9 +39,9 @@ async def watch(
 ) -> AsyncIterator[Event]:
     """Events of a workspace, until it is stopped; without ``follow``, until there are no more of them.
 
-    ``since`` is the number of an event (``int(event["extra"]["seq"])``): those after it come first. Otherwise those that
-    happen from now on. ``paths`` are patterns for paths and directories that they are in, ``ops`` operations; empty means
-    all. ``branches`` names branches: by default the one of ``workspace``, and ``()`` means all.
+    ``since`` is the number of an event (``int(event["extra"]["seq"])``): those after it come first. Otherwise those
+    that happen from now on. ``paths`` are patterns for paths and directories that they are in, ``ops`` operations;
+    empty means all. ``branches`` names branches: by default the one of ``workspace``, and ``()`` means all.
 
     If the daemon ends, the events go on with the next one; one with ``op`` ``lost`` says that some are missing.
 
