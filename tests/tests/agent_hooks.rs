@@ -580,10 +580,8 @@ fn a_turn_that_is_asked_for_again_in_the_same_words_begins_anew() {
         let message = json!({
             "hook_event_name": event, "session_id": "s", "prompt": "go on", "cwd": root,
         });
-        assert_eq!(
-            hook_with(&env, "gemini", message.to_string().as_bytes()),
-            ""
-        );
+        let message = message.to_string();
+        assert_eq!(hook_with(&env, "gemini", message.as_bytes()), "");
     };
     for turn in ["one", "two"] {
         says("BeforeAgent");
@@ -592,10 +590,8 @@ fn a_turn_that_is_asked_for_again_in_the_same_words_begins_anew() {
     }
     let log = json_of(&env, &["log", "--all", "--json"]);
     let commits = log["commits"].as_array().unwrap();
-    let prompts: Vec<&Value> = commits
-        .iter()
-        .filter(|c| c["meta"]["prompt"].is_string())
-        .collect();
+    let prompts = commits.iter().filter(|c| c["meta"]["prompt"].is_string());
+    let prompts: Vec<&Value> = prompts.collect();
     assert_eq!(prompts.len(), 2, "{log}");
     let id = prompts[0]["meta"]["prompt"].as_str().unwrap();
     told(&env, &["rollback", "--meta", &format!("prompt={id}")]).ok();
