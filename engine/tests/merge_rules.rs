@@ -387,26 +387,26 @@ fn other_holes_are_no_change_of_a_file() {
         let mut bytes = vec![0; 3 * 4096];
         bytes[0] = end;
         let len = bytes.len() as u64;
-        let data = 0..if sparse { 4096 } else { len };
-        let data: Vec<_> = std::iter::once(data).collect();
+        let data: Vec<_> = std::iter::once(0..if sparse { 4096 } else { len }).collect();
         let content = objstore::store_content(&store, None, &[], &data, len, &bytes).unwrap();
-        let entry = TreeEntry {
-            name: b"image".to_vec(),
-            meta: tree::file_meta(false),
-            body: Body::File(content),
-        };
+        let mut meta = tree::file_meta(false);
+        meta.mtime_sec = i64::from(end);
+        let (name, body) = (b"image".to_vec(), Body::File(content));
+        let entry = TreeEntry { name, meta, body };
         Root {
             meta: dir_meta(),
             tree: edit_tree(&store, None, vec![Edit::Put(entry)]).unwrap(),
         }
     };
     let merged = |base: Root, ours: Root, theirs: Root| {
-        assert_ne!(base.tree, ours.tree);
-        assert_ne!(base.tree, theirs.tree);
+        assert!(base.tree != ours.tree && base.tree != theirs.tree);
         let keep = options(OnConflict::Keep);
         let result = merge_roots(&store, &base, &ours, &theirs, &keep).unwrap();
         assert_eq!(result.conflicts, []);
-        tree::load(&store, result.root.as_ref().unwrap()).leaves[&b"image"[..]].bytes()[0]
+        let tree = tree::load(&store, result.root.as_ref().unwrap());
+        let image = &tree.leaves[&b"image"[..]];
+        assert_eq!(image.meta.mtime_sec, i64::from(image.bytes()[0]));
+        image.bytes()[0]
     };
     assert_eq!(merged(file(1, false), file(1, true), file(2, false)), 2);
     assert_eq!(merged(file(1, false), file(2, false), file(1, true)), 2);

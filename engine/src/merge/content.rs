@@ -52,8 +52,17 @@ pub(super) fn merge_versions(
         times(&mut meta, &ours.meta);
         let (matter, why) = match (&ours.matter, &theirs.matter) {
             (Matter::File(a), Matter::File(b)) => {
-                (meta.mtime_sec, meta.mtime_nsec) = ctx.now;
-                merge_files(ctx, base, a, b, paths, more_markers)?
+                let (matter, why) = merge_files(ctx, base, a, b, paths, more_markers)?;
+                // Of what one side has as it is nothing was written.
+                let sides = [ours, theirs].into_iter();
+                let taken = sides
+                    .filter(|_| why.is_none())
+                    .find(|s| is_stored_as(s, &matter));
+                match taken {
+                    Some(side) => times(&mut meta, &side.meta),
+                    None => (meta.mtime_sec, meta.mtime_nsec) = ctx.now,
+                }
+                (matter, why)
             }
             _ if ctx.depth > 0 => return Ok(of_base(base)),
             (Matter::Symlink(_), _) => (ours.matter.clone(), Some(ConflictKind::Symlink)),
@@ -143,6 +152,13 @@ fn merge_opaque(
         return Ok((Matter::File(base), None));
     };
     Ok((Matter::File(taken.clone()), trouble))
+}
+
+fn is_stored_as(side: &Version, matter: &Matter) -> bool {
+    match (&side.matter, matter) {
+        (Matter::File(Content::Stored(a)), Matter::File(Content::Stored(b))) => a == b,
+        _ => false,
+    }
 }
 
 fn is_too_long(content: &Content) -> bool {
