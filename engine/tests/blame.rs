@@ -248,8 +248,13 @@ fn a_branch_of_another_ones_checkpoint_begins_there_after_a_restart_too() {
     end(&engine);
     drop((w, engine));
     let (engine, w) = open(&disk, dir.path());
-    let all = ["checkpoint added", "edit modified", "make added"];
-    assert_eq!(rows(&w, "new", "two/file", true), all);
+    // Whose timeline tells of the first call depends on when its states were stored: all three branches have it.
+    let told = rows(&w, "new", "two/file", true);
+    let told: Vec<&str> = told
+        .iter()
+        .map(|row| row.trim_end_matches(" @new"))
+        .collect();
+    assert_eq!(told, ["checkpoint added", "edit modified", "make added"]);
     end(&engine);
 }
 

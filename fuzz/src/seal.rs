@@ -73,7 +73,12 @@ pub(crate) fn reference(value: &[u8]) -> Vec<u8> {
 
 /// A state file: its header, and every frame that follows from it.
 pub(crate) fn state(bytes: &[u8]) -> Vec<u8> {
-    framed(bytes, b"AVFSTAT\0\x07\0\0\0")
+    framed(bytes, b"AVFSTAT\0\x09\0\0\0")
+}
+
+/// A state file of the last version without the state that was shown last.
+pub(crate) fn state_without_shown(bytes: &[u8]) -> Vec<u8> {
+    framed(bytes, b"AVFSTAT\0\x08\0\0\0")
 }
 
 /// A state file of the last version without outcomes.

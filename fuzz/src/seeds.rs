@@ -561,7 +561,17 @@ fn states() -> Vec<Vec<u8>> {
         some.clone(),
         rest.clone(),
     ]);
-    let state = frames(&[head, kv, timeline, later, outcomes, some, rest]);
+    let without_shown = frames(&[
+        head.clone(),
+        kv.clone(),
+        timeline.clone(),
+        later.clone(),
+        outcomes.clone(),
+        some.clone(),
+        rest.clone(),
+    ]);
+    let shown = encode(&Some(1u64));
+    let state = frames(&[head, kv, timeline, later, outcomes, shown, some, rest]);
     let tree = frames(&[
         encode(&(inodes.len() as u64)),
         encode(&inodes[..1].to_vec()),
@@ -574,6 +584,7 @@ fn states() -> Vec<Vec<u8>> {
         seal::pointer(7),
         seal::first_timeline_state(&first),
         seal::state_without_outcomes(&before),
+        seal::state_without_shown(&without_shown),
     ]
 }
 

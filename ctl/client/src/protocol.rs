@@ -28,6 +28,7 @@ mod run;
 mod session;
 mod store;
 mod timeline;
+pub mod turns;
 mod types;
 
 pub use apply::*;

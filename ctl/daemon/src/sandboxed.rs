@@ -19,8 +19,6 @@ use serde_json::Value;
 
 /// Keys by which a run finds its own commits again.
 const KEYS_OF_RUNS: [&str; 5] = ["run", "run-end", "command", "exit", "duration"];
-/// Keys of the commits that agents' hooks make.
-const KEYS_OF_TURNS: [&str; 5] = ["agent", "session", "prompt", "prompt-end", "session-end"];
 /// What the keys of the commits that runs inside a run make begin with.
 const NESTED: &str = "nested-";
 /// Branches that one sandbox may have made.
@@ -159,7 +157,7 @@ fn is_of_a_run(ask: &Checkpoint) -> bool {
     match ask.automatic {
         true => {
             ask.meta.is_empty()
-                || !keys.all(|key| KEYS_OF_TURNS.contains(&key) || key.starts_with(NESTED))
+                || !keys.all(|key| turns::ALL.contains(&key) || key.starts_with(NESTED))
         }
         false => keys.any(|key| KEYS_OF_RUNS.contains(&key)),
     }
@@ -501,7 +499,7 @@ mod tests {
         assert!(!is_refused(&checkpoint(false, "task")));
         assert!(is_refused(&checkpoint(true, "task")));
         assert!(!is_refused(&checkpoint(true, "nested-run")));
-        for key in KEYS_OF_TURNS {
+        for key in turns::ALL {
             assert!(!is_refused(&checkpoint(true, key)), "{key}");
         }
         for key in KEYS_OF_RUNS {

@@ -59,8 +59,7 @@ pub struct History {
     pub(crate) redo: Vec<Turn>,
     /// What was asked for after steps of undo, the oldest first.
     pub(crate) later: Vec<Later>,
-    /// State that the live tree was last made into or set to, for whatever reason; not kept over a
-    /// clean stop.
+    /// State that the live tree was last made into or set to, for whatever reason, where that is known.
     pub shown: Option<u64>,
     /// States that other branches were made of or merged, since the head.
     pub(crate) branched: Vec<u64>,
@@ -79,6 +78,7 @@ struct BeforeFreeze {
     head: u64,
     redo: Vec<Turn>,
     branched: Vec<u64>,
+    shown: Option<u64>,
 }
 
 impl History {
@@ -114,7 +114,7 @@ impl History {
     /// Adds a frozen state.
     pub fn freeze(&mut self, info: StateInfo, tree: Tree, head: bool, label: Option<String>) {
         let number = info.number;
-        self.shown = Some(number);
+        let shown = self.shown.replace(number);
         // An automatic commit is never taken back; the checkpoint before it still may be.
         if !matches!(
             info.kind,
@@ -126,6 +126,7 @@ impl History {
                 head: self.head,
                 redo: self.redo.clone(),
                 branched: self.branched.clone(),
+                shown,
             }));
         }
         let checkpoint = info.kind == OpKind::Checkpoint;
@@ -181,7 +182,7 @@ impl History {
         self.forget_checkpoint(state);
         self.states.replace_parent(state.., state, before.head);
         (self.head, self.redo) = (before.head, before.redo);
-        self.branched = before.branched;
+        (self.branched, self.shown) = (before.branched, before.shown);
         if let Some((label, place)) = before.label {
             self.labels.retain(|(l, _)| *l != label);
             if let Some((at, state)) = place {

@@ -100,7 +100,8 @@ impl Origin {
             head: 1,
             ..HistoryRecord::default()
         };
-        let history = History::from_record(history);
+        let mut history = History::from_record(history);
+        history.shown = Some(1);
         let mut inner = new_inner(loaded.tree.clone(), counters, history);
         inner.scan_done = true;
         inner.reference = Some(loaded);
@@ -181,6 +182,7 @@ pub(crate) fn make(o: OpenBranch, origin: Origin) -> Result<Branch> {
         timeline: inner.book.timeline.clone(),
         later: inner.book.history.later.clone(),
         outcomes: OutcomesRecord::default(),
+        shown: inner.book.history.shown,
     };
     inner.book.anchors = Anchors::new(first.clone(), root.flatten());
     inner.book.anchors.timeline = inner.book.timeline.stored;

@@ -56,7 +56,7 @@ fn replayed(
     let states = head.history.states.iter();
     let sealed_commits = states.filter_map(|s| s.id).collect();
     let mut history = History::from_record(head.history);
-    history.later = more.later;
+    (history.later, history.shown) = (more.later, more.shown);
     let mut inner = new_inner(tree.clone(), head.counters, history);
     let (kv, timeline) = (more.kv, more.timeline);
     (inner.book.anchors.root, inner.book.anchors.kv) = (head.root.flatten(), kv);

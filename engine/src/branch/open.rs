@@ -179,11 +179,12 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
                 timeline,
                 later,
                 outcomes,
+                shown,
             },
         tree,
     } = state.with_kv(&o.store)?;
     let mut history = History::from_record(state.history);
-    history.later = later;
+    (history.later, history.shown) = (later, shown);
     let mut inner = new_inner(tree.clone(), state.counters, history);
     inner.book.base_changed = state.base_changed.into_iter().collect();
     inner.book.unreadable = state.unreadable.into_iter().collect();

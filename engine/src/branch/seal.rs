@@ -398,6 +398,7 @@ fn freeze_for_seal(branch: &Branch) -> Option<(StateHead, StateMore, Tree, Optio
         timeline: inner.book.timeline.clone(),
         later: inner.book.history.later.clone(),
         outcomes: inner.outcomes.to_record(),
+        shown: inner.book.history.shown,
     };
     Some((head, more, inner.live.clone(), inner.reference.clone()))
 }

@@ -28,8 +28,7 @@ use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    // 8 has files without a name that may get one, and journals with records 9 and 10 of mutations.
-    version: 8,
+    version: 9,
     oldest: 2,
     what: "state file",
 };
@@ -43,6 +42,9 @@ const VERSION_LATER: u32 = 5;
 const VERSION_OWNERS: u32 = 6;
 /// First version that has a frame with the outcomes of requests after what was asked for.
 const VERSION_OUTCOMES: u32 = 7;
+// 8 has files without a name that may get one, and journals with records 9 and 10 of mutations.
+/// First version that has a frame with the state that was shown last after the outcomes.
+const VERSION_SHOWN: u32 = 9;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
 /// Differences up to which a state is written as such, whatever the size of the tree.
@@ -86,6 +88,8 @@ pub struct StateMore {
     pub later: Vec<Later>,
     /// What became of requests that may not be answered yet.
     pub outcomes: OutcomesRecord,
+    /// State that the live tree was last made into or set to, where that is known.
+    pub shown: Option<u64>,
 }
 
 /// A state as it was read.
@@ -344,6 +348,7 @@ fn write_state(
     writer.value(&more.timeline)?;
     writer.value(&more.later)?;
     writer.value(&more.outcomes)?;
+    writer.value(&more.shown)?;
     let mut batch = writer.entries::<Patched>();
     Tree::diff(shared, tree, &mut |nid, _, now| {
         batch.push((nid.0, now.map(|i| Box::new(record_of(i)))));
@@ -369,6 +374,9 @@ fn read_state<B: Bytes>(
     }
     if reader.version() >= VERSION_OUTCOMES {
         more.outcomes = reader.value()?;
+    }
+    if reader.version() >= VERSION_SHOWN {
+        more.shown = reader.value()?;
     }
     reader.entries(head.patched, each)?;
     Ok((head, more))
@@ -496,6 +504,7 @@ pub(crate) mod tests {
                 connection: 7,
                 outcomes: vec![(2, Outcome::Bytes(3))],
             },
+            shown: Some(5),
         };
         let (tree, none) = (one_file_tree(), (0, Tree::default()));
         file.write(head(), &more, &tree, &none).unwrap();
@@ -508,21 +517,26 @@ pub(crate) mod tests {
         let fourth = third + 8 + length(third) as usize;
         let fifth = fourth + 8 + length(fourth) as usize;
         let sixth = fifth + 8 + length(fifth) as usize;
-        let mut old = [&bytes[..fifth], &bytes[sixth..]].concat();
+        let seventh = sixth + 8 + length(sixth) as usize;
+        let mut old = [&bytes[..sixth], &bytes[seventh..]].concat();
+        old[8] = 8;
+        let (_, without_shown) = read_state(&old[..], &mut |_| Ok(())).unwrap();
+        assert!(without_shown.outcomes == more.outcomes && without_shown.shown.is_none());
+        let mut old = [&bytes[..fifth], &bytes[seventh..]].concat();
         old[8] = 6;
         let (_, without_outcomes) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert_eq!(without_outcomes.outcomes, OutcomesRecord::default());
         assert_eq!(without_outcomes.later, more.later);
-        let mut old = [&bytes[..fourth], &bytes[sixth..]].concat();
+        let mut old = [&bytes[..fourth], &bytes[seventh..]].concat();
         old[8] = 4;
         let (_, without_later) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert!(without_later.timeline == more.timeline && without_later.later.is_empty());
-        let mut old = [&bytes[..third], &bytes[sixth..]].concat();
+        let mut old = [&bytes[..third], &bytes[seventh..]].concat();
         old[8] = 3;
         let (_, without_timeline) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert_eq!(without_timeline.kv, more.kv);
         assert_eq!(without_timeline.timeline, Timeline::default());
-        let mut old = [&bytes[..second], &bytes[sixth..]].concat();
+        let mut old = [&bytes[..second], &bytes[seventh..]].concat();
         old[8] = 2;
         let (head, more) = read_state(&old[..], &mut |_| Ok(())).unwrap();
         assert_eq!((head.next_seq, head.patched), (7, 1));

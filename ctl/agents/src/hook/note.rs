@@ -7,6 +7,7 @@ use super::event::{Event, Told, ToldCall};
 use super::place::Place;
 use agentvfs_client::connection::{Client, ClientError};
 use agentvfs_client::home::Home;
+use agentvfs_client::protocol::turns;
 use agentvfs_client::protocol::{
     Call, CallId, Checkpoint, CheckpointAnswer, Finished, GivenUp, ToolFinish, ToolGiveUp,
     ToolStart,
@@ -113,8 +114,8 @@ fn prompt(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), Str
     give_up(daemon, place, told.keys_of(None))?;
     // One of whose turns the agent tells no ids may be asked the same again.
     let unlike = told.prompt.as_deref().filter(|_| told.has_own_id);
-    let unlike = unlike.map(|id| ("prompt", id));
-    commit(daemon, place, told, (("prompt", unlike), ""))
+    let unlike = unlike.map(|id| (turns::PROMPT, id));
+    commit(daemon, place, told, ((turns::PROMPT, unlike), ""))
 }
 
 fn turn_ends(
@@ -125,17 +126,22 @@ fn turn_ends(
 ) -> Result<(), String> {
     give_up(daemon, place, told.keys_of(None))?;
     let turn = told.turn();
-    let unlike = turn.as_deref().map(|turn| ("turn", turn));
-    let unlike = unlike.unwrap_or(("session", &told.session));
+    let unlike = turn.as_deref().map(|turn| (turns::TURN, turn));
+    let unlike = unlike.unwrap_or((turns::SESSION, &told.session));
     let words = words.unwrap_or_default();
-    commit(daemon, place, told, (("prompt-end", Some(unlike)), words))
+    commit(
+        daemon,
+        place,
+        told,
+        ((turns::PROMPT_END, Some(unlike)), words),
+    )
 }
 
 fn session_ends(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), String> {
     give_up(daemon, place, told.keys_of(None))?;
     give_up(daemon, place, told.keys_of_subagents())?;
-    let unlike = Some(("session", told.session.as_str()));
-    commit(daemon, place, told, (("session-end", unlike), ""))
+    let unlike = Some((turns::SESSION, told.session.as_str()));
+    commit(daemon, place, told, ((turns::SESSION_END, unlike), ""))
 }
 
 /// What of a commit is of its event: the key that names the turn in it, the one of a commit that it must differ from.
@@ -150,12 +156,12 @@ fn commit(
 ) -> Result<(), String> {
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
     let mut meta = vec![
-        owned(("agent", &told.agent)),
-        owned(("session", &told.session)),
+        owned((turns::AGENT, &told.agent)),
+        owned((turns::SESSION, &told.session)),
     ];
     meta.extend(told.prompt.as_deref().map(|id| owned((turn, id))));
     // On both ends of a turn, so that a hook that is installed twice, for the user and for the project, makes one commit.
-    meta.extend(told.turn().map(|turn| ("turn".to_owned(), turn)));
+    meta.extend(told.turn().map(|turn| (turns::TURN.to_owned(), turn)));
     let call = Call::Checkpoint(Checkpoint {
         workspace: place.workspace.clone(),
         branch: place.branch.clone(),

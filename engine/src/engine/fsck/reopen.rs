@@ -257,7 +257,7 @@ pub(super) fn best(
         whole_history: left.has_head,
         entries_lost,
     };
-    Ok(Some(best_of(step, left, newest.tree)))
+    Ok(Some(best_of(step, left, (newest.state, newest.tree))))
 }
 
 fn newest_shown(engine: &Engine, left: &mut Remains, planned: Option<CommitId>) -> Option<Newest> {
@@ -451,7 +451,8 @@ fn info_of(number: u64, id: CommitId, commit: &Commit, parents: Vec<u64>) -> Sta
     }
 }
 
-fn best_of(step: Reopen, left: Remains, shown: Reference) -> Best {
+/// `state` is what the tree is, or what came before it.
+fn best_of(step: Reopen, left: Remains, (state, shown): (u64, Reference)) -> Best {
     let inner = left.inner;
     let mut counters = inner.book.counters;
     let mut group = 0;
@@ -474,6 +475,7 @@ fn best_of(step: Reopen, left: Remains, shown: Reference) -> Best {
         timeline: inner.book.timeline,
         later: inner.book.history.later,
         outcomes: OutcomesRecord::default(),
+        shown: Some(state),
     };
     Best {
         step,
