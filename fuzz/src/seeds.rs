@@ -540,38 +540,23 @@ fn states() -> Vec<Vec<u8>> {
     );
     let old = frames(&[head.clone(), some.clone(), rest.clone()]);
     let kv = encode(&Some(chunk(3)));
-    let first = frames(&[
-        head.clone(),
-        kv.clone(),
-        crate::timeline::first_frame(),
-        some.clone(),
-        rest.clone(),
-    ]);
+    let timeline = crate::timeline::frame();
     let later = encode(&Vec::<u64>::new());
     let outcomes = encode(&(
         7u64,
         vec![(2u64, Outcome::Inode(9)), (4, Outcome::Bytes(5))],
     ));
-    let timeline = crate::timeline::frame();
-    let before = frames(&[
-        head.clone(),
-        kv.clone(),
-        timeline.clone(),
-        later.clone(),
-        some.clone(),
-        rest.clone(),
-    ]);
-    let without_shown = frames(&[
-        head.clone(),
-        kv.clone(),
-        timeline.clone(),
-        later.clone(),
-        outcomes.clone(),
-        some.clone(),
-        rest.clone(),
-    ]);
     let shown = encode(&Some(1u64));
-    let state = frames(&[head, kv, timeline, later, outcomes, shown, some, rest]);
+    // Each version added a frame behind those that were there.
+    let version = |own: &[&Vec<u8>]| {
+        let all = [&head, &kv].into_iter().chain(own.iter().copied());
+        let all: Vec<_> = all.chain([&some, &rest]).cloned().collect();
+        frames(&all)
+    };
+    let first = version(&[&crate::timeline::first_frame()]);
+    let before = version(&[&timeline, &later]);
+    let without_shown = version(&[&timeline, &later, &outcomes]);
+    let state = version(&[&timeline, &later, &outcomes, &shown]);
     let tree = frames(&[
         encode(&(inodes.len() as u64)),
         encode(&inodes[..1].to_vec()),
