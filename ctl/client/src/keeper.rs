@@ -6,6 +6,7 @@
 //! device, and knows of a mount only its name and a note that the daemon wrote.
 
 pub mod process;
+mod starts;
 mod wire;
 
 use crate::home::Home;

@@ -3,29 +3,20 @@
 //! One thread waits for everything. Invariant: it ends when there is nothing to hold and no daemon to hold it for, or
 //! when daemons cannot be kept running; the mounts then end with it, as they did before there was a keeper.
 
-use super::VARIABLE;
+use super::starts::{Crashes, Starts};
 use super::wire::{self, Said, Told};
-use crate::home::{Home, process_env};
-use crate::launch::{Launch, Program, connect_or_start_in};
+use crate::home::Home;
 use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::collections::{BTreeMap, VecDeque};
-use std::io::{Read, Result, Write};
+use std::collections::BTreeMap;
+use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// Daemons that may end unasked within [`CRASHES_WITHIN`]; after that no other one is started. The environment may
-/// say another number ([`VARIABLE`]).
-const CRASHES_MAX: usize = 5;
-
-/// See [`CRASHES_MAX`].
-const CRASHES_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a new daemon may take to say who it is.
 const HELLO_WAIT: Duration = Duration::from_secs(2);
@@ -48,7 +39,7 @@ pub fn run(home: &Home) {
     };
     // There is none, but for where daemons were given up before.
     let _ = std::fs::remove_file(home.given_up());
-    let Ok(channel) = UnixStream::pair() else {
+    let Ok(starts) = Starts::new(home) else {
         return;
     };
     let mut keeper = Keeper {
@@ -57,11 +48,9 @@ pub fn run(home: &Home) {
         daemon: None,
         handed_over: false,
         program: PathBuf::new(),
-        crashes: VecDeque::new(),
-        crashes_max: crashes_max(),
+        crashes: Crashes::new(),
         wait_until: Some(Instant::now() + JOIN_WAIT),
-        start: 0,
-        ended: channel,
+        starts,
     };
     let socket = identity_of(&home.keeper_socket());
     match keeper.serve(&listener) {
@@ -78,12 +67,6 @@ pub fn run(home: &Home) {
 fn identity_of(path: &Path) -> Option<(u64, u64)> {
     let meta = path.symlink_metadata().ok()?;
     Some((meta.dev(), meta.ino()))
-}
-
-fn crashes_max() -> usize {
-    let said = process_env(VARIABLE);
-    let said = said.and_then(|said| said.to_str()?.parse().ok());
-    said.unwrap_or(CRASHES_MAX)
 }
 
 /// A mount that is held.
@@ -110,15 +93,12 @@ struct Keeper {
     handed_over: bool,
     /// What a daemon is started from.
     program: PathBuf,
-    /// When daemons ended unasked.
-    crashes: VecDeque<Instant>,
-    crashes_max: usize,
+    /// Daemons that ended unasked.
+    crashes: Crashes,
     /// Until when a daemon is to join, where there is none.
     wait_until: Option<Instant>,
-    /// Number of the last start of a daemon that has not joined.
-    start: u64,
-    /// By which threads say that the daemon of a start has ended, with that number.
-    ended: (UnixStream, UnixStream),
+    /// Daemons that were started.
+    starts: Starts,
 }
 
 /// What there is to be read.
@@ -162,7 +142,7 @@ impl Keeper {
     fn wait(&self, listener: BorrowedFd<'_>) -> Result<Ready> {
         let mut all = vec![
             PollFd::from_borrowed_fd(listener, PollFlags::IN),
-            PollFd::new(&self.ended.0, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.starts.ended(), PollFlags::IN),
         ];
         let daemon = self.daemon.as_ref();
         all.extend(daemon.map(|daemon| PollFd::new(&daemon.socket, PollFlags::IN)));
@@ -191,7 +171,7 @@ impl Keeper {
                 self.daemon = Some(daemon);
                 self.handed_over = false;
                 self.wait_until = None;
-                self.start += 1;
+                self.starts.joined();
             }
             Err(error) => tracing::warn!(%error, "somebody did not join the keeper"),
         }
@@ -284,9 +264,7 @@ impl Keeper {
     /// A daemon that was started has ended: if it is the last one and did not join, another one is started. Gives the
     /// reason to end, if there is one.
     fn take_end(&mut self) -> Result<Option<&'static str>> {
-        let mut number = [0; 8];
-        self.ended.0.read_exact(&mut number)?;
-        match u64::from_ne_bytes(number) == self.start && self.daemon.is_none() {
+        match self.starts.take_end()? && self.daemon.is_none() {
             true => Ok(self.daemon_is_gone()),
             false => Ok(None),
         }
@@ -304,11 +282,7 @@ impl Keeper {
             self.wait_until = Some(now + JOIN_WAIT);
             return None;
         }
-        self.crashes
-            .retain(|at| now.duration_since(*at) < CRASHES_WITHIN);
-        self.crashes.push_back(now);
-        if self.crashes.len() > self.crashes_max {
-            let number = self.crashes.len();
+        if let Some(number) = self.crashes.too_many(now) {
             let why = format!("daemons end again and again: {number} within a minute");
             tracing::error!("{why}; their mounts are given up");
             if let Err(error) = std::fs::write(self.home.given_up(), why) {
@@ -318,37 +292,7 @@ impl Keeper {
         }
         tracing::warn!("the daemon has died; starting another one");
         self.wait_until = Some(now + JOIN_WAIT);
-        self.start_daemon();
+        self.starts.start(&self.program);
         None
-    }
-
-    /// Starts a daemon, in a thread that says when it has ended: it may have to wait for one that a command starts.
-    fn start_daemon(&mut self) {
-        self.start += 1;
-        let (home, program) = (self.home.clone(), Program::At(self.program.clone()));
-        let (number, ended) = (self.start, self.ended.1.try_clone());
-        let start = move || {
-            let (mut started, verbose) = (Vec::new(), false);
-            let launch = Launch { program, verbose };
-            if let Err(failure) = connect_or_start_in(&home, &launch, &mut started) {
-                tracing::error!("the daemon cannot be started: {}", failure.why);
-            }
-            let is_some = !started.is_empty();
-            for mut process in started {
-                // It is a child that nobody else waits for.
-                let _ = process.wait();
-            }
-            // Another process's daemon joins, or is missed after a time.
-            if let (true, Ok(mut ended)) = (is_some, ended) {
-                // If it cannot be told, the daemon is not waited for for ever.
-                let _ = ended.write_all(&number.to_ne_bytes());
-            }
-        };
-        let spawned = std::thread::Builder::new()
-            .name("start".into())
-            .spawn(start);
-        if let Err(error) = spawned {
-            tracing::error!(%error, "no thread can be started");
-        }
     }
 }
