@@ -55,6 +55,31 @@ fn the_daily_verbs_work_inside_without_options() {
     );
 }
 
+#[test]
+fn paths_inside_are_those_that_are_seen_inside() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    fs::create_dir_all(env.project().join("src")).unwrap();
+    let script =
+        "set -e; agentvfs list | cut -f3; agentvfs status | grep -E '^(mount|view|socket)='
+        mkdir -p src; cd src; echo one > f; agentvfs checkpoint first >/dev/null; echo two > f
+        agentvfs restore --ref first f >/dev/null; cat f; readlink -f ../.agentvfs/view";
+    let told = shell(&env, IN_S, script);
+    let at = env.project().canonicalize().unwrap();
+    let at = at.to_str().unwrap();
+    let wanted = format!(
+        "{at}\nmount={at}\nview={at}/.agentvfs/view\nsocket=/run/agentvfs.sock\none\n{at}\n"
+    );
+    assert_eq!(
+        (told.out.as_str(), told.status),
+        (wanted.as_str(), 0),
+        "{told:?}"
+    );
+    // What only looks for the store says that it is outside.
+    let told = shell(&env, IN_S, "agentvfs fsck");
+    let why = "a command in a sandbox may not do that";
+    assert!(told.status == 1 && told.err.contains(why), "{told:?}");
+}
+
 /// What a command tries on another branch `other`, another workspace `second`, and the machine.
 const TRIES: &[&str] = &[
     "branch delete other",

@@ -311,6 +311,14 @@ fn shown_at(sandbox: &SandboxOf, row: &mut BranchRow) {
     };
 }
 
+/// A workspace as it is in the sandbox: its mount is not seen there, the run's branch is.
+fn shown_in(sandbox: &SandboxOf, info: &mut Info) {
+    info.device = None;
+    if let Some(at) = &sandbox.at {
+        info.mount = at.clone();
+    }
+}
+
 /// An answer without what the sandbox does not have.
 fn trimmed(
     sandbox: &SandboxOf,
@@ -323,10 +331,9 @@ fn trimmed(
             let mut list: ListAnswer = decoded(answer)?;
             list.workspaces
                 .retain(|info| info.name == sandbox.workspace);
-            // Its mount is not seen in the sandbox.
             list.workspaces
                 .iter_mut()
-                .for_each(|info| info.device = None);
+                .for_each(|info| shown_in(sandbox, info));
             encoded(&list)
         }
         Call::BranchList(_) => {
@@ -356,7 +363,7 @@ fn trimmed(
         }
         Call::Status(_) => {
             let mut status: StatusAnswer = decoded(answer)?;
-            status.info.device = None;
+            shown_in(sandbox, &mut status.info);
             encoded(&status)
         }
         Call::Timeline(_) => {

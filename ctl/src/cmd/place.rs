@@ -28,10 +28,18 @@ pub fn place(workspace: &str, branch: &str, which: Directory, context: &mut Cont
     let info = context.info(workspace).ok().flatten();
     let directory = info.map(|info| match which {
         Directory::Base => info.base.path().to_owned(),
-        Directory::Mount if branch == MAIN => info.mount.path().to_owned(),
+        Directory::Mount if branch == MAIN || is_own(branch, context) => {
+            info.mount.path().to_owned()
+        }
         Directory::Mount => info.mount.path().join(".agentvfs/branches").join(branch),
     });
     told(workspace, branch, directory.as_deref())
+}
+
+/// In a sandbox the mount is the branch of its run.
+fn is_own(branch: &str, context: &Context) -> bool {
+    let own = std::env::var("AGENTVFS_BRANCH");
+    context.home().socket_of_run().is_some() && own.is_ok_and(|own| own == branch)
 }
 
 /// The same, once the directory is known.

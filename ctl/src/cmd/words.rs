@@ -5,10 +5,13 @@ use agentvfs_client::failure::Failure;
 use agentvfs_client::home::Home;
 use agentvfs_client::protocol::Info;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The facts that `init`, `start` and `status` begin with.
 pub fn workspace_facts(info: &Info, branch: &str, home: &Home) -> Facts {
     let mut facts = Facts::default();
+    let of_run = home.socket_of_run().map(Path::to_owned);
+    let socket = of_run.unwrap_or_else(|| home.socket());
     facts
         .add("name", info.name.as_bytes())
         .add("mount", &info.mount.0)
@@ -20,7 +23,7 @@ pub fn workspace_facts(info: &Info, branch: &str, home: &Home) -> Facts {
                 .as_os_str()
                 .as_bytes(),
         )
-        .add("socket", home.socket().as_os_str().as_bytes())
+        .add("socket", socket.as_os_str().as_bytes())
         .add("store", home.root().as_os_str().as_bytes())
         .add("base", &info.base.0)
         .add("branch", branch.as_bytes())

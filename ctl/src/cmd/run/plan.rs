@@ -368,8 +368,8 @@ fn places(
             info.status,
             WorkspaceStatus::Started | WorkspaceStatus::Stale
         );
-        // Over its own project the view is placed.
-        if is_seen && mount != at && !mount.starts_with(&home) {
+        // Over its own project the view is placed; inside a run a workspace is where the run around this one shows it.
+        if is_seen && mount != at && !mount.starts_with(&home) && work.around.is_none() {
             places.push(place(&mount, What::Hidden));
         }
     }
