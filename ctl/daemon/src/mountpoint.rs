@@ -187,7 +187,9 @@ impl MountPoints {
     /// mount.
     pub fn below(&self, base: &Path, record: &Record) -> Option<Below> {
         let place = record.place();
-        let dir = (place != base).then(|| File::open(place));
+        // A dead mount can be opened where the kernel still knows its root, and shows nothing of what is below it.
+        let is_hidden = place != base && !fuse_front::is_dead_mount(place);
+        let dir = is_hidden.then(|| File::open(place));
         let dir = dir.and_then(io::Result::ok)?;
         let is_made = record.made.last().is_some_and(|last| last.path() == place);
         Some(Below {
