@@ -182,6 +182,28 @@ fn a_call_ends_when_its_process_dies_and_later_ones_can_be_taken_back() {
 }
 
 #[test]
+fn a_command_ends_with_the_process_that_notes_its_call() {
+    let Some(env) = Env::new() else { return };
+    let root = env.start();
+    let mut child = exec(&env, &root, "long", "echo $$ > pid; exec sleep 600")
+        .spawn()
+        .unwrap();
+    let mut process = None;
+    wait::until("the command runs", || {
+        let text = fs::read_to_string(root.join("pid"));
+        process = text.ok().and_then(|text| text.trim().parse::<i32>().ok());
+        process.is_some()
+    });
+    let process = Pid::from_raw(process.unwrap()).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait::until("it has ended", || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+        stat.map_or(true, |stat| stat.contains(") Z "))
+    });
+}
+
+#[test]
 fn a_call_ends_also_where_its_process_died_while_there_was_no_daemon() {
     let Some(env) = Env::new() else { return };
     let root = env.start();

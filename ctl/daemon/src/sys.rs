@@ -68,6 +68,23 @@ impl SignalMask {
     }
 }
 
+/// Has a command be killed when the thread that starts it ends, however that ends.
+pub fn end_with_this(command: &mut Command) {
+    let parent = std::process::id();
+    let bind = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+        match now {
+            Some(now) if u32::try_from(now) == Ok(parent) => Ok(()),
+            // It ended before it was bound.
+            _ => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        }
+    };
+    // SAFETY: after fork(2) the closure calls nothing but prctl and getppid, which are safe in a signal handler
+    // (signal-safety(7)), and makes errors without allocating.
+    unsafe { command.pre_exec(bind) };
+}
+
 /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those that it starts from now on, so that
 /// [`wait_for_end`] or [`wait_signal`] alone receives them. Gives what was blocked before: programs
 /// that are started inherit what is blocked.

@@ -158,6 +158,8 @@ fn carry_out(args: &ToolExecArgs, json: bool) -> Ended {
         .args(rest)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    // A call that ended as its process died must not go on changing files.
+    sys::end_with_this(&mut command);
     // Before the command runs: nothing that asks it to end may end this process alone. Where they cannot
     // be blocked they end this process as ever.
     let blocked = sys::block_signals().map(|before| before.give_to(&mut command));
