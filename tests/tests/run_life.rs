@@ -3,10 +3,12 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 use tests::env::Env;
 use tests::sandbox::{self, Going, mark, processes, run, shell};
-use tests::{mount, wait};
+use tests::{binary, mount, wait};
 
 fn view(env: &Env, branch: &str, name: &str) -> PathBuf {
     env.mountpoint()
@@ -292,6 +294,210 @@ fn the_daemons_death_loses_nothing_that_was_written() {
     assert_eq!(told.status, 137, "{told:?}");
     assert_eq!(shell(&env, "cat kept"), "kept\n");
     assert_eq!(run(&env, &["true"]).status, 0);
+}
+
+/// A shell in a run that is told what to do, line by line.
+struct Told {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    err: BufReader<ChildStderr>,
+}
+
+impl Told {
+    fn start(env: &Env, options: &[&str]) -> Told {
+        let dir = env.path("bin");
+        fs::create_dir(&dir).unwrap();
+        binary::same_build(&dir.join("agentvfs"));
+        let path = format!("PATH={}:/usr/local/bin:/usr/bin:/bin", dir.display());
+        let args = [options, &["--env", &path, "--", "sh"]].concat();
+        let mut command = sandbox::command(env, &args);
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.stderr(Stdio::piped()).spawn().unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let err = child.stderr.take().unwrap();
+        let (from, err) = (BufReader::new(from), BufReader::new(err));
+        Told {
+            child,
+            to,
+            from,
+            err,
+        }
+    }
+
+    /// What a line of the shell prints, without its last line end.
+    #[track_caller]
+    fn says(&mut self, line: &str) -> String {
+        writeln!(self.to, "{line}\necho END").unwrap();
+        let mut out = String::new();
+        while !out.ends_with("END\n") {
+            if self.from.read_line(&mut out).unwrap() == 0 {
+                panic!("{out}{}", self.err());
+            }
+        }
+        out.trim_end_matches("END\n").trim_end().to_owned()
+    }
+
+    /// What is said on standard error until the run ends.
+    fn err(&mut self) -> String {
+        let mut text = String::new();
+        self.err.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// What the run says next of a daemon that died.
+    fn says_of_the_daemon(&mut self) -> String {
+        let mut line = String::new();
+        while !line.contains("the daemon died") {
+            line.clear();
+            assert_ne!(self.err.read_line(&mut line).unwrap(), 0);
+        }
+        line
+    }
+
+    /// Ends it; gives what the run said on standard error.
+    fn end(mut self) -> String {
+        writeln!(self.to, "exit 0").unwrap();
+        let text = self.err();
+        assert!(self.child.wait().unwrap().success(), "{text}");
+        text
+    }
+}
+
+#[test]
+fn where_nobody_keeps_the_mount_the_view_is_placed_again_after_the_daemons_death() {
+    let Some(env) = sandbox::env(&[("base", "base\n")]) else {
+        return;
+    };
+    let project = env.project();
+    let enter = format!(
+        "until cd {} && ls >/dev/null; do sleep 0.02; done 2>/dev/null",
+        project.display()
+    );
+    let mut told = Told::start(&env, &["--session", "s"]);
+    let mounts = mount::below(&env.path(""));
+    assert_eq!(
+        told.says("pwd; echo tmp > /tmp/t; cat base"),
+        format!("{}\nbase", project.display())
+    );
+    for n in 1..=2 {
+        told.says(&format!("mkdir -p d{n}; echo {n} > d{n}/f; agentvfs branch create b{n} >/dev/null; echo {n} > d{n}/after"));
+        env.kill_daemon();
+        assert_eq!(
+            told.says(&format!("{enter}; cat d{n}/f d{n}/after /tmp/t base")),
+            format!("{n}\n{n}\ntmp\nbase")
+        );
+        // All that is below it is as it was, and works.
+        assert_eq!(
+            told.says(
+                "ls -A .agentvfs; ls .agentvfs/snapshots >/dev/null && readlink .agentvfs/view"
+            ),
+            "branches\nsnapshots\nview\n.."
+        );
+        let seen = (1..=n).map(|n| format!("b{n}\n")).collect::<String>();
+        wait::until("branches are seen", || {
+            told.says("ls .agentvfs/branches") == seen.trim_end()
+        });
+        assert_eq!(
+            told.says(&format!(
+                "cat .agentvfs/branches/b{n}/d{n}/f; touch .agentvfs/x 2>/dev/null; echo $?"
+            )),
+            format!("{n}\n1")
+        );
+        assert_eq!(
+            told.says(&format!(
+                "agentvfs checkpoint c{n} >/dev/null && ls .agentvfs/snapshots/c{n}/d{n}"
+            )),
+            "after\nf"
+        );
+        assert_eq!(told.says(&format!("agentvfs branch create late{n} >/dev/null && agentvfs fs cat d{n}/f --branch late{n} && ls .agentvfs/branches/late{n}/d{n} && agentvfs branch delete late{n} >/dev/null")), format!("{n}\nafter\nf"));
+        // Nothing else of the machine has become writable, and the project is as it was.
+        assert_eq!(told.says("touch ../x ~/x 2>/dev/null; echo $?"), "1");
+        assert_eq!(fs::read_dir(&project).unwrap().count(), 1);
+    }
+    assert_eq!(mount::below(&env.path("")), mounts);
+    // The run uses the branch of the new mount.
+    let refused = env.told(env.command(&project, &["branch", "delete", "s"]));
+    assert!(
+        refused.status == 1 && refused.err.contains("is used by"),
+        "{refused:?}"
+    );
+    let err = told.end();
+    assert_eq!(
+        err.matches("the daemon died and is back").count(),
+        2,
+        "{err}"
+    );
+    assert!(err.contains("4 files added"), "{err}");
+    assert_eq!(shell(&env, "cat d1/f d2/after"), "1\n2\n");
+    // Nothing was written below the mount.
+    assert!(!env.log().contains("hidden below"), "{}", env.log());
+}
+
+#[test]
+fn a_daemon_that_dies_again_and_again_is_not_brought_back_by_a_run() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let mut told = Told::start(&env, &["--session", "s"]);
+    told.says("echo kept > kept; cd /");
+    for n in 1..=6 {
+        env.kill_daemon();
+        let said = told.says_of_the_daemon();
+        assert_eq!(said.contains("again and again"), n == 6, "{n}: {said}");
+        assert_eq!(said.contains("is back"), n < 6, "{n}: {said}");
+    }
+    assert!(env.daemons().is_empty());
+    told.end();
+    assert_eq!(shell(&env, "cat kept"), "kept\n");
+}
+
+#[test]
+fn what_is_hidden_in_the_project_is_hidden_in_the_view_that_is_placed_again() {
+    let Some(env) = sandbox::env(&[(".env", "KEY=1\n"), ("f", "seen\n")]) else {
+        return;
+    };
+    let project = env.project();
+    fs::create_dir(env.mountpoint().join("keys")).unwrap();
+    fs::write(env.mountpoint().join("keys/k"), "KEY=2").unwrap();
+    let hidden = [".env", "keys"].map(|name| project.join(name).to_str().unwrap().to_owned());
+    let options = ["--session", "s", "--hide", &hidden[0], "--hide", &hidden[1]];
+    let mut told = Told::start(&env, &options);
+    let look = "cat f .env; ls -A keys .agentvfs; cat keys/k; echo x > .env; echo end";
+    let before = told.says(&format!("({look}) 2>/dev/null"));
+    assert_eq!(before, "seen\n.agentvfs:\n\nkeys:\nend");
+    // At no moment is it seen: what looks without a pause finds nothing but what is hidden.
+    let watch = format!(
+        "cd /; (while :; do cat {0}/.env {0}/keys/k; done > /tmp/seen 2>/dev/null) &",
+        project.display()
+    );
+    told.says(&watch);
+    env.kill_daemon();
+    let enter = format!(
+        "until cd {} && ls >/dev/null; do sleep 0.02; done 2>/dev/null",
+        project.display()
+    );
+    assert_eq!(told.says(&format!("{enter}; ({look}) 2>/dev/null")), before);
+    assert_eq!(told.says("kill $!; cat /tmp/seen"), "");
+    told.end();
+    assert_eq!(fs::read_to_string(project.join(".env")).unwrap(), "KEY=1\n");
+}
+
+#[test]
+fn a_workspace_that_is_stopped_is_not_started_again_by_its_runs() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let mut told = Told::start(&env, &["--session", "s"]);
+    told.says("echo kept > kept");
+    env.workspace(&["stop", "project", "--force"]).ok();
+    env.kill_daemon();
+    let dead = format!(
+        "while ls {} >/dev/null 2>&1; do sleep 0.02; done; cd /",
+        env.project().display()
+    );
+    told.says(&dead);
+    let list = || env.workspace(&["list"]).ok();
+    assert!(list().contains("stopped"), "{}", list());
+    drop(told.to);
+    let _ = told.child.wait();
+    assert!(list().contains("stopped"), "{}", list());
 }
 
 #[test]

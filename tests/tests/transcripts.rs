@@ -114,7 +114,7 @@ impl Plain {
                 .is_some_and(|n| n.contains('.') && of_digits(n, "."))
         {
             "DURATION".to_owned()
-        } else if end.len() == 12 && of_digits(&end[..9], "-") && end.as_bytes()[4] == b'-' {
+        } else if end.len() == 16 && of_digits(&end[..9], "-") && end.as_bytes()[4] == b'-' {
             "RUN".to_owned()
         } else {
             end.to_owned()
@@ -242,7 +242,8 @@ fn calls_of_the_guide_are_as_it_says() {
 fn names_of_what_differs_tell_the_same_from_others() {
     let (a, b) = ("a".repeat(64), "b".repeat(64));
     let mut plain = Plain(BTreeMap::new());
-    let text = format!("commit={a}\n{b}\n{a} 2026-11-21T19:33:53.6Z  16ms x 3 of 1123-0115-cx\n");
+    let text =
+        format!("commit={a}\n{b}\n{a} 2026-11-21T19:33:53.6Z  16ms x 3 of 1123-0115-cx40pq\n");
     assert_eq!(
         plain.text(&text),
         "commit=ID0\nID1\nID0 TIME DURATION x 3 of RUN\n"

@@ -153,6 +153,12 @@ impl Client {
         &self.daemon
     }
 
+    /// The daemon's process; none if it is outside this PID namespace.
+    pub fn process(&self) -> Option<u32> {
+        let peer = sys::peer(self.stream.get_ref()).ok()?.process;
+        peer.filter(|process| *process == self.daemon.pid)
+    }
+
     /// Whether the daemon still holds the connection, as far as can be told without asking it: while
     /// nothing is asked it sends nothing, so whatever can be read is an end.
     pub fn is_open(&self) -> bool {

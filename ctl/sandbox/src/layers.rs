@@ -3,8 +3,8 @@
 //! Applied to process 1 before it starts the command, which inherits all of it.
 
 use crate::error::{Doing, Error, Result};
+use crate::own::OWN_PROC;
 use crate::plan::{Net, Plan, Protection};
-use crate::tree::OWN_PROC;
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus, Scope, path_beneath_rules,

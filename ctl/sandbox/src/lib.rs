@@ -7,9 +7,10 @@
 //!
 //! Two processes belong to it: the caller, who passes signals on (`outside`), and process 1 of the sandbox
 //! (`inside`), which builds it, starts the command and reaps. They talk over two pipes (`wire`). `sys` has all
-//! unsafe code. `reach` is what is done later in a sandbox that stands. `copies` keeps what a session changes of directories that it sees as copies, and writes back from
+//! unsafe code. `reach` and `again` are what is done later in a sandbox that stands. `copies` keeps what a session changes of directories that it sees as copies, and writes back from
 //! them what may be. docs/sandbox.md says what is protected from what.
 
+pub mod again;
 mod cgroup;
 pub mod copies;
 mod descriptors;
@@ -18,6 +19,7 @@ mod ids;
 mod inside;
 mod layers;
 mod outside;
+mod own;
 mod pieces;
 mod plan;
 mod private;
@@ -30,6 +32,6 @@ mod wire;
 pub use descriptors::Replaced;
 pub use error::{Error, Result};
 pub use outside::{Ended, Standing, start};
+pub use own::OWN_PROC;
 pub use plan::{Limits, Nested, Net, PathRule, Plan, Protection, What};
 pub use private::is_replaced_by;
-pub use tree::OWN_PROC;

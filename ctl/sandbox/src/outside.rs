@@ -11,7 +11,7 @@ use crate::plan::{Limits, Net, Plan, Protection};
 use crate::reach::Namespaces;
 use crate::sys::{self, Signals};
 use crate::wire::{GO, MAPPED, Told};
-use crate::{ids, layers, private, sockets, tree};
+use crate::{ids, layers, own, private, sockets};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -252,7 +252,7 @@ fn clone(plan: &Plan, root: bool, door: Option<&OwnedFd>) -> rustix::io::Result<
 
 /// Whether a layer that is lacking is the own `/proc`.
 fn is_proc(lacking: &str) -> bool {
-    lacking.split(':').next() == Some(tree::OWN_PROC)
+    lacking.split(':').next() == Some(own::OWN_PROC)
 }
 
 /// Fails where this process has threads that do not end.

@@ -6,6 +6,7 @@
 //! cannot write to.
 
 use crate::error::{Doing, Error, Result};
+use crate::wire::Told;
 use crate::{ids, pieces, sys};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat};
@@ -17,6 +18,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -106,7 +108,7 @@ pub fn attach(
     (from, at): (&Path, &Path),
     maps: Option<&Path>,
 ) -> Result<()> {
-    let tree = taken(from, maps)?;
+    let tree = taken(from, maps, &Ok)?;
     namespaces.enter()?;
     let (dir, name) = parent(at)?;
     // One of that name may have been there.
@@ -161,9 +163,12 @@ fn parent(at: &Path) -> Result<(OwnedFd, &std::ffi::OsStr)> {
     Ok((tree, name))
 }
 
+/// What is done with a directory that was taken before it is handed over.
+pub(crate) type Furnish<'a> = &'a dyn Fn(OwnedFd) -> Result<OwnedFd>;
+
 /// A directory of the machine as a detached mount. An ordinary user may take one in a user namespace alone, from which no
 /// other one can be entered: so a process of its own takes it, and hands it over.
-fn taken(from: &Path, maps: Option<&Path>) -> Result<OwnedFd> {
+pub(crate) fn taken(from: &Path, maps: Option<&Path>, furnish: Furnish<'_>) -> Result<OwnedFd> {
     let doing = || format!("taking {}", from.display());
     let (here, there) = socketpair(
         AddressFamily::UNIX,
@@ -174,7 +179,13 @@ fn taken(from: &Path, maps: Option<&Path>) -> Result<OwnedFd> {
     .doing(doing)?;
     let namespaces = libc::CLONE_NEWUSER | libc::CLONE_NEWNS;
     let Some(child) = sys::clone_into(namespaces).map_err(Error::Namespaces)? else {
-        sys::exit(i32::from(hand_over(from, maps, there.as_fd()).is_err()));
+        let done = hand_over((from, maps), furnish, there.as_fd());
+        if let Err(error) = &done {
+            // Nobody may wait for it any more.
+            let _ = rustix::io::write(&there, b"e");
+            let _ = Told::of_error(error).send(&mut File::from(there));
+        }
+        sys::exit(i32::from(done.is_err()));
     };
     drop(there);
     let tree = match maps {
@@ -183,14 +194,20 @@ fn taken(from: &Path, maps: Option<&Path>) -> Result<OwnedFd> {
     }
     .and_then(|()| {
         rustix::io::write(&here, b"m").doing(doing)?;
-        received(here.as_fd()).doing(doing)
+        match received(here.as_fd()).doing(doing)? {
+            Some(tree) => Ok(tree),
+            None => Err(Told::receive(&mut File::from(here)).map_or(Error::Lost, Told::into_error)),
+        }
     });
-    drop(here);
     while let Err(Errno::INTR) = waitpid(Some(child), WaitOptions::empty()) {}
-    tree?.ok_or(Errno::IO).doing(doing)
+    tree
 }
 
-fn hand_over(from: &Path, maps: Option<&Path>, to: BorrowedFd<'_>) -> Result<()> {
+fn hand_over(
+    (from, maps): (&Path, Option<&Path>),
+    furnish: Furnish<'_>,
+    to: BorrowedFd<'_>,
+) -> Result<()> {
     let doing = || "handing a directory over".to_owned();
     let mut byte = [0];
     if rustix::io::read(to, &mut byte[..]).doing(doing)? == 0 {
@@ -199,7 +216,11 @@ fn hand_over(from: &Path, maps: Option<&Path>, to: BorrowedFd<'_>) -> Result<()>
     if let Some(socket) = maps {
         ask_for_maps(socket)?;
     }
-    let tree = pieces::with(pieces::take(from, false)?, pieces::HARMLESS, from)?;
+    let tree = furnish(pieces::with(
+        pieces::take(from, false)?,
+        pieces::HARMLESS,
+        from,
+    )?)?;
     send(to, tree.as_fd()).doing(doing)
 }
 

@@ -6,6 +6,7 @@
 //! from the pivot on, nothing writable is visible that was not placed.
 
 use crate::error::{Doing, Error, Result};
+use crate::own::{mount_proc, own_devices, own_proc, take_devices};
 use crate::pieces::{HARMLESS, READ_ONLY, attach, c_path, memory, take, with};
 use crate::plan::{PathRule, What};
 use crate::private::{self, Directories, SHARED_MEMORY};
@@ -14,26 +15,15 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, statat};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, OpenTreeFlags,
-    UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount,
-    mount_change, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change,
+    open_tree, unmount,
 };
 use std::collections::BTreeSet;
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Devices of the sandbox.
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Links in `/dev`.
-const LINKS: [(&str, &str); 5] = [
-    ("fd", "/proc/self/fd"),
-    ("stdin", "/proc/self/fd/0"),
-    ("stdout", "/proc/self/fd/1"),
-    ("stderr", "/proc/self/fd/2"),
-    ("ptmx", "pts/ptmx"),
-];
 /// Directories in memory that every sandbox has.
 const PRIVATE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 /// Empty in every sandbox, but for what is placed in it.
@@ -64,9 +54,6 @@ const EMPTY_DIRECTORY: Put = Put::Memory {
     read_only: true,
 };
 
-/// The PID namespace's own `/proc`, as it is told.
-pub const OWN_PROC: &str = "own-proc";
-
 /// Builds what the sandbox sees. `sockets` are covered where they are seen; `private` are others' directories in memory, or
 /// none. Gives what could not be shown as a copy,
 /// and what the kernel lacks if it may, each with why.
@@ -76,11 +63,7 @@ pub fn build(
     private: Directories,
     (root, may_lack): (bool, bool),
 ) -> Result<(Vec<String>, Vec<String>)> {
-    mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .doing(|| "ending the propagation of mounts".to_owned())?;
+    alone()?;
     let devices = take_devices()?;
     let mut not_copied = Vec::new();
     let mut puts = taken(places, &mut not_copied)?;
@@ -103,12 +86,35 @@ pub fn build(
     puts.extend(seen.map(|path| (path.clone(), Put::Cover)));
     own_devices(devices, memory)?;
     puts.extend(mirrored(places).into_iter().map(|at| (at, Put::Mirror)));
-    place_all(puts, places, &empty)?;
+    place_all((puts, PathBuf::from("/dev")), places, &empty)?;
     Ok((not_copied, lacking))
 }
 
-/// Puts all at their places, the outermost first, and makes read-only what has to be.
-fn place_all(mut puts: Vec<(PathBuf, Put)>, places: &[PathRule], empty: &Empty) -> Result<()> {
+/// Puts `view` together at `stage`, with all of `inner` below that in place, and takes it as a detached mount.
+pub fn furnished(view: OwnedFd, stage: &Path, inner: &[PathRule]) -> Result<OwnedFd> {
+    alone()?;
+    let puts = taken(inner, &mut Vec::new())?;
+    let empty = Empty::make()?;
+    attach(view.as_fd(), stage)?;
+    place_all((puts, None), inner, &empty)?;
+    take(stage, true)
+}
+
+/// Ends the propagation of mounts.
+fn alone() -> Result<()> {
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .doing(|| "ending the propagation of mounts".to_owned())
+}
+
+/// Puts all at their places, the outermost first, and makes read-only what has to be, `own` besides.
+fn place_all(
+    (mut puts, own): (Vec<(PathBuf, Put)>, impl Into<Option<PathBuf>>),
+    places: &[PathRule],
+    empty: &Empty,
+) -> Result<()> {
     // The sort is stable: of two at a path the tree lies above.
     let rank = |put: &Put| matches!(put, Put::Tree(_) | Put::Names(..));
     puts.sort_by_key(|(at, put)| (at.components().count(), at.clone(), rank(put)));
@@ -126,7 +132,7 @@ fn place_all(mut puts: Vec<(PathBuf, Put)>, places: &[PathRule], empty: &Empty) 
         .filter(is_copy)
         .map(|p| p.at.as_path())
         .collect();
-    let mut later = vec![PathBuf::from("/dev")];
+    let mut later: Vec<PathBuf> = own.into().into_iter().collect();
     for (at, put) in puts {
         let is_read_only = match put {
             Put::Memory { read_only, .. } => read_only,
@@ -153,11 +159,7 @@ fn place_all(mut puts: Vec<(PathBuf, Put)>, places: &[PathRule], empty: &Empty) 
 
 /// Places the views over the machine as it is, and the PID namespace's own `/proc`, if that can be.
 pub fn place_views(places: &[PathRule]) -> Result<()> {
-    mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .doing(|| "ending the propagation of mounts".to_owned())?;
+    alone()?;
     for place in places {
         let What::View(from) = &place.what else {
             continue;
@@ -184,11 +186,6 @@ pub fn writable(places: &[PathRule]) -> Vec<PathBuf> {
     let own = PRIVATE.iter().chain(&["/dev", "/proc"]).map(PathBuf::from);
     let places = places.iter().filter(is_writable);
     own.chain(places.map(|place| place.at.clone())).collect()
-}
-
-fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>> {
-    let take = |name: &'static str| Ok((name, take(&Path::new("/dev").join(name), false)?));
-    DEVICES.into_iter().map(take).collect()
 }
 
 /// Takes the trees that are to be placed; the rest of the places goes with them.
@@ -352,46 +349,6 @@ impl Empty {
     }
 }
 
-fn mount_proc() -> rustix::io::Result<()> {
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    let none: Option<&CStr> = None;
-    mount(c"proc", "/proc", c"proc", flags, none)
-}
-
-/// The PID namespace's own `/proc`. Without one the machine's stays, read-only, which has these processes too; gives
-/// why, if that may be.
-fn own_proc(root: bool, may_lack: bool) -> Result<Vec<String>> {
-    match mount_proc() {
-        Ok(()) if root => restrict_proc(Path::new("/proc")).map(|()| Vec::new()),
-        Ok(()) => Ok(Vec::new()),
-        Err(errno) if may_lack => Ok(vec![format!("{OWN_PROC}: {errno}")]),
-        Err(errno) => Err(Error::Lacking(format!("{OWN_PROC}: {errno}"))),
-    }
-}
-
-/// What in a new `/proc` changes the machine is read-only for root, who owns it.
-fn restrict_proc(at: &Path) -> Result<()> {
-    let doing = || "making parts of /proc read-only".to_owned();
-    for entry in std::fs::read_dir(at).doing(doing)? {
-        let entry = entry.doing(doing)?;
-        let name = entry.file_name();
-        let is_process = name.as_bytes().iter().all(u8::is_ascii_digit);
-        if is_process {
-            continue;
-        }
-        let meta = entry.metadata().doing(doing)?;
-        // Files without any such bit have nothing behind them that writes.
-        let is_writable = meta.is_dir() || meta.is_file() && meta.mode() & 0o222 != 0;
-        if !is_writable {
-            continue;
-        }
-        let path = entry.path();
-        let tree = with(take(&path, false)?, libc::MOUNT_ATTR_RDONLY, &path)?;
-        attach(tree.as_fd(), &path)?;
-    }
-    Ok(())
-}
-
 /// What every sandbox has, as far as the machine has it.
 fn standard(places: &[PathRule], private: Directories) -> Vec<(PathBuf, Put)> {
     let mut puts: Vec<(PathBuf, Put)> = Vec::new();
@@ -409,29 +366,6 @@ fn standard(places: &[PathRule], private: Directories) -> Vec<(PathBuf, Put)> {
         }
     }
     puts
-}
-
-/// A `/dev` with what programs need and nothing of the machine.
-fn own_devices(devices: Vec<(&'static str, OwnedFd)>, memory: Option<OwnedFd>) -> Result<()> {
-    let at = Path::new("/dev");
-    let doing = || "making /dev".to_owned();
-    mount(c"tmpfs", at, c"tmpfs", MountFlags::NOSUID, c"mode=755").doing(doing)?;
-    for (name, tree) in devices {
-        let path = at.join(name);
-        std::fs::write(&path, b"").doing(doing)?;
-        attach(tree.as_fd(), &path)?;
-    }
-    for (name, to) in LINKS {
-        std::os::unix::fs::symlink(to, at.join(name)).doing(doing)?;
-    }
-    std::fs::create_dir(at.join("pts")).doing(doing)?;
-    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    let data = c"newinstance,ptmxmode=0666,mode=620";
-    mount(c"devpts", at.join("pts"), c"devpts", flags, data).doing(doing)?;
-    std::fs::create_dir(at.join("shm")).doing(doing)?;
-    memory.map_or(Ok(()), |tree| {
-        attach(tree.as_fd(), Path::new(SHARED_MEMORY))
-    })
 }
 
 /// `all` is where anything is put.

@@ -5,6 +5,7 @@
 //! the command: commit again, count what changed, say how to go on. Invariant: this process holds the branch's
 //! directory open for as long as the run lasts, so that nobody deletes the branch or stops the workspace unseen.
 
+mod again;
 mod home;
 pub mod kept;
 mod nested;
@@ -22,6 +23,7 @@ mod work;
 use super::Context;
 use crate::cli::RunArgs;
 use crate::output::warn;
+use again::Again;
 use agentvfs_client::failure::{FAILED, Failure, USAGE};
 use agentvfs_client::home::SOCKET_VARIABLE;
 use agentvfs_client::protocol::*;
@@ -31,6 +33,7 @@ use home::Allowed;
 use reach::Reach;
 use relay::{Bound, Relay};
 use report::{Facts, Report};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use then::Done;
 use work::Work;
@@ -90,7 +93,7 @@ fn in_branch(
 ) -> Result<u8, Failure> {
     let mut work = work::begin(args, context)?;
     let started = start(args, &mut work, context);
-    let (standing, plan, mut allowed, relay) = match started {
+    let (standing, plan, mut allowed, beside) = match started {
         Ok(started) => started,
         Err(failure) => {
             work::unmark(&mut work, context);
@@ -110,7 +113,7 @@ fn in_branch(
         .map_err(|e| not_run(args, e));
     let took = since.elapsed();
     // Before anything is looked at: what the command asked for may still be worked on.
-    let asked_for_nothing = relay.is_none_or(Relay::end);
+    let asked_for_nothing = beside.end(&mut work);
     let outside = copies.map(|copies| copies.end()).unwrap_or_default();
     words::outside_failures(&outside);
     let run = Ran {
@@ -151,6 +154,23 @@ fn in_branch(
     }
 }
 
+/// What goes on beside the command.
+struct Beside {
+    relay: Option<Relay>,
+    again: Option<Again>,
+}
+
+impl Beside {
+    /// Ends it. True if the command asked for nothing that may have changed something.
+    fn end(self, work: &mut Work) -> bool {
+        let asked_for_nothing = self.relay.is_none_or(Relay::end);
+        if let Some(held) = self.again.and_then(Again::end) {
+            work.hold_by(held);
+        }
+        asked_for_nothing
+    }
+}
+
 /// Says what runs where, once the sandbox stands.
 fn begun(
     args: &RunArgs,
@@ -173,7 +193,7 @@ fn start(
     args: &RunArgs,
     work: &mut Work,
     context: &mut Context,
-) -> Result<(Standing, Plan, Allowed, Option<Relay>), Failure> {
+) -> Result<(Standing, Plan, Allowed, Beside), Failure> {
     let (plan, mut allowed) = plan::plan(args, work, context)?;
     words::left(&allowed.left);
     let shares = plan::shares(&plan);
@@ -191,24 +211,41 @@ fn start(
     let standing = agentvfs_sandbox::start(&plan, session.as_ref()).map_err(|e| not_run(args, e));
     drop(turn);
     let standing = standing?;
+    let beside = beside(bound, (&standing, &plan), work, context).map_err(no_socket)?;
+    if let Some(copies) = &mut allowed.copies {
+        let failed = |e: std::io::Error| Failure::new("cannot keep copies", e.to_string());
+        copies.wait().map_err(failed)?;
+    }
+    Ok((standing, plan, allowed, beside))
+}
+
+/// Begins what goes on beside the command.
+fn beside(
+    bound: Option<Bound>,
+    (standing, plan): (&Standing, &Plan),
+    work: &Work,
+    context: &Context,
+) -> std::io::Result<Beside> {
     let maps = plan.nested.as_ref().and_then(|of| of.maps.clone());
-    let reach = standing.namespaces().zip(plan::branches_in(&plan.places));
-    let reach = reach.map(|(namespaces, at)| {
-        Reach::new(namespaces, (work.branches.clone(), at.to_owned()), maps)
-    });
-    let reach = reach.transpose().map_err(no_socket)?;
+    let at = plan::branches_in(&plan.places);
+    let reach = |at: &Path| {
+        let new = |namespaces| {
+            let from = work.branches.clone();
+            Reach::new(namespaces, (from, at.to_owned()), maps.clone())
+        };
+        standing.namespaces().map(new).transpose()
+    };
+    let reach_again = reach(at.unwrap_or(Path::new("")))?;
+    let again = Again::begin(work, plan, reach_again, context)?;
+    let reach = at.map(reach).transpose()?.flatten();
     let socket = work.socket(context);
     let sandbox = SandboxOf {
         at: plan::view_in(&plan.places, work).map(Bytes::from),
         ..work.sandbox()
     };
     let relay = bound.map(|bound| Relay::begin(bound, socket, sandbox, reach));
-    let relay = relay.transpose().map_err(no_socket)?;
-    if let Some(copies) = &mut allowed.copies {
-        let failed = |e: std::io::Error| Failure::new("cannot keep copies", e.to_string());
-        copies.wait().map_err(failed)?;
-    }
-    Ok((standing, plan, allowed, relay))
+    let relay = relay.transpose()?;
+    Ok(Beside { relay, again })
 }
 
 /// Makes an automatic commit that names the run; with `wait` its id is known then.

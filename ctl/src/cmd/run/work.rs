@@ -131,17 +131,17 @@ impl Work {
 
     /// Names of the branches that were made in the sandbox of the branch.
     pub fn made_inside(&self, context: &Context) -> Result<Vec<String>, Failure> {
-        let what = "cannot list the branches";
-        let failed = |error| launch::failed(what, error);
-        let mut client =
-            Client::connect_in(&self.socket(context), self.sandbox()).map_err(failed)?;
-        let call = Call::BranchList(BranchList {
-            workspace: self.info.name.clone(),
-            standing: false,
-        });
-        let answer: BranchListAnswer = client.call(&call).map_err(failed)?;
-        let names = answer.branches.into_iter().map(|row| row.name);
-        Ok(names.filter(|name| *name != self.branch).collect())
+        made_inside(&self.socket(context), self.sandbox())
+    }
+
+    /// The branch's directory, as it was opened when the run began.
+    pub fn held(&self) -> Option<&OwnedFd> {
+        self.held.as_ref()
+    }
+
+    /// Holds the branch by another descriptor: the daemon that knew of the one before is gone.
+    pub fn hold_by(&mut self, held: OwnedFd) {
+        self.held = Some(held);
     }
 
     /// A key of the run's commits. Inside another run it is one that no run outside looks for.
@@ -151,6 +151,21 @@ impl Work {
             Some(_) => format!("nested-{key}"),
         }
     }
+}
+
+/// Names of the branches that were made in a sandbox.
+pub fn made_inside(socket: &Path, sandbox: SandboxOf) -> Result<Vec<String>, Failure> {
+    let what = "cannot list the branches";
+    let failed = |error| launch::failed(what, error);
+    let call = Call::BranchList(BranchList {
+        workspace: sandbox.workspace.clone(),
+        standing: false,
+    });
+    let own = sandbox.branch.clone();
+    let mut client = Client::connect_in(socket, sandbox).map_err(failed)?;
+    let answer: BranchListAnswer = client.call(&call).map_err(failed)?;
+    let names = answer.branches.into_iter().map(|row| row.name);
+    Ok(names.filter(|name| *name != own).collect())
 }
 
 /// The workspace that is meant, running; and the directory that it was started from for this run.
@@ -394,7 +409,10 @@ pub fn check_names(args: &RunArgs, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// `MMDD-HHMM-xx`: when, in UTC, and two characters by chance.
+/// Characters of an id that are there by chance: ids of a busy minute must not repeat, since commits are found by them.
+const CHANCE_LETTERS: u32 = 6;
+
+/// `MMDD-HHMM-xxxxxx`: when, in UTC, and characters by chance.
 fn new_id() -> String {
     const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -403,21 +421,24 @@ fn new_id() -> String {
         nsec: 0,
     });
     let part = |from: usize, to: usize| now.get(from..to).unwrap_or("00");
-    let chance = RandomState::new().hash_one(&now) as usize;
-    let letter = |n: usize| LETTERS[n % LETTERS.len()] as char;
+    // Of processes that begin at once each hashes by keys of its own.
+    let chance = RandomState::new().hash_one((&now, std::process::id()));
+    let letter = |n: u32| {
+        let at = chance / (LETTERS.len() as u64).pow(n) % LETTERS.len() as u64;
+        LETTERS[at as usize] as char
+    };
+    let letters: String = (0..CHANCE_LETTERS).map(letter).collect();
     format!(
-        "{}{}-{}{}-{}{}",
+        "{}{}-{}{}-{letters}",
         part(5, 7),
         part(8, 10),
         part(11, 13),
         part(14, 16),
-        letter(chance),
-        letter(chance / LETTERS.len())
     )
 }
 
 /// Opens the branch's directory, where it is what the daemon serves.
-fn hold(info: &Info, view: &Path) -> Result<OwnedFd, Failure> {
+pub fn hold(info: &Info, view: &Path) -> Result<OwnedFd, Failure> {
     let what = format!("cannot enter the mount of {}", info.name);
     let failed = |why: String| {
         Failure::new(what.clone(), why).hint(format!("agentvfs workspace status {}", info.name))
@@ -536,7 +557,13 @@ mod tests {
     #[test]
     fn ids_are_short_and_allowed_in_names_of_branches() {
         let id = new_id();
-        assert_eq!(id.len(), "1122-0457-x7".len(), "{id}");
+        assert_eq!(id.len(), "1122-0457-x7k2m9".len(), "{id}");
         engine::names::check_branch_name(&format!("run-{id}")).unwrap();
+    }
+
+    #[test]
+    fn ids_of_a_busy_minute_do_not_repeat() {
+        let ids: std::collections::BTreeSet<String> = (0..2000).map(|_| new_id()).collect();
+        assert_eq!(ids.len(), 2000);
     }
 }
