@@ -100,7 +100,7 @@ pub(crate) struct Inner {
 /// A branch of an open workspace.
 #[derive(Debug)]
 pub(crate) struct Branch {
-    name: RwLock<String>,
+    name: RwLock<Arc<str>>,
     pub dir: String,
     /// View under which the mount shows it.
     pub slot: u16,
@@ -194,12 +194,17 @@ impl Branch {
 
     /// Its name.
     pub fn name(&self) -> String {
+        self.name.read().to_string()
+    }
+
+    /// The same, without a copy.
+    fn shared_name(&self) -> Arc<str> {
         self.name.read().clone()
     }
 
     /// Gives it another name.
     pub fn set_name(&self, name: &str) {
-        name.clone_into(&mut self.name.write());
+        *self.name.write() = name.into();
     }
 
     /// Sets what is told to forget.
@@ -333,6 +338,24 @@ impl Branch {
     pub fn request<R>(
         &self,
         wait: Wait,
+        body: impl FnMut(&mut Inner) -> Result<R>,
+    ) -> Result<R> {
+        self.carry_through(wait, true, body)
+    }
+
+    /// As [`Branch::request`], for what changes nothing: nobody is told who asks.
+    pub fn look<R>(
+        &self,
+        wait: Wait,
+        body: impl FnMut(&mut Inner) -> Result<R>,
+    ) -> Result<R> {
+        self.carry_through(wait, false, body)
+    }
+
+    fn carry_through<R>(
+        &self,
+        wait: Wait,
+        changes: bool,
         mut body: impl FnMut(&mut Inner) -> Result<R>,
     ) -> Result<R> {
         loop {
@@ -342,7 +365,7 @@ impl Branch {
                 acting::look_up();
                 continue;
             }
-            if self.feed.is_on() && acting::is_nameless() {
+            if changes && self.feed.is_on() && acting::is_nameless() {
                 drop(inner);
                 acting::find_name();
                 continue;

@@ -12,7 +12,7 @@
 
 mod event;
 
-pub use event::{FeedBackend, FeedEvent, FeedOp, FeedWho};
+pub use event::{Detail, FeedBackend, FeedEvent, FeedOp, FeedWho};
 
 use crate::limits::{FEED_BYTES_MAX, FEED_EVENTS_MAX, FEED_LINGER};
 use parking_lot::{Condvar, Mutex};
@@ -178,7 +178,8 @@ impl Follower {
             self.next = first;
         }
         let skip = usize::try_from(self.next - first).unwrap_or(usize::MAX);
-        let events: Vec<_> = ring.events.iter().skip(skip).take(max).cloned().collect();
+        let end = skip.saturating_add(max).min(ring.events.len());
+        let events: Vec<_> = ring.events.range(skip.min(end)..end).cloned().collect();
         self.next += events.len() as u64;
         Batch {
             lost: self.lost.take(),

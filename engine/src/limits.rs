@@ -67,3 +67,6 @@ pub const FEED_BYTES_MAX: usize = 32 << 20;
 pub const FEED_LINGER: Duration = Duration::from_secs(600);
 /// Threads whose names a thread keeps at hand, at most: each is an open file.
 pub const NAMED_THREADS_MAX: usize = 16;
+/// How long a thread's name is taken to be what it was when it was read: less than a program takes from its exec(2) to
+/// its first change.
+pub const NAME_FRESH: Duration = Duration::from_micros(200);

@@ -141,7 +141,22 @@ impl Tree {
     /// Path of a name (parent, hash) of `nid`, without a leading slash; empty for the root. `None`
     /// where a link of the chain is gone.
     pub fn path_of_name(&self, nid: Nid, name: (Nid, u64)) -> Option<Vec<u8>> {
-        let mut parts: Vec<&[u8]> = Vec::new();
+        self.path_up(nid, name, None)
+    }
+
+    /// Path of a name in a directory, whether there is one or not; `None` where the directory has no path.
+    pub fn path_below(&self, dir: Nid, name: &[u8]) -> Option<Vec<u8>> {
+        let inode = self.get(dir)?;
+        if inode.nlink == 0 {
+            return None;
+        }
+        self.path_up(dir, (inode.parent, inode.hash), Some(name))
+    }
+
+    /// Path of a name of an inode, with `last` behind it.
+    fn path_up(&self, nid: Nid, name: (Nid, u64), last: Option<&[u8]>) -> Option<Vec<u8>> {
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(16);
+        parts.extend(last);
         let (mut nid, mut name) = (nid, name);
         while nid != Nid::ROOT {
             if parts.len() > DEPTH_MAX {

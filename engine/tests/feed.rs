@@ -82,7 +82,8 @@ impl Mirror {
 
     fn carry_out(&mut self, event: &FeedEvent) -> Result<(), String> {
         let unknown = || format!("of what is not known: {event:?}");
-        let (path, path2, detail) = (&event.path, &event.path2, &event.detail[..]);
+        let (path, path2) = (&event.path, &event.path2);
+        let detail = &event.detail.to_string()[..];
         match event.op {
             FeedOp::Create if detail == "nameless file" => {}
             FeedOp::Create | FeedOp::Symlink => {
@@ -294,8 +295,9 @@ fn a_switch_is_one_event_and_a_checkpoint_another() {
     let rest: Vec<_> = told
         .iter()
         .skip(60)
-        .map(|e| (e.op.word(), &e.detail[..]))
+        .map(|e| (e.op.word(), e.detail.to_string()))
         .collect();
     let want = [("rollback", "names=20"), ("checkpoint", "label=after")];
+    let want = want.map(|(op, detail)| (op, detail.to_owned()));
     assert_eq!(rest, want);
 }

@@ -52,6 +52,7 @@ use types::is_not;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Longest notification that cancels a request.
 const CANCEL_BYTES_MAX: usize = 4096;
@@ -446,8 +447,16 @@ pub fn encode_progress(progress: &Progress) -> Vec<u8> {
 
 /// A part of a long result as it is sent, newline included.
 pub fn encode_data(id: i64, bytes: &[u8]) -> Vec<u8> {
-    let b64 = crate::quote::base64(bytes);
-    encode_notification(DATA, &Data { id, b64 })
+    // Base64 needs no escapes, so its text is made in place.
+    let mut line = String::with_capacity(bytes.len() / 3 * 4 + 100);
+    line.push_str(r#"{"jsonrpc":"2.0","method":""#);
+    line.push_str(DATA);
+    line.push_str(r#"","params":{"id":"#);
+    line.push_str(&id.to_string());
+    line.push_str(r#","b64":""#);
+    crate::quote::push_base64(bytes, &mut line);
+    line.push_str("\"}}\n");
+    line.into_bytes()
 }
 
 /// The notification that cancels a request, newline included.
@@ -514,26 +523,28 @@ pub enum FromDaemon {
 /// Reads one message of a daemon; `None` where it is none.
 pub fn parse_from_daemon(line: &[u8]) -> Option<FromDaemon> {
     #[derive(Deserialize)]
-    struct Wire {
+    struct Wire<'a> {
         id: Option<RequestId>,
         method: Option<String>,
-        params: Option<Value>,
+        #[serde(borrow)]
+        params: Option<&'a RawValue>,
         error: Option<Fault>,
         #[serde(default)]
         result: Value,
     }
-    let wire: Wire = serde_json::from_slice(line).ok()?;
+    let wire: Wire<'_> = serde_json::from_slice(line).ok()?;
+    let params = wire.params.map(RawValue::get);
     match wire.method.as_deref() {
         Some(PROGRESS) => {
-            let progress = serde_json::from_value(wire.params?).ok()?;
+            let progress = serde_json::from_str(params?).ok()?;
             return Some(FromDaemon::Progress(progress));
         }
         Some(CANCEL) => {
-            let heard = serde_json::from_value(wire.params?).ok()?;
+            let heard = serde_json::from_str(params?).ok()?;
             return Some(FromDaemon::Cancel(heard));
         }
         Some(DATA) => {
-            let data: Data = serde_json::from_value(wire.params?).ok()?;
+            let data: Data = serde_json::from_str(params?).ok()?;
             let bytes = crate::quote::from_base64(&data.b64)?;
             return Some(FromDaemon::Data(data.id, bytes));
         }

@@ -46,6 +46,10 @@ pub fn lines(text: &str) -> String {
 /// JSON text that means the same, without anything that a terminal obeys. Characters of C0 are escaped in
 /// JSON anyhow; line breaks between its parts stay.
 pub fn json(text: &str) -> Cow<'_, str> {
+    // Nothing of ASCII but DEL is, and most texts are ASCII.
+    if text.bytes().all(|byte| byte < 0x7f) {
+        return Cow::Borrowed(text);
+    }
     let unsafe_in_json = |c: char| c > '\u{1f}' && is_hidden(c);
     escaped(text, &unsafe_in_json, &|c, out| {
         out.push_str(&format!("\\u{:04x}", u32::from(c)));
@@ -86,6 +90,11 @@ pub fn some_paths<'a>(paths: impl Iterator<Item = &'a [u8]>) -> String {
 /// `bytes` in base64 (RFC 4648, with padding).
 pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
+}
+
+/// Adds bytes in base64 to a text.
+pub fn push_base64(bytes: &[u8], out: &mut String) {
+    STANDARD.encode_string(bytes, out);
 }
 
 /// The bytes that `text` encodes; `None` where it is not base64 as [`base64`] writes it.

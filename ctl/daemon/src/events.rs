@@ -5,15 +5,14 @@
 //! lost, and its connection is closed after the write timeout.
 
 mod filter;
-mod lines;
 
+use super::event_lines::Lines;
 use super::faults;
 use super::mounts::Mounts;
 use super::request::{Watch, on};
 use agentvfs_client::protocol::{Fault, Subscribe, SubscribeAnswer};
 use engine::Error;
 use filter::Filter;
-use lines::Lines;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -54,19 +53,17 @@ pub fn subscribe(
             heard_of.extend(tellers()?);
         }
         if let Some(lost) = batch.lost {
-            let next = batch.events.first().map(|event| event.seq);
-            let before = next.map_or(follower.seen(), |next| next.saturating_sub(1));
-            lines.add_lost(lost, before);
+            lines.add_lost(lost, &batch, &follower);
         }
         for event in &batch.events {
             if (tellers.is_none() || heard_of.contains(&event.teller)) && filter.fits(event) {
                 lines.add(event);
             }
             if lines.bytes.len() >= SEND_BYTES {
-                lines.send(watch)?;
+                send(&mut lines, &ask.workspace, watch)?;
             }
         }
-        lines.send(watch)?;
+        send(&mut lines, &ask.workspace, watch)?;
         if batch.is_last || (!ask.follow && batch.events.is_empty()) {
             return Ok(SubscribeAnswer {
                 seq: follower.seen(),
@@ -79,7 +76,12 @@ pub fn subscribe(
     }
 }
 
-/// What a request fails with whose client does not read.
-fn unread(workspace: &str) -> Fault {
-    faults::of_engine(&Error::Closing, workspace)
+/// Sends what there is.
+fn send(lines: &mut Lines<'_>, workspace: &str, watch: &Watch<'_>) -> Result<(), Fault> {
+    if !lines.bytes.is_empty() && !(watch.data)(&lines.bytes) {
+        // Its client does not read.
+        return Err(faults::of_engine(&Error::Closing, workspace));
+    }
+    lines.bytes.clear();
+    Ok(())
 }

@@ -16,6 +16,7 @@ mod cgroup;
 mod connection;
 mod dispatch;
 mod errnos;
+mod event_lines;
 mod events;
 mod exchange;
 mod faults;

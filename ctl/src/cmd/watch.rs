@@ -117,18 +117,26 @@ impl Shown {
     }
 
     fn show(&mut self, lines: &[u8]) -> Result<(), Failure> {
+        let all = || lines.split_inclusive(|byte| *byte == b'\n');
+        let Some(last) = all().next_back() else {
+            return Ok(());
+        };
+        let seen = decoded(last)?.extra.seq.parse().ok();
+        self.seen = seen.or(self.seen);
+        if !self.for_person {
+            return print(json(&String::from_utf8_lossy(lines)).as_bytes());
+        }
         let mut text = Vec::new();
-        for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            let event: EventLine = serde_json::from_slice(line)
-                .map_err(|e| Failure::new(WHAT, format!("an event is no JSON: {e}")))?;
-            self.seen = event.extra.seq.parse().ok().or(self.seen);
-            match self.for_person {
-                true => text.extend(for_person(&event)),
-                false => text.extend(json(&String::from_utf8_lossy(line)).as_bytes()),
-            }
+        for line in all() {
+            text.extend(for_person(&decoded(line)?));
         }
         print(&text)
     }
+}
+
+fn decoded(line: &[u8]) -> Result<EventLine, Failure> {
+    serde_json::from_slice(line)
+        .map_err(|e| Failure::new(WHAT, format!("an event is no JSON: {e}")))
 }
 
 /// The event as a person reads it: time, operation, paths, what else, and who.

@@ -340,7 +340,7 @@ impl Parts {
     /// The branch; `sealed` is the sequence number that its state file covers.
     pub fn into_branch(self, inner: Inner, recovered: Option<String>, sealed: u64) -> Branch {
         Branch {
-            name: RwLock::new(self.name),
+            name: RwLock::new(self.name.into()),
             dir: self.dir,
             slot: self.slot,
             storage: self.storage,

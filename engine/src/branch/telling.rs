@@ -10,12 +10,13 @@
 use super::acting;
 use super::{Branch, Inner};
 use crate::clock::now;
-use crate::feed::{FeedEvent, FeedOp};
+use crate::feed::{Detail, FeedEvent, FeedOp};
 use crate::record::{Allocation, CallOutcome, Event, Mutation, OpKind, SwitchKind, What};
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::Inode;
 use crate::types::{Kind, Nid, Time};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,7 +31,7 @@ pub(super) struct Draft {
     path2: Vec<u8>,
     bytes: u64,
     call: Option<u64>,
-    detail: String,
+    detail: Detail,
 }
 
 impl Draft {
@@ -43,7 +44,7 @@ impl Draft {
             path2: Vec::new(),
             bytes: 0,
             call: None,
-            detail: String::new(),
+            detail: Detail::default(),
         }
     }
 
@@ -72,8 +73,13 @@ impl Draft {
         self
     }
 
-    fn with(mut self, detail: impl Into<String>) -> Draft {
-        self.detail = detail.into();
+    fn with(mut self, words: impl Into<Cow<'static, str>>) -> Draft {
+        self.detail.words = words.into();
+        self
+    }
+
+    fn from(mut self, offset: u64) -> Draft {
+        self.detail.offset = Some(offset);
         self
     }
 }
@@ -107,8 +113,7 @@ impl Branch {
         if let Some(file) = file.filter(|file| file.kind() == Kind::File)
             && matches!(draft.op, FeedOp::Write | FeedOp::Truncate | FeedOp::Link)
         {
-            draft.detail = format!("{} size={}", draft.detail, file.size);
-            draft.detail = draft.detail.trim_start().to_owned();
+            draft.detail.size = Some(file.size);
         }
         self.tell(inner, draft);
     }
@@ -128,7 +133,7 @@ impl Branch {
             who,
             branch_number: self.slot,
             teller: self.teller,
-            ..FeedEvent::new(draft.op, self.name(), draft.path)
+            ..FeedEvent::new(draft.op, self.shared_name(), draft.path)
         });
     }
 }
@@ -167,12 +172,8 @@ impl Inner {
     }
 
     fn path_in(&self, parent: u64, name: &[u8]) -> Vec<u8> {
-        let mut path = self.path_of(parent);
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name);
-        path
+        let path = self.live.path_below(Nid(parent), name);
+        path.unwrap_or_else(|| name.to_vec())
     }
 
     fn draft_of(&self, m: &Mutation) -> Draft {
@@ -206,7 +207,7 @@ impl Inner {
             Mutation::Write { nid, offset, .. } => draft(FeedOp::Write)
                 .of(*nid)
                 .at(self.path_of(*nid))
-                .with(format!("offset={offset}")),
+                .from(*offset),
             Mutation::Allocate {
                 nid,
                 offset,
@@ -217,7 +218,8 @@ impl Inner {
                 .of(*nid)
                 .at(self.path_of(*nid))
                 .bytes(*len)
-                .with(format!("{} offset={offset}", allocation(*how))),
+                .with(allocation(*how))
+                .from(*offset),
             Mutation::Copy {
                 src,
                 dst,
@@ -229,7 +231,8 @@ impl Inner {
                 .at(self.path_of(*dst))
                 .and(self.path_of(*src))
                 .bytes(*len)
-                .with(format!("copy offset={dst_offset}")),
+                .with("copy")
+                .from(*dst_offset),
             Mutation::Kv { key, entry } => {
                 let how = if entry.is_some() { "set" } else { "delete" };
                 draft(FeedOp::Kv).with(format!("{how} {key}"))

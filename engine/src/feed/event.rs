@@ -1,5 +1,7 @@
 //! One event, and the words for its parts (docs/events.md).
 
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 /// What happened.
@@ -145,6 +147,39 @@ pub struct FeedWho {
     pub backend: FeedBackend,
 }
 
+/// What else there is to say of an event: words and `key=value`, separated by spaces. It becomes a text only where that
+/// is wanted, as most events are only kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// Words, which come first.
+    pub words: Cow<'static, str>,
+    /// `offset=`.
+    pub offset: Option<u64>,
+    /// `size=`.
+    pub size: Option<u64>,
+}
+
+impl Detail {
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.offset.is_none() && self.size.is_none()
+    }
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)?;
+        let mut between = if self.words.is_empty() { "" } else { " " };
+        for (key, value) in [("offset", self.offset), ("size", self.size)] {
+            if let Some(value) = value {
+                write!(f, "{between}{key}={value}")?;
+                between = " ";
+            }
+        }
+        Ok(())
+    }
+}
+
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedEvent {
@@ -174,8 +209,8 @@ pub struct FeedEvent {
     pub latency_ns: u64,
     /// The tool call that it is part of.
     pub call: Option<u64>,
-    /// What else there is to say, `key=value` and words apart by spaces.
-    pub detail: String,
+    /// What else there is to say.
+    pub detail: Detail,
 }
 
 impl FeedEvent {
@@ -195,13 +230,14 @@ impl FeedEvent {
             bytes: 0,
             latency_ns: 0,
             call: None,
-            detail: String::new(),
+            detail: Detail::default(),
         }
     }
 
     /// Memory that it holds, in bytes.
     pub(super) fn bytes_held(&self) -> usize {
-        let texts = self.path.len() + self.path2.len() + self.detail.len();
+        let texts = self.path.len() + self.path2.len() + self.detail.words.len();
+        // The names are counted though others have them, too.
         size_of::<FeedEvent>() + texts + self.branch.len() + self.who.comm.len()
     }
 }
@@ -209,6 +245,19 @@ impl FeedEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_detail_has_its_words_first() {
+        let detail = |words: &'static str, offset, size| {
+            let words = words.into();
+            Detail { words, offset, size }.to_string()
+        };
+        assert_eq!(detail("", None, None), "");
+        assert_eq!(detail("file", None, None), "file");
+        assert_eq!(detail("", Some(0), Some(5)), "offset=0 size=5");
+        assert_eq!(detail("", None, Some(5)), "size=5");
+        assert_eq!(detail("copy", Some(7), Some(9)), "copy offset=7 size=9");
+    }
 
     #[test]
     fn each_kind_has_a_word_of_its_own() {

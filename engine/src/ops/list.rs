@@ -17,7 +17,7 @@ pub(crate) fn readdir(
     wait: Wait,
     emit: &mut dyn FnMut(&DirEntry<'_>) -> bool,
 ) -> Result<()> {
-    branch.request(wait, |inner| {
+    branch.look(wait, |inner| {
         let dir = dir_in(inner, nid)?;
         let inode = inner.live.inode(nid)?;
         let up = if nid == Nid::ROOT { nid } else { inode.parent };

@@ -24,7 +24,7 @@ pub(crate) fn lookup(branch: &Branch, parent: Nid, name: &[u8], wait: Wait) -> R
     if name.len() > NAME_BYTES_MAX {
         return Err(Error::NameTooLong);
     }
-    branch.request(wait, |inner| {
+    branch.look(wait, |inner| {
         let entry = dir_in(inner, parent)?
             .map
             .get(name)

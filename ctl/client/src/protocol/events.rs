@@ -42,6 +42,10 @@ fn follows() -> bool {
     true
 }
 
+fn is_empty(text: &impl AsRef<str>) -> bool {
+    text.as_ref().is_empty()
+}
+
 fn is_so(value: &bool) -> bool {
     *value
 }
@@ -85,9 +89,13 @@ wire! {
     }
 }
 
-/// An event: ContextFS's sixteen fields by name, type and order, and further texts.
+/// An event: ContextFS's sixteen fields by name, type and order, and further texts. `T` is the type of texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct EventLine {
+#[serde(bound(
+    serialize = "T: Serialize + AsRef<str>",
+    deserialize = "T: Deserialize<'de> + Default"
+))]
+pub struct EventLine<T = String> {
     /// Nanoseconds since 1970.
     pub ts: u64,
     /// Number of the session: that of its branch.
@@ -97,9 +105,9 @@ pub struct EventLine {
     /// Version of the policy that was asked; 0 without one.
     pub policy_version: u64,
     /// One of [`OPS`].
-    pub op: String,
+    pub op: T,
     /// What was decided: `allow`.
-    pub verdict: String,
+    pub verdict: T,
     /// Device of the mount, as stat(2) returns it; 0 if it is not mounted.
     pub dev: u64,
     /// Number of the inode, as stat(2) returns it; 0 if the event is about none.
@@ -107,7 +115,7 @@ pub struct EventLine {
     /// Generation of the inode number: 0, as numbers are not used again.
     pub i_generation: u64,
     /// Path from the workspace's root.
-    pub path: String,
+    pub path: T,
     /// Process; 0 if it is not known.
     pub pid: u32,
     /// Its user.
@@ -119,46 +127,49 @@ pub struct EventLine {
     /// Nanoseconds from the request to its end; 0 if there was none.
     pub latency_ns: u64,
     /// By which way it came: `fuse`, `control` or `engine`.
-    pub backend: String,
+    pub backend: T,
     /// What ContextFS does not have.
-    pub extra: EventExtra,
+    pub extra: EventExtra<T>,
 }
 
 /// Texts beside ContextFS's fields; empty ones are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct EventExtra {
+#[serde(default, bound(
+    serialize = "T: Serialize + AsRef<str>",
+    deserialize = "T: Deserialize<'de> + Default"
+))]
+pub struct EventExtra<T = String> {
     /// Number of the event.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub seq: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub seq: T,
     /// The workspace.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub workspace: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub workspace: T,
     /// The branch's name when it happened.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub branch: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub branch: T,
     /// Id of the tool call that it is part of.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub call: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub call: T,
     /// Name of the process.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub comm: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub comm: T,
     /// A second path.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub path2: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub path2: T,
     /// `ok`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub result: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub result: T,
     /// The path in base64 if it is not UTF-8.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub path_b64: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub path_b64: T,
     /// The same of the second path.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub path2_b64: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub path2_b64: T,
     /// Of `lost`: how many, if that is known.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub count: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub count: T,
     /// What else there is to say.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub detail: String,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub detail: T,
 }

@@ -1,15 +1,18 @@
 //! The process of a thread and its name now, as the system tells it (proc(5)).
 //!
-//! A thread may take another name at any moment, by exec(2) for one, so its name is read each time. Opening the file
-//! costs ten times as much as reading it; so each of our threads keeps the files of the last threads that it asked for.
+//! A thread may take another name at any moment, by exec(2) for one, so its name is read again and again: where it was
+//! read just now ([`NAME_FRESH`]), it is taken to be the same, because reading it costs more than telling of a change, and
+//! a program needs longer from its exec(2) to its first change. Opening the file costs ten times as much as reading it;
+//! so each of our threads keeps the files of the last threads that it asked for.
 //! Invariant: a file speaks of the thread for which it was opened and of no later one with its number: once that has
 //! ended, reading it fails.
 
-use crate::limits::NAMED_THREADS_MAX;
+use crate::limits::{NAME_FRESH, NAMED_THREADS_MAX};
 use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A process and its name.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +28,8 @@ struct Known {
     thread: u32,
     file: File,
     named: Named,
+    /// When its name was read.
+    read: Option<Instant>,
 }
 
 thread_local! {
@@ -72,12 +77,18 @@ fn meet(thread: u32) -> Option<Known> {
             pid: pid.trim().parse().ok()?,
             comm: Arc::default(),
         },
+        read: None,
     })
 }
 
 impl Known {
     /// Reads the name; false where the thread has ended.
     fn refresh(&mut self) -> bool {
+        let now = Instant::now();
+        let is_fresh = |read| now.duration_since(read) < NAME_FRESH;
+        if self.read.is_some_and(is_fresh) {
+            return true;
+        }
         let mut bytes = [0; NAME_BYTES];
         let Ok(len @ 1..) = self.file.read_at(&mut bytes, 0) else {
             return false;
@@ -87,6 +98,7 @@ impl Known {
         if self.named.comm.as_bytes() != name {
             self.named.comm = String::from_utf8_lossy(name).into();
         }
+        self.read = Some(now);
         true
     }
 }
@@ -116,6 +128,7 @@ mod tests {
         }
         child.kill().unwrap();
         child.wait().unwrap();
+        std::thread::sleep(NAME_FRESH);
         assert_eq!(name_of(id).pid, 0);
         assert_eq!(name_of(0).pid, 0);
     }

@@ -1,9 +1,10 @@
-//! Events as lines of JSON.
+//! Events as lines of JSON (docs/events.md), for those who subscribe and for files.
 
-use super::super::request::Watch;
-use agentvfs_client::protocol::{Device, EventExtra, EventLine, Fault, LOST};
+use agentvfs_client::protocol::{Device, EventExtra, EventLine, LOST};
 use agentvfs_client::quote::base64;
-use engine::feed::{FeedEvent, Lost};
+use engine::feed::{Batch, Detail, FeedEvent, Follower, Lost};
+use serde::Serialize;
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Lines that were not sent yet.
@@ -32,13 +33,14 @@ impl<'a> Lines<'a> {
     /// Adds an event.
     pub fn add(&mut self, event: &FeedEvent) {
         let number = u64::from(event.branch_number);
-        let line = EventLine {
+        // What there is is not copied: most of the time that a follower costs is that of these lines.
+        let line: EventLine<Cow<'_, str>> = EventLine {
             ts: event.time_ns,
             session_id: number,
             branch_id: number,
             policy_version: 0,
-            op: event.op.word().to_owned(),
-            verdict: "allow".to_owned(),
+            op: event.op.word().into(),
+            verdict: "allow".into(),
             dev: self.dev,
             ino: event.ino,
             i_generation: 0,
@@ -48,32 +50,34 @@ impl<'a> Lines<'a> {
             gid: event.who.gid,
             bytes: event.bytes,
             latency_ns: event.latency_ns,
-            backend: event.who.backend.word().to_owned(),
+            backend: event.who.backend.word().into(),
             extra: EventExtra {
-                seq: event.seq.to_string(),
-                workspace: self.workspace.to_owned(),
-                branch: event.branch.to_string(),
-                call: event.call.map(|call| call.to_string()).unwrap_or_default(),
-                comm: event.who.comm.to_string(),
+                seq: event.seq.to_string().into(),
+                workspace: self.workspace.into(),
+                branch: (&*event.branch).into(),
+                call: event.call.map_or(Cow::default(), |c| c.to_string().into()),
+                comm: (&*event.who.comm).into(),
                 path2: text(&event.path2),
-                result: "ok".to_owned(),
+                result: "ok".into(),
                 path_b64: in_base64(&event.path),
                 path2_b64: in_base64(&event.path2),
-                count: String::new(),
-                detail: event.detail.clone(),
+                count: Cow::default(),
+                detail: detail(&event.detail),
             },
         };
-        self.push(&line);
+        push(&mut self.bytes, &line);
     }
 
-    /// Adds what says that events are missing, the last of which has the number `seq`.
-    pub fn add_lost(&mut self, lost: Lost, seq: u64) {
+    /// Adds what says that events are missing before those of a batch.
+    pub fn add_lost(&mut self, lost: Lost, batch: &Batch, follower: &Follower) {
+        let next = batch.events.first().map(|event| event.seq);
+        let seq = next.map_or(follower.seen(), |next| next.saturating_sub(1));
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let count = match lost {
             Lost::Count(count) if self.is_outside => count.to_string(),
             Lost::Count(_) | Lost::Unknown => String::new(),
         };
-        let line = EventLine {
+        let line: EventLine = EventLine {
             ts: u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX),
             op: LOST.to_owned(),
             verdict: "allow".to_owned(),
@@ -87,34 +91,32 @@ impl<'a> Lines<'a> {
             },
             ..EventLine::default()
         };
-        self.push(&line);
-    }
-
-    fn push(&mut self, line: &EventLine) {
-        // Writing numbers and texts to memory cannot fail.
-        if serde_json::to_writer(&mut self.bytes, line).is_ok() {
-            self.bytes.push(b'\n');
-        }
-    }
-
-    /// Sends what there is.
-    pub fn send(&mut self, watch: &Watch<'_>) -> Result<(), Fault> {
-        if !self.bytes.is_empty() && !(watch.data)(&self.bytes) {
-            return Err(super::unread(self.workspace));
-        }
-        self.bytes.clear();
-        Ok(())
+        push(&mut self.bytes, &line);
     }
 }
 
-fn text(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+fn push(bytes: &mut Vec<u8>, line: &impl Serialize) {
+    // Writing numbers and texts to memory cannot fail.
+    if serde_json::to_writer(&mut *bytes, line).is_ok() {
+        bytes.push(b'\n');
+    }
+}
+
+fn text(path: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(path)
 }
 
 /// Of what is no text.
-fn in_base64(path: &[u8]) -> String {
+fn in_base64(path: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(path) {
-        Ok(_) => String::new(),
-        Err(_) => base64(path),
+        Ok(_) => Cow::default(),
+        Err(_) => base64(path).into(),
+    }
+}
+
+fn detail(detail: &Detail) -> Cow<'_, str> {
+    match (detail.offset, detail.size) {
+        (None, None) => Cow::Borrowed(&detail.words),
+        _ => detail.to_string().into(),
     }
 }
