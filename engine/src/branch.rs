@@ -335,20 +335,12 @@ impl Branch {
 
     /// Runs a request. `body` says [`Error::WouldBlock`] where the journal is full or a merge holds changes
     /// back (then that is waited for, if `wait` allows) and [`Error::NeedsDir`] where a base directory must be read.
-    pub fn request<R>(
-        &self,
-        wait: Wait,
-        body: impl FnMut(&mut Inner) -> Result<R>,
-    ) -> Result<R> {
+    pub fn request<R>(&self, wait: Wait, body: impl FnMut(&mut Inner) -> Result<R>) -> Result<R> {
         self.carry_through(wait, true, body)
     }
 
     /// As [`Branch::request`], for what changes nothing: nobody is told who asks.
-    pub fn look<R>(
-        &self,
-        wait: Wait,
-        body: impl FnMut(&mut Inner) -> Result<R>,
-    ) -> Result<R> {
+    pub fn look<R>(&self, wait: Wait, body: impl FnMut(&mut Inner) -> Result<R>) -> Result<R> {
         self.carry_through(wait, false, body)
     }
 

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use tests::binary;
 use tests::env::{Env, Told};
 use tests::sandbox::{self, Going, mark, run};
+use tests::wait;
 
 /// `agentvfs` by its name, wherever a shell inside looks. It may have been built below /tmp, which is hidden there.
 fn path(env: &Env) -> String {
@@ -53,6 +54,37 @@ fn the_daily_verbs_work_inside_without_options() {
         fs::read_to_string(env.mountpoint().join("f")).unwrap(),
         "base\n"
     );
+}
+
+#[test]
+fn the_file_that_events_are_appended_to_is_not_named_inside() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let (project, file) = (env.project(), env.path("audit.ndjson"));
+    let args = [
+        "start",
+        "--from",
+        project.to_str().unwrap(),
+        "--audit",
+        file.to_str().unwrap(),
+    ];
+    env.workspace(&["stop", "project"]);
+    env.workspace(&args).ok();
+    // What is wrong with it is not told either.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    fs::create_dir(env.mountpoint().join("d")).unwrap();
+    wait::until("status says what is wrong", || {
+        env.status()["troubles"]
+            .to_string()
+            .contains("audit.ndjson")
+    });
+    let told = shell(&env, IN_S, "agentvfs status; agentvfs status --json");
+    assert!(told.out.contains("branch=s\n"), "{told:?}");
+    assert!(
+        !told.out.contains("audit") && !told.err.contains("audit"),
+        "{told:?}"
+    );
+    fs::remove_dir(&file).unwrap();
 }
 
 #[test]

@@ -352,7 +352,16 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
                 answer.resources = Some(store::resources(mounts, status.import.since)?);
             }
             let requests = mounts.requests(&ask.workspace);
-            answer.facts = Some(of_status(status, requests));
+            let audit = mounts.audit(&ask.workspace);
+            if let Some((path, Some(why))) = &audit {
+                let path = path.display();
+                let trouble = format!("events are not appended to {path}: {why}");
+                answer.troubles.push(trouble);
+            }
+            answer.facts = Some(Facts {
+                audit: audit.map(|(path, _)| Bytes::from(path.as_path())),
+                ..of_status(status, requests)
+            });
         }
         WorkspaceStatus::Stale => answer.troubles.push(format!(
             "its daemon crashed{}; no acknowledged write is lost: \
@@ -415,5 +424,6 @@ fn of_status(status: engine::Status, requests: BTreeMap<String, Requests>) -> Fa
         entries: status.entries,
         recovered: status.recovered,
         requests,
+        audit: None,
     }
 }

@@ -10,6 +10,7 @@
 
 mod apply;
 mod aside;
+mod audit;
 mod branches;
 mod callers;
 mod cgroup;
@@ -265,6 +266,7 @@ fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport, 
     if gate.is_handed_over() {
         // Whoever has just come is told so.
         std::thread::sleep(FAREWELL);
+        mounts.end_audits();
         tracing::info!("ended; another daemon goes on with the mounts");
         log.finish();
         // As if killed: whoever goes on replays the journals, and gets what is not answered yet.

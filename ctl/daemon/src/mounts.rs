@@ -5,6 +5,7 @@
 //! them. Invariant: the engine is told that a workspace runs before it is mounted and that it does
 //! not only after it is unmounted, so a mount left by a dead daemon is always known.
 
+mod audited;
 mod based;
 mod handover;
 mod kept;
@@ -358,16 +359,18 @@ impl Mounts {
     /// What a start of a running workspace did not do.
     fn warnings(&self, ask: &Start) -> Vec<String> {
         let asked = ask.mount.as_ref().map(Bytes::path);
-        match (self.mounted_at(&ask.workspace), asked) {
-            (Some(place), Some(asked)) if place != asked => {
-                vec![format!(
-                    "{} is already running at {}",
-                    ask.workspace,
-                    place.display()
-                )]
-            }
-            _ => Vec::new(),
-        }
+        let elsewhere = match (self.mounted_at(&ask.workspace), asked) {
+            (Some(place), Some(asked)) if place != asked => Some(format!(
+                "{} is already running at {}",
+                ask.workspace,
+                place.display()
+            )),
+            _ => None,
+        };
+        elsewhere
+            .into_iter()
+            .chain(self.audit_warning(ask))
+            .collect()
     }
 
     fn start_stopped(
@@ -384,6 +387,7 @@ impl Mounts {
             Some(record) if ask.options == MountChoice::default() => record.options.clone(),
             _ => ask.options.clone(),
         };
+        self.check_audit(ask, &config.base, &place)?;
         let warnings = self.mount(&config, slot, &place, &options)?;
         if asked.is_some() && asked != config.mount {
             self.engine
@@ -464,7 +468,7 @@ impl Mounts {
         let (allow_other, closed) = sharing::decide(options.allow_other, &config.base);
         let mounted = self
             .note(config, Some(&record))
-            .and_then(|()| self.open_and_mount(config, &record, allow_other));
+            .and_then(|()| self.open_and_mount(config, &record, allow_other, before.is_some()));
         match mounted {
             Ok(running) => {
                 // From now on it is open for more than being looked into.
@@ -535,6 +539,7 @@ impl Mounts {
         config: &WorkspaceConfig,
         record: &Record,
         allow_other: bool,
+        goes_on: bool,
     ) -> Result<Running, Fault> {
         let name = &config.name;
         let workspace = self
@@ -543,6 +548,7 @@ impl Mounts {
             .map_err(|e| faults::of_engine(&e, name))?;
         self.show_views(&workspace);
         self.callers.take_up(&workspace);
+        let audit = Mounts::begin_audit(&workspace, record, goes_on);
         let attempt = || {
             let gate = self.gate.clone();
             let below = self.points.below(&config.base, record);
@@ -563,6 +569,10 @@ impl Mounts {
             mounted => mounted.map_err(|e| faults::of_mount(&e, name)),
         };
         drop(workspace);
+        let mounted = mounted.map(|mut running| {
+            running.run_audit(audit);
+            running
+        });
         mounted.inspect_err(|_| {
             if let Err(fault) = self.close_engine(name, CloseMode::NoCheckpoint, &|_, _| {}) {
                 tracing::error!(workspace = name, "cannot close it again: {}", fault.message);

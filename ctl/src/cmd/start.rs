@@ -32,7 +32,7 @@ pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
         base: base.as_deref().map(Bytes::from),
         named: args.name.is_some() || context.surroundings().option.is_some(),
         mount: mount.as_deref().map(Bytes::from),
-        options: options(args),
+        options: options(args, context)?,
     });
     let answer: StartAnswer =
         context.ask_with_bar(&format!("cannot start {name}"), &call, "starting")?;
@@ -200,8 +200,9 @@ fn covering(
     Ok(covered.filter(|name| given.as_ref().is_none_or(|given| given == name)))
 }
 
-fn options(args: &StartArgs) -> MountChoice {
-    MountChoice {
+fn options(args: &StartArgs, context: &Context) -> Result<MountChoice, Failure> {
+    let audit = args.audit.as_deref().map(|file| context.absolute(file));
+    Ok(MountChoice {
         allow_other: args.allow_other,
         suid: args.suid,
         dev: args.dev,
@@ -209,5 +210,6 @@ fn options(args: &StartArgs) -> MountChoice {
             LatencyArg::Low => Latency::Low,
             LatencyArg::Normal => Latency::Normal,
         },
-    }
+        audit: audit.transpose()?.as_deref().map(Bytes::from),
+    })
 }

@@ -125,6 +125,9 @@ fn branch_facts(facts: &mut Facts, more: &protocol::Facts) {
             .json(key, number);
     }
     facts.json("requests", requests_json(&more.requests));
+    if let Some(audit) = &more.audit {
+        facts.add("audit", &audit.0);
+    }
     if let Some(recovered) = &more.recovered {
         facts.add("recovered", recovered.as_bytes());
     }

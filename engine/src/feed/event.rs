@@ -250,7 +250,12 @@ mod tests {
     fn a_detail_has_its_words_first() {
         let detail = |words: &'static str, offset, size| {
             let words = words.into();
-            Detail { words, offset, size }.to_string()
+            Detail {
+                words,
+                offset,
+                size,
+            }
+            .to_string()
         };
         assert_eq!(detail("", None, None), "");
         assert_eq!(detail("file", None, None), "file");

@@ -134,10 +134,13 @@ pub struct EventLine<T = String> {
 
 /// Texts beside ContextFS's fields; empty ones are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, bound(
-    serialize = "T: Serialize + AsRef<str>",
-    deserialize = "T: Deserialize<'de> + Default"
-))]
+#[serde(
+    default,
+    bound(
+        serialize = "T: Serialize + AsRef<str>",
+        deserialize = "T: Deserialize<'de> + Default"
+    )
+)]
 pub struct EventExtra<T = String> {
     /// Number of the event.
     #[serde(skip_serializing_if = "is_empty")]

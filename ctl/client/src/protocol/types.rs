@@ -100,6 +100,9 @@ wire! {
         /// How much waking up may cost.
         #[serde(default)]
         pub latency: Latency,
+        /// The file that events are appended to, absolute.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub audit: Option<Bytes>,
     }
 
     /// A wish about latency.
@@ -274,6 +277,9 @@ wire! {
         /// Requests of the kernel that the mount has answered, by kind.
         #[serde(default)]
         pub requests: BTreeMap<String, Requests>,
+        /// The file that events are appended to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub audit: Option<Bytes>,
     }
 
     /// Requests of one kind.

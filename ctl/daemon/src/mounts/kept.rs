@@ -73,6 +73,7 @@ impl Mounts {
         let workspace = opened.map_err(|e| e.to_string())?;
         self.show_views(&workspace);
         self.callers.take_up(&workspace);
+        let audit = Mounts::begin_audit(&workspace, &record, true);
         let layout = Layout {
             long_setxattr: note.long_setxattr,
         };
@@ -99,6 +100,7 @@ impl Mounts {
             running.mounted.as_ref(),
             note.permissions,
         );
+        running.run_audit(audit);
         *slot.running.lock() = Some(running);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! One workspace that is open and mounted.
 
+use crate::audit::Audit;
 use crate::keeping::Held;
 use agentvfs_client::protocol::{Device, Import, Latency, MountChoice, Requests};
 use agentvfs_client::record::Record;
@@ -24,6 +25,8 @@ pub struct Running {
     pub permissions: bool,
     /// While the keeper holds the mount.
     pub held: Option<Held>,
+    /// While its events are appended to a file.
+    pub audit: Option<Audit>,
 }
 
 impl Running {
@@ -78,6 +81,7 @@ impl Running {
             gone: false,
             permissions,
             held: None,
+            audit: None,
         }
     }
 

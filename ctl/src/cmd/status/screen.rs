@@ -94,6 +94,9 @@ fn branch(
             rows.push(("memory", daemon));
         }
     }
+    if let Some(audit) = &more.audit {
+        rows.push(("audit", shown(&audit.0)));
+    }
     if let Some(recovered) = &more.recovered {
         rows.push(("recovered", shown(recovered.as_bytes())));
     }
