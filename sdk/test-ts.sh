@@ -37,7 +37,7 @@ node_modules/.bin/tsc -p test/tsconfig.json
 if [ "$what" = examples ]; then
     exec ../examples/typescript/test.sh
 fi
-tests=(workspace faults agentfs steps)
+tests=(workspace faults agentfs steps events)
 [ "$what" = quick ] || tests+=(large)
 files=("${tests[@]/#/dist-test/}")
 node --test --test-concurrency=1 "${files[@]/%/.test.js}"

@@ -44,8 +44,14 @@ export class Client {
   #waiting: (() => void)[] = [];
   #starting: Promise<void> | null = null;
 
-  /** Nothing is connected, and no daemon started, before the first request. */
-  constructor(options: ClientOptions = {}) {
+  /** Nothing is connected, and no daemon started, before the first request. Of another client it has all but its connections. */
+  constructor(options: ClientOptions | Client = {}) {
+    if (options instanceof Client) {
+      this.home = options.home;
+      this.program = options.program;
+      this.environment = options.environment;
+      return;
+    }
     this.home = findHome(options.home);
     this.program = programOf(options.program);
     this.environment = environmentOf(this.home);

@@ -28,6 +28,7 @@ const CANCELLABLE = new Set([
   "workspace.patch",
   "workspace.diff",
   "store.fsck",
+  "events.subscribe",
 ]);
 
 /** Requests that may be open at once on one connection. */
@@ -58,6 +59,7 @@ const LOOKS = new Set([
   "fs.statfs",
   "kv.get",
   "kv.list",
+  "events.subscribe",
 ]);
 
 /** @internal Whether a method only reads, so that it may be sent again. */
@@ -224,6 +226,16 @@ export class Connection {
     this.#socket.write(data.toString("base64"), "latin1");
     this.#socket.write('"}}\n');
     this.#socket.uncork();
+  }
+
+  /** Reads nothing more for now; what was read already still comes. */
+  pauseReading(): void {
+    this.#socket.pause();
+  }
+
+  /** Goes on reading. */
+  resumeReading(): void {
+    this.#socket.resume();
   }
 
   /** Ends the connection; requests that wait fail. */

@@ -36,6 +36,7 @@ export { Kv, KvView, type KvEntry } from "./kv.js";
 export { Tools, type CallName, type CallStatus, type ListOptions, type TimelineItem, type ToolStats, type ToolUndone } from "./tools.js";
 export { Branches, type BranchInfo, type MergeOptions, type MergeResult } from "./branches.js";
 export type { Change, Conflict, Lines } from "./changes.js";
+export type { Event, WatchOptions } from "./events.js";
 export type { RunOptions, RunResult } from "./run.js";
 export type { StepOptions } from "./step.js";
 export {

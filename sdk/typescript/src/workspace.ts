@@ -6,6 +6,7 @@ import { ofChange, ofConflict, type Change, type Conflict, type WireChange, type
 import { Client, type ClientOptions } from "./client.js";
 import type { Progress } from "./connection.js";
 import { AgentVfsError } from "./errors.js";
+import { watch, type Event, type WatchOptions } from "./events.js";
 import { Files, type Abortable } from "./files.js";
 import { canonical } from "./home.js";
 import { Kv } from "./kv.js";
@@ -292,6 +293,18 @@ export class Workspace {
       holders: answer.holders.map((h) => ({ pid: h.pid, command: ofText(h.command), path: ofText(h.path) })),
       keysChanged: answer.keys_changed,
     };
+  }
+
+  /**
+   * What happens in the workspace on this branch, as it happens, until it is stopped (docs/events.md). If the daemon ends, the events go
+   * on with the next one; one with `op` `lost` says that some are missing.
+   *
+   * ```ts
+   * for await (const event of ws.watch({ ops: ["unlink", "rename"] })) console.log(event.op, event.path, event.extra.comm);
+   * ```
+   */
+  watch(options: WatchOptions = {}): AsyncGenerator<Event, void, undefined> {
+    return watch(this.client, this.#place, options);
   }
 
   /** Undoes the branch's last rollback, restore, merge, resolve or update. */
