@@ -5,7 +5,7 @@
 
 use crate::protocol::{BlameAnswer, BlameRow};
 use crate::render::{count, short};
-use crate::when::{rfc3339, rfc3339_seconds};
+use crate::when::rfc3339;
 
 /// Heads of the columns.
 pub const COLUMNS: [&str; 8] = [
@@ -14,13 +14,9 @@ pub const COLUMNS: [&str; 8] = [
 /// Commits that are named where no call changed a path.
 const COMMITS_SHOWN: usize = 5;
 
-/// The cells of a row; `brief`: times in whole seconds and commits cut, as a person reads them.
-pub fn cells(item: &BlameRow, brief: bool) -> Vec<Vec<u8>> {
-    let time = item.time;
-    let (time, commit) = match brief {
-        true => (rfc3339_seconds(time), short(&item.after)),
-        false => (rfc3339(time), &item.after[..]),
-    };
+/// The cells of a row.
+pub fn cells(item: &BlameRow) -> Vec<Vec<u8>> {
+    let time = rfc3339(item.time);
     let id = item.call.map(|id| id.to_string());
     let name = item.name.lines().next().filter(|name| !name.is_empty());
     let old_path = item.old_path.as_ref().map(|path| &path.0[..]);
@@ -29,7 +25,7 @@ pub fn cells(item: &BlameRow, brief: bool) -> Vec<Vec<u8>> {
         item.kind.as_bytes(),
         id.as_deref().unwrap_or("-").as_bytes(),
         name.unwrap_or("-").as_bytes(),
-        commit.as_bytes(),
+        item.after.as_bytes(),
         item.change.as_bytes(),
         old_path.unwrap_or(b"-"),
         item.branch.as_deref().unwrap_or("-").as_bytes(),

@@ -52,6 +52,20 @@ pub fn text_width(text: &str) -> usize {
     text.width()
 }
 
+/// Empties columns, in the order of `columns`, until the rows fit into so many columns of a terminal.
+pub fn leave_out(rows: &mut [Vec<Cell>], columns: &[usize], room: usize) {
+    for column in columns {
+        let many = rows.first().map_or(0, Vec::len);
+        let widest = |at: usize| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0);
+        let widths = (0..many).map(widest).filter(|width| *width > 0);
+        let taken: usize = widths.map(|width| width + GAP).sum();
+        if taken <= room.saturating_add(GAP) {
+            return;
+        }
+        rows.iter_mut().for_each(|row| row[*column].clear());
+    }
+}
+
 /// Rows of cells, one a line; a column that is empty in all rows is left out.
 pub fn columns(rows: &[Vec<Cell>], sides: &[Side], style: Style) -> String {
     Columns::new(sides, style).page(rows)

@@ -19,7 +19,7 @@ mod words;
 
 pub use ago::{ago, when};
 pub use bar::{Bar, BarStyle, human_bytes, human_count};
-pub use columns::{Cell, Columns, Side, cell, columns, id_cell, text_width, width};
+pub use columns::{Cell, Columns, Side, cell, columns, id_cell, leave_out, text_width, width};
 pub use graph::{Graph, Row};
 pub use histogram::histogram;
 pub use line::{Paint, Style, Times, fit};

@@ -99,7 +99,8 @@ fn beginning(text: &str, width: usize) -> &str {
     let mut columns = 0;
     for (at, c) in text.char_indices() {
         columns += c.width().unwrap_or(0);
-        if columns > width {
+        // Letters that are drawn as one may take more than each by itself.
+        if columns > width || text[..at + c.len_utf8()].width() > width {
             return &text[..at];
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::ago::when;
 use crate::columns::{Cell, Side, cell, columns, width};
-use crate::line::{Paint, Style};
+use crate::line::{Paint, Style, fit};
 use agentvfs_client::protocol::Moment;
 use agentvfs_client::quote::shown;
 
@@ -90,11 +90,8 @@ fn facts(span: &Span, style: Style) -> Vec<Cell> {
         Ended::Failed => Paint::Removed,
         Ended::Not => Paint::Label,
     };
-    let mut name = shown(span.name.as_bytes());
-    if name.chars().count() > NAME_MAX {
-        let end = if style.unicode { '…' } else { '~' };
-        name = name.chars().take(NAME_MAX - 1).chain([end]).collect();
-    }
+    let name = [(Paint::Plain, shown(span.name.as_bytes()))];
+    let name = fit(&name, NAME_MAX, style);
     vec![
         cell(Paint::Id, span.id.clone()),
         cell(Paint::Plain, name),

@@ -57,6 +57,10 @@ fn lines_are_cut_where_the_terminal_ends() {
         (&["日本語"], 6, "日本語"),
         (&["日本語"], 5, "日本…"),
         (&["日本語"], 4, "日…"),
+        // Two characters that are drawn as one, which is wider than the first alone.
+        (&["a❤\u{fe0f}b"], 3, "a❤…"),
+        (&["a❤\u{fe0f}b"], 4, "a❤\u{fe0f}b"),
+        (&["e\u{301}e\u{301}e\u{301}"], 2, "e\u{301}…"),
         (&[], 4, ""),
     ] {
         assert_eq!(fit(&parts(texts), width, STYLE), line, "{texts:?} {width}");

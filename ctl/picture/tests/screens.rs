@@ -4,8 +4,8 @@
 
 use agentvfs_client::protocol::{Bytes, Changed, LineCount, Moment};
 use agentvfs_picture::{
-    Columns, Ended, LinesFrom, Paint, Side, Span, Style, Times, cell, columns, histogram, id_cell,
-    spans, tree, words,
+    Cell, Columns, Ended, LinesFrom, Paint, Side, Span, Style, Times, cell, columns, histogram,
+    id_cell, leave_out, spans, tree, words,
 };
 
 const STYLE: Style = Style {
@@ -277,4 +277,47 @@ fn bars_of_a_timeline_are_drawn_like_this() {
     };
     let wanted = wanted.replace('█', "#").replace('▒', ">");
     assert_eq!(spans(&all, ascii), wanted);
+}
+
+#[test]
+fn long_names_of_wide_letters_take_no_more_columns_than_others() {
+    let wide = "後".repeat(30);
+    let all = [span(&wide, 0, 10), span(&"x".repeat(60), 5, 20)];
+    let text = spans(
+        &all,
+        Style {
+            width: 100,
+            ..STYLE
+        },
+    );
+    let rows: Vec<&str> = text.lines().collect();
+    let column = |line: &str, word: &str| {
+        let before = &line[..line.find(word).unwrap()];
+        unicode_width::UnicodeWidthStr::width(before)
+    };
+    let status = column(rows[0], "STATUS");
+    assert_eq!(status, 4 + 24 + 2, "{text}");
+    assert_eq!(column(rows[1], "ok"), status, "{text}");
+    assert_eq!(column(rows[2], "ok"), status, "{text}");
+}
+
+#[test]
+fn columns_are_left_out_one_by_one_until_rows_fit() {
+    let all = || -> Vec<Vec<Cell>> {
+        let row = |texts: [&str; 3]| texts.map(|text| cell(Paint::Plain, text)).into();
+        vec![row(["aaaa", "bbb", "cc"]), row(["後で", "b", ""])]
+    };
+    let left = |room: usize| -> String {
+        let mut rows = all();
+        leave_out(&mut rows, &[1, 0], room);
+        let style = Style {
+            width: usize::MAX,
+            ..STYLE
+        };
+        columns(&rows, &[Side::Left; 3], style)
+    };
+    assert_eq!(left(usize::MAX), left(13));
+    assert_eq!(left(13), "aaaa  bbb  cc\n後で  b\n");
+    assert_eq!(left(12), "aaaa  cc\n後で\n");
+    assert_eq!(left(7), "cc\n\n");
 }

@@ -1,16 +1,16 @@
 //! `agentvfs blame`.
 
 mod lines;
+mod screen;
 
 use super::{Context, path_or_root};
 use crate::cli::BlameArgs;
-use crate::output::{Rows, absolute, print_json, stdout_style, warn};
+use crate::output::{Rows, print_json, warn};
 use agentvfs_client::blame;
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{BlameAnswer, BlamePath, BlameRow, Bytes, Call};
 use agentvfs_client::render::insert_bytes;
 use agentvfs_client::when::rfc3339;
-use agentvfs_picture::when;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 
@@ -45,20 +45,15 @@ pub fn run(args: &BlameArgs, context: &mut Context) -> Result<u8, Failure> {
         }))?;
         return Ok(0);
     }
-    let to_person = std::io::stdout().is_terminal() && !args.rows.nul;
-    let style = match args.absolute {
-        true => absolute(stdout_style()),
-        false => stdout_style(),
-    };
-    let mut rows = Rows::new(&blame::COLUMNS);
-    for item in &answer.items {
-        let mut cells = blame::cells(item, to_person);
-        if to_person {
-            cells[0] = when(item.time, style).into_bytes();
+    if std::io::stdout().is_terminal() && !args.rows.nul {
+        screen::show(&answer.items, args.absolute)?;
+    } else {
+        let mut rows = Rows::new(&blame::COLUMNS);
+        for item in &answer.items {
+            rows.push(blame::cells(item));
         }
-        rows.push(cells);
+        rows.print(args.rows.nul)?;
     }
-    rows.print(args.rows.nul)?;
     for doubt in answer.items.iter().filter_map(blame::doubt) {
         warn(&doubt);
     }

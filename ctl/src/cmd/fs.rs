@@ -4,7 +4,7 @@ mod names;
 
 use super::{Context, path_or_root};
 use crate::cli::{FsFindArgs, FsListArgs, FsPathArgs, FsTreeArgs, FsVerb, FsWriteArgs, KindArg};
-use crate::output::{Facts, Rows, print, print_json, talk};
+use crate::output::{Facts, Rows, bar, print, print_json, stdout_style, talk};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::files::TreeAt;
 use agentvfs_client::glob::matches;
@@ -209,19 +209,25 @@ fn tree(args: &FsTreeArgs, context: &mut Context) -> Result<(), Failure> {
     )?;
     let depth = args.depth.unwrap_or(usize::MAX);
     let mut found = Vec::new();
+    let waiting = bar("listing");
     state.walk(&path, depth, context, &mut |path, node| {
         found.push((path.to_vec(), node.clone()));
         Ok(())
     })?;
+    drop(waiting);
     if context.json() || args.rows.nul || !std::io::stdout().is_terminal() {
         // The directory itself is what was asked about.
         return print_found(found.into_iter().skip(1), context.json(), args.rows.nul);
     }
-    print(&drawing(&path, &found))
+    print(&drawing(&path, &found, stdout_style().unicode))
 }
 
 /// The tree as a person sees it: a line for each name, drawn below its directory.
-fn drawing(top: &[u8], found: &[(Vec<u8>, FileNode)]) -> Vec<u8> {
+fn drawing(top: &[u8], found: &[(Vec<u8>, FileNode)], unicode: bool) -> Vec<u8> {
+    let (line, last, other) = match unicode {
+        true => ("│   ", "└── ", "├── "),
+        false => ("|   ", "`-- ", "|-- "),
+    };
     let mut text = match top {
         b"" => b".".to_vec(),
         top => quoted(top).into_owned(),
@@ -237,10 +243,10 @@ fn drawing(top: &[u8], found: &[(Vec<u8>, FileNode)]) -> Vec<u8> {
         let is_last = later.take_while(|l| *l >= depth).all(|level| level > depth);
         ended.truncate(depth);
         for end in &ended {
-            text.extend_from_slice(if *end { b"    " } else { "│   ".as_bytes() });
+            text.extend_from_slice(if *end { "    " } else { line }.as_bytes());
         }
         ended.push(is_last);
-        text.extend_from_slice(if is_last { "└── " } else { "├── " }.as_bytes());
+        text.extend_from_slice(if is_last { last } else { other }.as_bytes());
         text.extend_from_slice(&quoted(&node.name.0));
         if let Some(target) = &node.target {
             text.extend_from_slice(b" -> ");
@@ -263,6 +269,7 @@ fn find(args: &FsFindArgs, context: &mut Context) -> Result<(), Failure> {
     )?;
     let mut found = Vec::new();
     let pattern = args.name.as_ref().map(|name| name.as_bytes());
+    let waiting = bar("listing");
     state.walk(&top, usize::MAX, context, &mut |path, node| {
         let is_named = pattern.is_none_or(|pattern| matches(pattern, &node.name.0));
         if path != top && is_named && args.kind.is_none_or(|kind| is_kind(node, kind)) {
@@ -270,6 +277,7 @@ fn find(args: &FsFindArgs, context: &mut Context) -> Result<(), Failure> {
         }
         Ok(())
     })?;
+    drop(waiting);
     print_found(found.into_iter(), context.json(), args.rows.nul)
 }
 
@@ -427,7 +435,7 @@ mod tests {
         })
         .collect();
         assert_eq!(
-            String::from_utf8(drawing(b"d", &found)).unwrap(),
+            String::from_utf8(drawing(b"d", &found, true)).unwrap(),
             "d\n├── a/\n│   └── x\n└── b\n"
         );
         assert_eq!(joined(b"d", b"a"), b"d/a");

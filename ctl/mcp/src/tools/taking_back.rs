@@ -196,10 +196,7 @@ fn blame(turn: &mut Turn<'_>, args: BlameArgs) -> Result<Answer, Failure> {
         &format!("cannot determine who changed {}", args.path),
         &call,
     )?;
-    let rows = answer
-        .items
-        .iter()
-        .map(|item| row(&blame::cells(item, false)));
+    let rows = answer.items.iter().map(|item| row(&blame::cells(item)));
     let total = answer.items.len() as u64;
     let mut shown = Page::new(None, Some(u64::MAX)).shown(rows, total);
     if answer.more {
