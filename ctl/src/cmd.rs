@@ -56,11 +56,12 @@ use agentvfs_client::failure::Failure;
 use agentvfs_client::keeper;
 use agentvfs_client::launch::{Launch, Program};
 use agentvfs_client::protocol::Call;
+use agentvfs_picture::BarEnding;
 use paths::{path_or_root, paths};
 use serde::de::DeserializeOwned;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use words::{check_name, id_or_pending, key_value, split_two, workspace_facts};
 
 /// Runs a command and gives its exit status.
@@ -202,19 +203,33 @@ impl Context {
         doing: &'static str,
     ) -> Result<R, Failure> {
         let over = Arc::new(AtomicBool::new(false));
+        let ending: Arc<OnceLock<BarEnding>> = Arc::default();
         if Bar::is_wanted() {
-            let over = Arc::clone(&over);
-            // Where nobody can watch for an interrupt, it ends this process without a word.
+            let (over, ending) = (Arc::clone(&over), Arc::clone(&ending));
+            let look = where_to_look(call);
+            // Before the bar has a thread, which the signal could end otherwise. Where nobody can watch for an interrupt,
+            // it ends this process without a word.
             let _ = on_interrupt(move || {
                 if !over.load(Ordering::Acquire) {
-                    warn("the daemon continues until it is done; agentvfs status shows the state");
+                    ending.get().inspect(|bar| bar.end());
+                    warn(&format!("the daemon continues until it is done; {look}"));
                 }
                 Interrupted::End
             });
         }
         let mut bar = bar(doing);
+        let _ = ending.set(bar.ending());
         let answer = self.ask_long(what, call, &mut |done, total| bar.set(done, total));
         over.store(true, Ordering::Release);
         answer
+    }
+}
+
+/// What shows whether the daemon is done with a call that nobody waits for any more.
+fn where_to_look(call: &Call) -> &'static str {
+    match call {
+        Call::Delete(_) => "agentvfs list shows whether the workspace is gone",
+        Call::Gc(_) | Call::Stats(_) => "agentvfs stats shows the disk usage",
+        _ => "agentvfs status shows the state",
     }
 }

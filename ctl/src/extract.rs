@@ -37,13 +37,15 @@ struct Undo<'a> {
 }
 
 impl Extraction {
-    /// Looks at everything first: fails where something exists already.
+    /// Looks at everything first: fails where something exists already, and once `is_interrupted` says so.
     pub fn plan(
         state: &TreeAt,
         paths: &[Vec<u8>],
         directory: &Path,
         context: &mut Context,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Extraction, Failure> {
+        let _bar = bar("listing");
         let mut entries = Vec::new();
         let mut known: HashSet<Vec<u8>> = HashSet::new();
         for path in paths {
@@ -53,6 +55,9 @@ impl Extraction {
                 }
             }
             state.walk(path, usize::MAX, context, &mut |path, node| {
+                if is_interrupted() {
+                    return Err(interrupted());
+                }
                 if !path.is_empty() && known.insert(path.to_vec()) {
                     entries.push((path.to_vec(), node.clone()));
                 }
@@ -164,7 +169,7 @@ impl Extraction {
                         .inspect_err(|_| drop(undo.made.pop()))
                         .map_err(|e| self.failed(path, e))?;
                     if node.size > 0 {
-                        self.fill(&file, path, state, context)?;
+                        self.fill(&file, path, state, context, is_interrupted)?;
                     }
                     self.dress_file(&file, path, node, &mut lost)?;
                 }
@@ -186,8 +191,12 @@ impl Extraction {
         path: &[u8],
         state: &TreeAt,
         context: &mut Context,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Failure> {
         let size = state.read(path, context, &mut |offset, bytes| {
+            if is_interrupted() {
+                return Err(interrupted());
+            }
             let mut rest = bytes;
             let mut at = offset;
             while !rest.is_empty() {
@@ -288,7 +297,9 @@ impl Extraction {
 
 impl Undo<'_> {
     fn take_away(&self) {
-        for (path, is_dir) in self.made.iter().rev() {
+        let mut bar = bar("removing");
+        for (at, (path, is_dir)) in self.made.iter().rev().enumerate() {
+            bar.set(at as u64, self.made.len() as u64);
             let (dir, name) = split(path);
             let flags = if *is_dir {
                 AtFlags::REMOVEDIR

@@ -1,10 +1,10 @@
-//! An interrupted apply, update, export or import ends the work, not only the command: nothing is left, or all is
+//! An interrupted apply, update, export, import or check ends the work, not only the command: nothing is left, or all is
 //! done and said to be.
 
 #![allow(clippy::unwrap_used)]
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use tests::env::{Env, Told};
@@ -255,4 +255,44 @@ fn an_interrupted_restore_to_a_directory_leaves_nothing_there() {
             _ => panic!("{told:?}"),
         }
     });
+}
+
+/// Where no daemon runs, the command itself looks. It waits for the store, which this test has.
+#[test]
+fn an_interrupted_check_without_a_daemon_says_so_and_can_be_run_again() {
+    let Some(env) = Env::new() else { return };
+    fs::write(env.project().join("f"), "x").unwrap();
+    env.start();
+    env.imported();
+    env.workspace(&["stop", "project"]).ok();
+    wait::until("the daemon has ended", || env.daemons().is_empty());
+    in_time(|| {
+        let store = File::open(env.home().join("lock")).unwrap();
+        store.lock().unwrap();
+        let mut child = begin(&env, &["fsck"]);
+        wait::until("the command listens", || listens(&mut child));
+        send(&child, Signal::INT);
+        wait::until("it was heard", || !is_pending(&child));
+        drop(store);
+        let told = env.finish(child, "an interrupted check");
+        match told.status {
+            0 => false,
+            _ => {
+                assert!(
+                    told.err.contains("\nhint: run the command again"),
+                    "{told:?}"
+                );
+                told.fails(130, "cancelled; nothing was changed");
+                true
+            }
+        }
+    });
+    told(&env, &["fsck"]).ok();
+}
+
+/// Whether a signal was sent that nobody has taken yet.
+fn is_pending(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    pending.is_some_and(|bits| bits.trim().trim_matches('0') != "")
 }

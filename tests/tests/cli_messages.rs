@@ -9,7 +9,12 @@ use tests::terminal::shown;
 
 /// Command, what its line begins with after `agentvfs: `, and what it names to take it back. `MOUNT`, `BASE` and
 /// `HOME` stand for directories.
-const LINES: [(&str, &str, &str); 22] = [
+const LINES: [(&str, &str, &str); 23] = [
+    (
+        "update",
+        "workspace project, branch main, MOUNT: up-to-date",
+        "nothing changed",
+    ),
     (
         "init two --from BASE/../other",
         "workspace two of ",

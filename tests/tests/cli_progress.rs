@@ -16,16 +16,28 @@ use tests::wait;
 /// Calls that are delayed: syncs, and what removes files.
 const HELD: &str = "fsync,fdatasync,syncfs,unlink,unlinkat,rmdir";
 
+/// Longer than any test runs, and as long as makes a few answers slow, in microseconds.
+const FOR_EVER_US: u64 = 600_000_000;
+const SLOW_US: u64 = 400_000;
+
+/// Calls by which the daemon answers.
+const ANSWERS: &str = "write,writev,sendto,sendmsg";
+
 /// The daemon, held up until this is dropped.
 struct Held(Child);
 
 impl Held {
     fn new(env: &Env) -> Held {
+        Held::at(env, HELD, FOR_EVER_US)
+    }
+
+    /// Held up at each of these calls for so many microseconds.
+    fn at(env: &Env, calls: &str, us: u64) -> Held {
         let daemon = env.daemons()[0].as_raw_nonzero().to_string();
         let strace = Command::new("strace")
             .args(["-f", "-qq", "-o", "/dev/null", "-p", &daemon])
-            .args(["-e", &format!("trace={HELD}")])
-            .args(["-e", &format!("inject={HELD}:delay_enter=600000000")])
+            .args(["-e", &format!("trace={calls}")])
+            .args(["-e", &format!("inject={calls}:delay_enter={us}")])
             .stderr(Stdio::null())
             .spawn();
         let held = Held(strace.unwrap());
@@ -144,18 +156,26 @@ fn stop_and_delete_show_that_they_go_on_and_do_so_when_interrupted() {
     with_change(&env);
     let stopped = || env.status()["status"] == "stopped";
     let gone = || !env.workspace(&["list"]).ok().contains("project");
-    let steps: [(&str, &str, &dyn Fn() -> bool); 2] = [
-        ("stop project", "saving, ", &stopped),
-        ("delete project --yes", "deleting, ", &gone),
+    let (status, list) = (
+        "agentvfs status shows the state",
+        "agentvfs list shows whether the workspace is gone",
+    );
+    let steps: [(&str, &str, &str, &dyn Fn() -> bool); 2] = [
+        ("stop project", "saving, ", status, &stopped),
+        ("delete project --yes", "deleting, ", list, &gone),
     ];
-    for (line, word, is_done) in steps {
+    for (line, word, look, is_done) in steps {
         let held = Held::new(&env);
         let mut shown = Shown::new(&env, &[], line);
         shown.wait_for(word);
         shown.interrupt();
-        shown.wait_for("the daemon continues until it is done; agentvfs status shows the state");
+        shown.wait_for(&format!("the daemon continues until it is done; {look}"));
         let (status, text) = shown.end();
         assert_eq!(status, 130, "{text}");
+        // In a line of its own, and nothing is drawn after it.
+        let (before, after) = text.split_once("agentvfs: the daemon").unwrap();
+        assert!(before.ends_with("\u{1b}[2K"), "{text:?}");
+        assert!(!after.contains(word), "{text:?}");
         drop(held);
         wait::until("what was interrupted is done", is_done);
     }
@@ -225,4 +245,25 @@ fn what_is_drawn_fits_and_leaves_room_for_an_interrupt() {
         // An interrupt is echoed as two letters, in this line and not in the next one.
         assert!(line.chars().count() <= columns - 3, "{line:?}");
     }
+}
+
+#[test]
+fn restore_shows_that_it_looks_for_what_it_will_write_and_writes_nothing_when_interrupted() {
+    let Some(env) = env() else { return };
+    fs::create_dir_all(env.project().join("a/b/c/d")).unwrap();
+    fs::write(env.project().join("a/b/c/d/f"), "1\n").unwrap();
+    env.start();
+    env.imported();
+    let held = Held::at(&env, ANSWERS, SLOW_US);
+    let to = env.path("out");
+    let line = format!("-w project restore a --to {}", to.display());
+    let mut shown = Shown::new(&env, &[], &line);
+    shown.wait_for("listing, ");
+    shown.interrupt();
+    shown.wait_for("^C");
+    drop(held);
+    let (status, text) = shown.end();
+    assert_eq!(status, 130, "{text}");
+    assert!(text.contains("nothing was kept of it"), "{text}");
+    assert_eq!(fs::read_dir(&to).map_or(0, Iterator::count), 0, "{text}");
 }

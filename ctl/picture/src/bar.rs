@@ -20,6 +20,9 @@ const PROGRESS_AFTER: Duration = Duration::from_millis(500);
 /// Pause between two pictures of what is not counted.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Pictures in a second at most.
+const HZ_MAX: u8 = 20;
+
 /// Columns at the end of a line that nothing is drawn in: as many as `^C` takes, and one.
 const COLUMNS_FREE: u16 = 3;
 
@@ -57,11 +60,20 @@ struct Shared {
     changed: Condvar,
 }
 
+/// When counting began, and how far the work was then.
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Instant,
+    done: u64,
+}
+
 #[derive(Default)]
 struct Shown {
     bar: Option<ProgressBar>,
     /// It is known how far the work is.
     counted: bool,
+    /// When counting began, and how far the work was then.
+    begun: Option<Begun>,
     over: bool,
 }
 
@@ -106,18 +118,37 @@ impl Bar {
             shared.set(done, total);
         }
     }
+
+    /// Has something printed in lines of its own; the bar is drawn again below them.
+    pub fn suspend(&self, print: impl FnOnce()) {
+        match &self.shared {
+            Some(shared) => shared.suspend(print),
+            None => print(),
+        }
+    }
+
+    /// What ends the bar from another thread.
+    pub fn ending(&self) -> BarEnding {
+        BarEnding(self.shared.clone())
+    }
+}
+
+/// Ends a bar from another thread than the one that has it.
+pub struct BarEnding(Option<Arc<Shared>>);
+
+impl BarEnding {
+    /// Takes it off the terminal; it does not come again.
+    pub fn end(&self) {
+        if let Some(shared) = &self.0 {
+            shared.end();
+        }
+    }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
         let Some(shared) = &self.shared else { return };
-        let mut shown = shared.lock();
-        shown.over = true;
-        if let Some(bar) = shown.bar.take() {
-            bar.finish_and_clear();
-        }
-        drop(shown);
-        shared.changed.notify_all();
+        shared.end();
         if let Some(thread) = self.thread.take() {
             // It does nothing that could fail.
             let _ = thread.join();
@@ -131,10 +162,14 @@ impl Shared {
     }
 
     fn set(&self, done: u64, total: u64) {
-        if self.since.elapsed() < PROGRESS_AFTER {
+        let mut shown = self.lock();
+        if total > 0 && shown.begun.is_none_or(|begun| done < begun.done) {
+            let at = Instant::now();
+            shown.begun = Some(Begun { at, done });
+        }
+        if shown.over || self.since.elapsed() < PROGRESS_AFTER {
             return;
         }
-        let mut shown = self.lock();
         if shown.counted != (total > 0) {
             shown.counted = total > 0;
             if let Some(bar) = shown.bar.take() {
@@ -142,14 +177,34 @@ impl Shared {
             }
             self.changed.notify_all();
         }
-        if total == 0 {
+        let Some(begun) = shown.begun.filter(|_| total > 0) else {
+            shown.begun = None;
             return;
-        }
+        };
         let bar = shown
             .bar
-            .get_or_insert_with(|| counted(self.what, self.style, self.since));
+            .get_or_insert_with(|| counted(self.what, self.style, begun));
         bar.set_length(total);
         bar.set_position(done);
+    }
+
+    fn end(&self) {
+        let mut shown = self.lock();
+        shown.over = true;
+        if let Some(bar) = shown.bar.take() {
+            bar.finish_and_clear();
+        }
+        drop(shown);
+        self.changed.notify_all();
+    }
+
+    fn suspend(&self, print: impl FnOnce()) {
+        // Nothing is drawn while this is locked.
+        let shown = self.lock();
+        match &shown.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
     }
 
     /// Shows the time while the work is not counted, until it is over.
@@ -176,8 +231,8 @@ impl Shared {
     }
 }
 
-fn counted(what: &'static str, look: BarStyle, since: Instant) -> ProgressBar {
-    let bar = drawn(look, since);
+fn counted(what: &'static str, look: BarStyle, begun: Begun) -> ProgressBar {
+    let bar = drawn(look, begun.at);
     if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
         let marks = if look.unicode {
             "█▉▊▋▌▍▎▏ "
@@ -185,12 +240,8 @@ fn counted(what: &'static str, look: BarStyle, since: Instant) -> ProgressBar {
             "#>-"
         };
         let told = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let far = Far {
-                done: state.pos(),
-                total: state.len().unwrap_or_default(),
-                per_second: state.per_sec() as u64,
-                left: state.eta(),
-            };
+            let total = state.len().unwrap_or_default();
+            let far = Far::new(begun.done, state.pos(), total, begun.at.elapsed());
             let room = usize::from(room(look)).saturating_sub(what.len() + 2);
             // Where it cannot be written, there is nobody to see it.
             let _ = out.write_str(&far.told(look.bytes, room));
@@ -211,6 +262,18 @@ struct Far {
 }
 
 impl Far {
+    /// At the rate that the work had since it was as far as `from`, `took` ago.
+    fn new(from: u64, done: u64, total: u64, took: Duration) -> Far {
+        let rate = done.saturating_sub(from) as f64 / took.as_secs_f64().max(1e-3);
+        let left = total.saturating_sub(done) as f64 / rate.max(1e-3);
+        Far {
+            done,
+            total,
+            per_second: rate as u64,
+            left: Duration::from_secs(left as u64),
+        }
+    }
+
     /// As much of it as there is room for beside a bar, or without one.
     fn told(&self, bytes: bool, columns: usize) -> String {
         let amount = |number: u64| match bytes {
@@ -246,9 +309,9 @@ fn uncounted(what: &'static str, look: BarStyle, since: Instant) -> ProgressBar 
     bar
 }
 
-/// The rate and the time count from the beginning, not from when the bar appeared.
+/// The time counts from the beginning, not from when the bar appeared.
 fn drawn(look: BarStyle, since: Instant) -> ProgressBar {
-    let target = ProgressDrawTarget::term_like(Box::new(Line(look)));
+    let target = ProgressDrawTarget::term_like_with_hz(Box::new(Line(look)), HZ_MAX);
     ProgressBar::with_draw_target(None, target).with_elapsed(since.elapsed())
 }
 
@@ -326,6 +389,17 @@ pub fn human_count(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rate_is_that_since_counting_began() {
+        let far = Far::new(1000, 3000, 9000, Duration::from_secs(4));
+        let all = (far.done, far.total, far.per_second, far.left);
+        assert_eq!(all, (3000, 9000, 500, Duration::from_secs(12)));
+        // Nothing was done yet, or all.
+        assert_eq!(Far::new(5, 5, 9, Duration::ZERO).per_second, 0);
+        let over = Far::new(0, 9, 9, Duration::from_secs(1));
+        assert_eq!(over.left, Duration::ZERO);
+    }
 
     #[test]
     fn what_a_bar_says_fits_and_leaves_out_what_matters_least() {

@@ -18,7 +18,7 @@ mod tree;
 mod words;
 
 pub use ago::{ago, when};
-pub use bar::{Bar, BarStyle, human_bytes, human_count};
+pub use bar::{Bar, BarEnding, BarStyle, human_bytes, human_count};
 pub use columns::{Cell, Columns, Side, cell, columns, id_cell, leave_out, text_width, width};
 pub use graph::{Graph, Row};
 pub use histogram::histogram;

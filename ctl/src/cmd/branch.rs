@@ -219,6 +219,9 @@ fn merge(args: MergeArgs, context: &mut Context) -> Result<u8, Failure> {
     tell_merge(&what, &call, (&of.0, &of.1), context, (dry_run, nul))
 }
 
+/// Status of a merge that had nothing to bring.
+const UP_TO_DATE: &str = "up-to-date";
+
 /// Asks for a merge and tells what it did.
 pub fn tell_merge(
     what: &str,
@@ -250,9 +253,14 @@ pub fn tell_merge(
             for c in &answer.conflicts {
                 warn(&format!("conflict ({}): {}", c.kind, shown(&c.path)));
             }
+            let place = place(workspace, branch, Directory::Mount, context);
+            // There is nothing to undo but what was done before.
+            if answer.status == UP_TO_DATE {
+                talk(&format!("{place}{UP_TO_DATE}, nothing changed"));
+                return Ok(0);
+            }
             talk(&format!(
-                "{}{}, {} changed in {:.1?}; `agentvfs undo` reverses it",
-                place(workspace, branch, Directory::Mount, context),
+                "{place}{}, {} changed in {:.1?}; `agentvfs undo` reverses it",
                 answer.status,
                 count(answer.files_changed, "file"),
                 since.elapsed()

@@ -43,7 +43,7 @@ impl Context {
             Heard::Data(bytes) => take(&bytes),
             Heard::TooLate if !told => {
                 told = true;
-                warn("too late to cancel; it continues until it is done");
+                bar.suspend(|| warn("too late to cancel; it continues until it is done"));
             }
             Heard::TooLate => {}
         });

@@ -6,13 +6,14 @@
 use super::Context;
 use crate::cli::FsckArgs;
 use crate::output::{CHECKING, Rows, bar, human_bytes, print_json, talk, warn};
+use crate::signals::{Interrupted, on_interrupt};
 use agentvfs_client::connection::{Client, ClientError};
-use agentvfs_client::failure::{FAILED, Failure};
+use agentvfs_client::failure::{FAILED, Failure, INTERRUPTED};
 use agentvfs_client::home::Home;
-use agentvfs_client::protocol::{AffectedRow, Call, FsckAnswer, FsckFinding, Nothing};
+use agentvfs_client::protocol::{AffectedRow, CANCELLED, Call, FsckAnswer, FsckFinding, Nothing};
 use agentvfs_client::render::{count, insert_bytes};
 use agentvfs_daemon::fsck_answer;
-use engine::{Engine, EngineConfig, FsckReport};
+use engine::{Cancel, Engine, EngineConfig, FsckReport};
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -60,13 +61,15 @@ pub fn run(args: &FsckArgs, context: &mut Context) -> Result<u8, Failure> {
 
 /// Checks the store in this process.
 fn here(args: &FsckArgs, home: &Home) -> Result<FsckAnswer, Failure> {
-    let failure = |e: engine::Error| {
-        let hint = match &e {
-            engine::Error::StoreLocked { pid } => format!("wait until process {pid} has ended"),
-            _ => "copy the agentvfs home before you do anything else".to_owned(),
-        };
-        Failure::new(WHAT, e.to_string()).hint(hint)
-    };
+    let cancel = Cancel::new();
+    let heard = cancel.clone();
+    // Before the engine has threads, any of which the signal could end otherwise.
+    on_interrupt(move || {
+        if !heard.cancel() {
+            warn("too late to cancel; it continues until it is done");
+        }
+        Interrupted::GoOn
+    })?;
     let config = EngineConfig {
         root: home.root().to_owned(),
         author: String::new(),
@@ -74,14 +77,30 @@ fn here(args: &FsckArgs, home: &Home) -> Result<FsckAnswer, Failure> {
     let engine = open(&config, args.rebuild_index).map_err(failure)?;
     let bar = RefCell::new(bar(CHECKING));
     let progress = |done, total| bar.borrow_mut().set(done, total);
-    let report = engine.fsck(&progress).map_err(failure)?;
+    let report = engine.fsck_unless(&progress, &cancel).map_err(failure)?;
     drop(bar);
     let mut answer = fsck_answer(&report);
     if args.repair && !args.dry_run {
+        cancel.decide().map_err(failure)?;
         repair(&engine, &report, &mut answer).map_err(failure)?;
     }
     engine.shut_down().map_err(failure)?;
     Ok(answer)
+}
+
+/// What is told of an error of the store in this process.
+fn failure(error: engine::Error) -> Failure {
+    let failure = Failure::new(WHAT, error.to_string());
+    match error {
+        engine::Error::StoreLocked { pid } => {
+            failure.hint(format!("wait until process {pid} has ended"))
+        }
+        engine::Error::Cancelled => Failure {
+            exit: INTERRUPTED,
+            ..failure.kind(CANCELLED).hint("run the command again")
+        },
+        _ => failure.hint("copy the agentvfs home before you do anything else"),
+    }
 }
 
 /// Opens the store; a daemon that is just ending gives it up soon.

@@ -97,18 +97,19 @@ fn write_out(
     for path in &args.paths {
         paths.push(path_or_root(path, workspace, context)?);
     }
-    let plan = Extraction::plan(&state, &paths, directory, context)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&interrupted);
+    on_interrupt(move || {
+        seen.store(true, Ordering::Release);
+        Interrupted::GoOn
+    })?;
+    let is_interrupted = || interrupted.load(Ordering::Acquire);
+    let plan = Extraction::plan(&state, &paths, directory, context, &is_interrupted)?;
     let written = plan.paths().map(<[u8]>::to_vec).collect::<Vec<_>>();
     let since = Instant::now();
     let mut lost = Vec::new();
     if !args.dry_run {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&interrupted);
-        on_interrupt(move || {
-            seen.store(true, Ordering::Release);
-            Interrupted::GoOn
-        })?;
-        lost = plan.write(&state, context, &|| interrupted.load(Ordering::Acquire))?;
+        lost = plan.write(&state, context, &is_interrupted)?;
     }
     for what in &lost {
         warn(what);
