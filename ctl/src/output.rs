@@ -68,8 +68,11 @@ pub fn absolute(style: Style) -> Style {
     }
 }
 
-/// What a check of the store says that it does; it counts bytes.
+/// What a check of the store says that it does.
 pub const CHECKING: &str = "checking";
+
+/// What counts bytes.
+const IN_BYTES: [&str; 3] = [CHECKING, "exporting", "importing"];
 
 /// A progress bar on standard error.
 pub fn bar(what: &'static str) -> Bar {
@@ -86,7 +89,7 @@ fn bar_style(what: &str) -> BarStyle {
             0 => COLUMNS_DEFAULT as u16,
             columns => columns,
         },
-        bytes: what == CHECKING,
+        bytes: IN_BYTES.contains(&what),
     }
 }
 

@@ -294,5 +294,5 @@ fn an_interrupted_check_without_a_daemon_says_so_and_can_be_run_again() {
 fn is_pending(child: &Child) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
-    pending.is_some_and(|bits| bits.trim().trim_matches('0') != "")
+    pending.is_some_and(|bits| !bits.trim().trim_matches('0').is_empty())
 }

@@ -151,16 +151,28 @@ fn with_change(env: &Env) {
 }
 
 #[test]
-fn stop_and_delete_show_that_they_go_on_and_do_so_when_interrupted() {
+fn what_the_daemon_does_shows_that_it_goes_on_and_does_so_when_interrupted() {
     let Some(env) = env() else { return };
     with_change(&env);
+    let root = env.mountpoint();
+    let stored = || env.workspace(&["log", "project"]).ok().contains("\ttwo\t");
+    let is_back = || fs::read(root.join("f")).is_ok_and(|text| text == b"0\n");
     let stopped = || env.status()["status"] == "stopped";
     let gone = || !env.workspace(&["list"]).ok().contains("project");
-    let (status, list) = (
+    let (status, stats, list) = (
         "agentvfs status shows the state",
+        "agentvfs stats shows the disk usage",
         "agentvfs list shows whether the workspace is gone",
     );
-    let steps: [(&str, &str, &str, &dyn Fn() -> bool); 2] = [
+    let steps: [(&str, &str, &str, &dyn Fn() -> bool); 5] = [
+        ("checkpoint project two", "storing, ", status, &stored),
+        (
+            "rollback -w project HEAD~2",
+            "rolling back, ",
+            status,
+            &is_back,
+        ),
+        ("gc", "collecting, ", stats, &|| true),
         ("stop project", "saving, ", status, &stopped),
         ("delete project --yes", "deleting, ", list, &gone),
     ];

@@ -32,6 +32,7 @@ pub fn of_gc(error: &Error) -> Fault {
             fault.hint("nothing was removed; agentvfs fsck shows what is damaged")
         }
         error if is_no_space(error) => fault.hint("free space on the disk, then try again"),
+        Error::Cancelled => fault.hint("run the command again"),
         _ => fault.hint("try again; daemon.log in the agentvfs home has details"),
     }
 }
@@ -310,6 +311,9 @@ mod tests {
         assert!(fault.hint.unwrap().contains("agentvfs start w --from DIR"));
         assert_eq!(of_engine(&Error::NoSpace, "w").kind, "no-space");
         assert!(of_engine(&Error::Closing, "w").hint.is_some());
+        let again = Some("run the command again".to_owned());
+        assert_eq!(of_gc(&Error::Cancelled).hint, again);
+        assert_eq!(of_engine(&Error::Cancelled, "w").hint, again);
         assert!(not_running("w").hint.unwrap().ends_with("agentvfs start w"));
         assert!(
             at_open(&Error::StoreLocked { pid: 7 })

@@ -183,7 +183,7 @@ impl Shared {
         };
         let bar = shown
             .bar
-            .get_or_insert_with(|| counted(self.what, self.style, begun));
+            .get_or_insert_with(|| counted(self.what, self.style, begun, total));
         bar.set_length(total);
         bar.set_position(done);
     }
@@ -231,8 +231,9 @@ impl Shared {
     }
 }
 
-fn counted(what: &'static str, look: BarStyle, begun: Begun) -> ProgressBar {
-    let bar = drawn(look, begun.at);
+fn counted(what: &'static str, look: BarStyle, begun: Begun, total: u64) -> ProgressBar {
+    // Nothing is drawn before all of it is known.
+    let bar = drawn(look, begun.at, Some(total)).with_message(what);
     if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
         let marks = if look.unicode {
             "█▉▊▋▌▍▎▏ "
@@ -247,9 +248,8 @@ fn counted(what: &'static str, look: BarStyle, begun: Begun) -> ProgressBar {
             let _ = out.write_str(&far.told(look.bytes, room));
         };
         let style = style.with_key("told", told);
-        bar.set_style(style.progress_chars(marks));
+        return bar.with_style(style.progress_chars(marks));
     }
-    bar.set_message(what);
     bar
 }
 
@@ -257,20 +257,20 @@ fn counted(what: &'static str, look: BarStyle, begun: Begun) -> ProgressBar {
 struct Far {
     done: u64,
     total: u64,
-    per_second: u64,
-    left: Duration,
+    /// The rate, and the time left at that rate, once anything was done.
+    rate: Option<(u64, Duration)>,
 }
 
 impl Far {
     /// At the rate that the work had since it was as far as `from`, `took` ago.
     fn new(from: u64, done: u64, total: u64, took: Duration) -> Far {
-        let rate = done.saturating_sub(from) as f64 / took.as_secs_f64().max(1e-3);
-        let left = total.saturating_sub(done) as f64 / rate.max(1e-3);
+        let since = done.saturating_sub(from) as f64;
+        let rate = since / took.as_secs_f64().max(1e-3);
+        let left = total.saturating_sub(done) as f64 / rate;
         Far {
             done,
             total,
-            per_second: rate as u64,
-            left: Duration::from_secs(left as u64),
+            rate: (since > 0.0).then(|| (rate as u64, Duration::from_secs(left as u64))),
         }
     }
 
@@ -281,14 +281,14 @@ impl Far {
             false => human_count(number),
         };
         let done = format!("{}/{}", amount(self.done), amount(self.total));
-        let left = format!("{:#} left", HumanDuration(self.left));
         let percent = 100 * u128::from(self.done) / u128::from(self.total.max(1));
-        let all = [
-            format!("{done} {}/s {left}", amount(self.per_second)),
-            format!("{done} {left}"),
-            done,
-            format!("{percent}%"),
-        ];
+        let mut all = Vec::new();
+        if let Some((per_second, left)) = self.rate {
+            let left = format!("{:#} left", HumanDuration(left));
+            all.push(format!("{done} {}/s {left}", amount(per_second)));
+            all.push(format!("{done} {left}"));
+        }
+        all.extend([done, format!("{percent}%")]);
         let mut shorter = all.into_iter();
         let fits = |text: &String| text.len() + BAR_COLUMNS_MIN <= columns;
         shorter.find(fits).unwrap_or_default()
@@ -296,23 +296,22 @@ impl Far {
 }
 
 fn uncounted(what: &'static str, look: BarStyle, since: Instant) -> ProgressBar {
-    let bar = drawn(look, since);
+    let bar = drawn(look, since, None).with_message(what);
     if let Ok(style) = ProgressStyle::with_template(UNCOUNTED) {
         let marks = if look.unicode {
             "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "
         } else {
             "-\\|/ "
         };
-        bar.set_style(style.tick_chars(marks));
+        return bar.with_style(style.tick_chars(marks));
     }
-    bar.set_message(what);
     bar
 }
 
 /// The time counts from the beginning, not from when the bar appeared.
-fn drawn(look: BarStyle, since: Instant) -> ProgressBar {
+fn drawn(look: BarStyle, since: Instant, total: Option<u64>) -> ProgressBar {
     let target = ProgressDrawTarget::term_like_with_hz(Box::new(Line(look)), HZ_MAX);
-    ProgressBar::with_draw_target(None, target).with_elapsed(since.elapsed())
+    ProgressBar::with_draw_target(total, target).with_elapsed(since.elapsed())
 }
 
 /// Columns that are drawn in.
@@ -393,12 +392,13 @@ mod tests {
     #[test]
     fn the_rate_is_that_since_counting_began() {
         let far = Far::new(1000, 3000, 9000, Duration::from_secs(4));
-        let all = (far.done, far.total, far.per_second, far.left);
-        assert_eq!(all, (3000, 9000, 500, Duration::from_secs(12)));
-        // Nothing was done yet, or all.
-        assert_eq!(Far::new(5, 5, 9, Duration::ZERO).per_second, 0);
+        let all = (far.done, far.total, far.rate);
+        assert_eq!(all, (3000, 9000, Some((500, Duration::from_secs(12)))));
+        // Nothing was done yet, so that there is no rate; or all.
+        let none = Far::new(5, 5, 9, Duration::ZERO);
+        assert_eq!((none.rate, &*none.told(false, 80)), (None, "5/9"));
         let over = Far::new(0, 9, 9, Duration::from_secs(1));
-        assert_eq!(over.left, Duration::ZERO);
+        assert_eq!(over.rate, Some((9, Duration::ZERO)));
     }
 
     #[test]
@@ -406,8 +406,7 @@ mod tests {
         let far = Far {
             done: 5_842_299,
             total: 7_183_757,
-            per_second: 103_633_968,
-            left: Duration::from_secs(4),
+            rate: Some((103_633_968, Duration::from_secs(4))),
         };
         let told = |columns| far.told(false, columns);
         assert_eq!(told(80), "5,842,299/7,183,757 103,633,968/s 4s left");

@@ -28,7 +28,12 @@ pub fn run(args: &ExportArgs, context: &mut Context) -> Result<u8, Failure> {
     });
     let since = Instant::now();
     let what = format!("cannot export {workspace}");
-    let answer: ExportAnswer = context.ask_cancellable(&what, &call, "exporting", &mut |_| {})?;
+    // A history is counted in commits, files in bytes.
+    let doing = match args.history {
+        true => "exporting history",
+        false => "exporting",
+    };
+    let answer: ExportAnswer = context.ask_cancellable(&what, &call, doing, &mut |_| {})?;
     tell(&answer, &Bytes::from(file.as_path()), args.history, context)?;
     if answer.renamed > 0 {
         warn(&format!(
