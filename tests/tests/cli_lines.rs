@@ -193,7 +193,7 @@ fn run(env: &Env, plain: &mut Plain, line: &str) -> String {
         return String::new();
     }
     let of = |verb: &&str| line[2..].starts_with(&format!("agentvfs {verb}"));
-    let may_be_pending = MAY_BE_PENDING.iter().any(|verb| of(&verb));
+    let may_be_pending = MAY_BE_PENDING.iter().any(of);
     let mut text = plain.text(&told.out.replace('\0', "␀"), may_be_pending);
     if line.contains("--format table") {
         // Columns are as wide as what differs.
