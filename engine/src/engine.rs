@@ -25,9 +25,11 @@ use objstore::import_table::ImportTable;
 use objstore::io::Storage;
 use objstore::lock::StoreLock;
 use objstore::refs::RefStore;
+use objstore::reserve::{is_full, with_reserve};
 use objstore::{ObjectStore, StoreConfig};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -475,6 +477,12 @@ impl Engine {
     /// Gives some of the reserve where the disk has next to no space: for small files beside the store.
     pub fn make_room(&self) {
         self.storage.make_room();
+    }
+
+    /// Does `work`, which writes a small file beside the store that must be written on a full disk too: again for as
+    /// long as it fails for want of space and there is reserve to give.
+    pub fn with_room<T>(&self, work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        with_reserve(&*self.storage, is_full, work)
     }
 
     /// Makes the disk's reserve whole where there is room for it.

@@ -510,8 +510,8 @@ impl Mounts {
     /// Writes down that the workspace runs as `record` says, or that it is stopped.
     fn note(&self, config: &WorkspaceConfig, record: Option<&Record>) -> Result<(), Fault> {
         let name = &config.name;
-        self.records
-            .write(name, record)
+        self.engine
+            .with_room(|| self.records.write(name, record))
             .map_err(|e| faults::of_io("cannot record the mount", &e))?;
         self.engine
             .mark_running(name, record.map(Record::place))
