@@ -96,6 +96,14 @@ impl Plain {
     fn word(&mut self, word: &str) -> String {
         let end = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
         let rest = &word[end.len()..];
+        // It may have digits alone, as a time.
+        let is_run = |text: &str| {
+            let (is_digit, bytes) = (u8::is_ascii_digit, text.as_bytes());
+            bytes.len() == 16
+                && bytes[4] == b'-'
+                && bytes[9] == b'-'
+                && bytes[..4].iter().chain(&bytes[5..9]).all(is_digit)
+        };
         let is_hex = |text: &str| text.bytes().all(|b| b.is_ascii_hexdigit());
         let of_digits = |text: &str, marks: &str| {
             text.chars()
@@ -104,6 +112,8 @@ impl Plain {
         let plain = if end.len() == 64 && is_hex(end) {
             let next = self.0.len();
             format!("ID{}", self.0.entry(end.to_owned()).or_insert(next))
+        } else if is_run(end) {
+            "RUN".to_owned()
         } else if end.len() >= 8 && of_digits(end, "-:.TZ") && end.contains(['-', ':']) {
             "TIME".to_owned()
         } else if end
@@ -114,8 +124,6 @@ impl Plain {
                 .is_some_and(|n| n.contains('.') && of_digits(n, "."))
         {
             "DURATION".to_owned()
-        } else if end.len() == 16 && of_digits(&end[..9], "-") && end.as_bytes()[4] == b'-' {
-            "RUN".to_owned()
         } else {
             end.to_owned()
         };
@@ -242,11 +250,12 @@ fn calls_of_the_guide_are_as_it_says() {
 fn names_of_what_differs_tell_the_same_from_others() {
     let (a, b) = ("a".repeat(64), "b".repeat(64));
     let mut plain = Plain(BTreeMap::new());
-    let text =
-        format!("commit={a}\n{b}\n{a} 2026-11-21T19:33:53.6Z  16ms x 3 of 1123-0115-cx40pq\n");
+    let text = format!(
+        "commit={a}\n{b}\n{a} 2026-11-21T19:33:53.6Z  16ms x 3 of 1123-0115-cx40pq 1123-0115-123456\n"
+    );
     assert_eq!(
         plain.text(&text),
-        "commit=ID0\nID1\nID0 TIME DURATION x 3 of RUN\n"
+        "commit=ID0\nID1\nID0 TIME DURATION x 3 of RUN RUN\n"
     );
     assert_eq!(
         plain.text("10-12 a  b 3.5 src/a.txt"),
