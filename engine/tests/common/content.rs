@@ -84,6 +84,13 @@ impl Content {
         self.bytes.is_empty()
     }
 
+    /// True where each block is data in any case, or in none.
+    pub fn has_sure_holes(&self) -> bool {
+        let blocks = (0..self.len()).step_by(BLOCK as usize);
+        let mut blocks = blocks.map(|start| start..(start + BLOCK).min(self.len()));
+        blocks.all(|block| self.may.touches(&block) == self.must.touches(&block))
+    }
+
     /// write(2).
     pub fn write(&mut self, at: u64, data: &[u8]) {
         let end = at + data.len() as u64;

@@ -112,6 +112,13 @@ impl AuditFile {
     }
 }
 
+impl Drop for AuditFile {
+    /// Closing it does not do: until a child that was just forked runs its own program, it has the file open, too.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 fn id_of(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
