@@ -58,6 +58,14 @@ fn branch_list_on_a_terminal_is_a_tree_of_how_branches_stand() {
         text.lines().nth(1).unwrap().contains("1 conflict"),
         "{text}"
     );
+    // A commit of its own, and its origin merged elsewhere, change nothing about what it was made of.
+    fs::write(env.mountpoint().join(".agentvfs/branches/deep/h"), "deep\n").unwrap();
+    let deep = ["--branch", "deep", "checkpoint", "deeper"];
+    env.told(env.command(&env.project(), &deep)).ok();
+    let text = shown(&env, 100, &plain, "branch list").unwrap();
+    let line = text.lines().nth(3).unwrap();
+    assert!(line.contains("   └─ deep "), "{text}");
+    assert_eq!(fields(line)[3..5], ["1", "0"], "{text}");
     for columns in [40, 200] {
         for locale in ["C", "C.UTF-8"] {
             let variables = [("LC_ALL", locale), ("NO_COLOR", "1")];

@@ -9,7 +9,7 @@ use crate::book::states::State;
 use crate::branch::Branch;
 use crate::error::Result;
 use crate::record::OpKind;
-use crate::types::Time;
+use crate::types::{NodeId, Time};
 use crate::workspace::Workspace;
 use objstore::CommitId;
 use std::cell::OnceCell;
@@ -90,12 +90,9 @@ fn summary(branch: Arc<Branch>, created: &BTreeMap<u16, Time>) -> Summary {
     let created = created.get(&branch.slot).copied().unwrap_or_default();
     let inner = branch.lock();
     let history = &inner.book.history;
-    let (first, last) = {
-        let mut own = history.states.own();
-        let first = own.next();
-        (first, own.next_back().or(first))
-    };
-    let first_parent = first.and_then(|s| history.id_of(*s.info.parents.first()?));
+    let last = history.states.own().next_back();
+    let first_parent = first_after(history, &branch, created)
+        .and_then(|first| history.id_of(*first.info.parents.first()?));
     let head = history.id_of(history.head);
     let standing = Standing {
         name: branch.name(),
@@ -113,6 +110,15 @@ fn summary(branch: Arc<Branch>, created: &BTreeMap<u16, Time>) -> Summary {
         began_with: first_parent.or(head),
         standing,
     }
+}
+
+/// The first state that a branch made since it was created; those before are of the branch that it was made of.
+fn first_after<'h>(history: &'h History, branch: &Branch, created: Time) -> Option<&'h State> {
+    if branch.slot == NodeId::ROOT.slot() {
+        return None;
+    }
+    let newest_first = history.states.own().rev();
+    newest_first.take_while(|s| s.info.time > created).last()
 }
 
 /// Which branch, the first of all, made each commit with which one began.
