@@ -191,7 +191,8 @@ run_tests() {
 
 build() { (cd "$here" && cargo program); }
 
-# A Debian package of the program that was built, with what the program makes of its own command line.
+# A Debian package of the program that was built, with what the program makes of its own command line. Debug information,
+# five times as large as the program, is a package beside it.
 package() {
     local parts=$target/release/package shell name agentvfs=$target/release/agentvfs
     rm -rf "$parts"
@@ -200,7 +201,7 @@ package() {
         "$agentvfs" completions "${shell%%:*}" >"$parts/${shell#*:}"
     done
     for name in "${NAMES[@]}"; do ln -s agentvfs "$parts/$name"; done
-    (cd "$here" && CARGO_TARGET_DIR=$target cargo deb --package ctl --no-build --locked)
+    (cd "$here" && CARGO_TARGET_DIR=$target cargo deb --package ctl --no-build --locked --dbgsym)
 }
 
 build_package() {
@@ -212,7 +213,8 @@ build_package() {
         fail "cargo-deb is not installed" "cargo install --locked --version $CARGO_DEB cargo-deb"
     step "build" build
     step "package" package
-    say "built $output" "install it as root: apt-get install $output"
+    say "built" "$output"
+    say "install it as root: apt-get install $(grep '\.deb$' <<<"$output")"
 }
 
 # Under a temporary name first: a program that runs is replaced as a whole, or not at all.

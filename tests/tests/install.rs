@@ -258,7 +258,8 @@ fn the_package_is_made_of_files_that_are_there() {
     let cargo = format!(
         "case $1 in\n--version) echo 'cargo {version} (abc 2026-01-01)' ;;\n\
          program) mkdir -p \"$CARGO_TARGET_DIR/release\"; cp {} \"$CARGO_TARGET_DIR/release/agentvfs\" ;;\n\
-         deb) echo \"$CARGO_TARGET_DIR/debian/agentvfs.deb\" ;;\n\
+         deb) case $* in *' --dbgsym'*) echo \"$CARGO_TARGET_DIR/debian/agentvfs-dbgsym.ddeb\" ;; esac\n\
+         echo \"$CARGO_TARGET_DIR/debian/agentvfs.deb\" ;;\n\
          *) exit 1 ;;\nesac",
         agentvfs.display()
     );
@@ -270,7 +271,16 @@ fn the_package_is_made_of_files_that_are_there() {
     machine.program("usr/cargo-deb", "exit 0");
     let (status, out, err) = machine.install(&["--deb"], &["usr"]);
     assert_eq!(status, 0, "{out}{err}");
-    assert!(out.contains("target/debian/agentvfs.deb"), "{out}");
+    // Without a package for it, the program would be packed with its debug information.
+    assert!(
+        out.contains("/target/debian/agentvfs-dbgsym.ddeb\n"),
+        "{out}"
+    );
+    let wanted = format!(
+        "apt-get install {}\n",
+        machine.path("target/debian/agentvfs.deb").display()
+    );
+    assert!(out.ends_with(&wanted), "{out}");
     let files = listed(&machine.path("target"));
     assert!(files.len() > 10, "{files:?}");
     for file in files {
