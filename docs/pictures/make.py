@@ -110,9 +110,10 @@ def history(place):
     numbers.write_text("".join(f"{n}\n" for n in range(150)))
     place.run("checkpoint", "-m", "more numbers")
     place.run("merge", "docs")
-    (docs / "README.md").write_text("# A project\n\nIt greets everybody.\n")
-    place.run("checkpoint", "-m", "everybody", cwd=docs)
     place.run("branch", "create", "docs-de", cwd=docs)
+    docs_de = mount / ".agentvfs/branches/docs-de"
+    (docs_de / "README.md").write_text("# A project\n\nIt greets everybody.\n")
+    place.run("checkpoint", "-m", "everybody", cwd=docs_de)
     calls(place, mount)
     numbers.write_text("".join(f"{n}\n" for n in range(120)))
     (mount / "src/lib.rs").write_text("pub fn greet() {}\n" * 9)
