@@ -379,18 +379,32 @@ fn a_missing_project_is_an_error_before_anything_else() {
     fs::rename(&project, &moved).unwrap();
     let told = env.told(env.command(&env.path(""), &["run", "-w", "project", "true"]));
     fails(told, 125, "is gone");
+    let doctor = || env.told(env.command(&env.path(""), &["doctor"])).out;
+    let named = format!(
+        "warning\tprojects\tproject: {} is gone\t",
+        project.display()
+    );
+    assert!(doctor().contains(&named), "{}", doctor());
     fs::rename(&moved, &project).unwrap();
+    assert!(!doctor().contains("is gone"), "{}", doctor());
 }
 
 #[test]
 fn without_user_namespaces_there_is_one_clear_error() {
     let Some(env) = sandbox::env(&[]) else { return };
-    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" run -w project true";
-    let mut shell = env.program("unshare");
-    shell.args(["--user", "--map-root-user", "sh", "-c", script]);
-    shell.arg(binary::agentvfs());
-    let told = env.told(shell);
+    let without = |words: &[&str]| {
+        let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
+        let mut shell = env.program("unshare");
+        shell.args(["--user", "--map-root-user", "sh", "-c", script]);
+        shell.arg(binary::agentvfs()).args(words);
+        env.told(shell)
+    };
+    let told = without(&["run", "-w", "project", "true"]);
     fails(told, 125, "namespaces cannot be created");
+    let told = without(&["doctor"]);
+    let mut lines = told.out.lines();
+    let is_named = |line: &str| line.starts_with("warning\tuser-namespaces\tcannot be created");
+    assert!(lines.any(is_named), "{told:?}");
 }
 
 #[test]

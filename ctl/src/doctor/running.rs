@@ -4,9 +4,11 @@ use super::{Finding, PATIENCE, asked, patiently, text_of};
 use agentvfs_client::connection::{Client, ClientError};
 use agentvfs_client::home::Home;
 use agentvfs_client::identity::build;
+use agentvfs_client::protocol::{Call, Info, ListAnswer, Nothing};
 use agentvfs_client::record::Records;
 use agentvfs_daemon::unescape;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -17,7 +19,34 @@ pub fn examine(home: &Home) -> Vec<Finding> {
     all.extend(keeper(home));
     all.extend(left_behind());
     all.extend(mounts(home));
+    all.extend(projects(home));
     all
+}
+
+/// Workspaces whose project is gone, as far as a daemon that runs knows them.
+fn projects(home: &Home) -> Vec<Finding> {
+    let socket = home.socket();
+    let gone = patiently(move || -> Option<Vec<Info>> {
+        let mut client = Client::connect(&socket).ok()?;
+        let answer: ListAnswer = client.call(&Call::List(Nothing {})).ok()?;
+        let is_gone = |info: &Info| match std::fs::metadata(info.base.path()) {
+            Ok(found) => !found.is_dir(),
+            Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        };
+        Some(answer.workspaces.into_iter().filter(is_gone).collect())
+    });
+    let told = |info: Info| {
+        Finding::warning(
+            "projects",
+            format!("{}: {} is gone", info.name, info.base.path().display()),
+            format!(
+                "move it back; or agentvfs run -w {0} --at DIR shows its branches elsewhere, agentvfs delete {0} deletes them",
+                info.name
+            ),
+        )
+    };
+    let gone = gone.flatten().unwrap_or_default();
+    gone.into_iter().map(told).collect()
 }
 
 /// The daemon of this home. None is started.
