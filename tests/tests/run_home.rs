@@ -275,6 +275,38 @@ fn what_a_killed_run_left_is_written_back_by_the_next() {
 }
 
 #[test]
+fn a_killed_run_leaves_no_copy_of_its_own_beside_the_sessions() {
+    let Some(env) = with_files(&[(".cache/f", "own")]) else {
+        return;
+    };
+    let (one, two) = (mark(), mark());
+    let write = |name: &str| format!("echo {name} > \"$HOME/.cache/{name}\"");
+    let first = Going::start(&env, "s", &one, &write("first"));
+    let second = Going::start(&env, "s", &two, &write("second"));
+    assert!(kept(&env).join("1").exists());
+    for (going, mark) in [(second, two), (first, one)] {
+        kill_process(Pid::from_child(&going.child), Signal::KILL).unwrap();
+        going.finish(&env);
+        wait::until("all of it is gone", || {
+            processes(&format!("600.{mark}")).is_empty()
+        });
+    }
+    assert_eq!(
+        shell(&env, "cd \"$HOME/.cache\"; cat f first second"),
+        "ownfirst\nsecond\n"
+    );
+    assert!(!kept(&env).join("1").exists());
+    let runs = || {
+        let entries = fs::read_dir(env.home().join("runs")).unwrap();
+        let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(runs(), ["kept"]);
+    run(&env, &["--discard", "s"]).ok();
+    assert!(!kept(&env).exists());
+}
+
+#[test]
 fn without_default_allows_the_home_is_read_only() {
     let Some(env) = with_files(&[
         (".claude/history", "1"),

@@ -1,6 +1,7 @@
 //! `agentvfs run`: limits by cgroups, refused where they cannot be set.
 #![allow(clippy::unwrap_used)]
 
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -81,6 +82,36 @@ fn a_fork_bomb_ends_at_its_limit() {
     assert!(!told.out.contains("all"), "{told:?}");
 }
 
+/// The group of a process, in the hierarchy of version 2.
+fn group_of(cgroup: &str) -> PathBuf {
+    let line = cgroup.lines().find_map(|line| line.strip_prefix("0::/"));
+    hierarchy().unwrap().0.join(line.unwrap())
+}
+
+#[test]
+fn the_group_of_a_run_can_have_a_session_which_ends_with_it() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let session = |words: &[&str]| {
+        let words = [&["session"], words].concat();
+        env.told(env.command(&env.project(), &words))
+    };
+    let mark = mark();
+    let going = Going::start(&env, "s", &mark, "");
+    let pid = going.command.as_raw_nonzero();
+    let group = group_of(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap());
+    let name = group.to_str().unwrap();
+    if name.contains("agentvfs-run-") {
+        session(&["register", "--cgroup", name, "--branch", "s"]).ok();
+        let listed = session(&["list"]).ok();
+        assert!(listed.contains(name) && listed.contains("\ts"), "{listed}");
+    } else {
+        skip(Want::Machine, "this user may not make a cgroup here");
+    }
+    kill_process(going.command, Signal::KILL).unwrap();
+    going.finish(&env);
+    assert_eq!(session(&["list"]).ok(), "");
+}
+
 #[test]
 fn a_run_has_a_group_of_its_own_where_that_can_be_and_leaves_none() {
     let Some(env) = sandbox::env(&[]) else { return };
@@ -96,12 +127,7 @@ fn a_run_has_a_group_of_its_own_where_that_can_be_and_leaves_none() {
     if !is_enclosed(&written["sandbox"]) {
         return skip(Want::Machine, "this user may not make a cgroup here");
     }
-    let group = |text: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix("0::/"));
-        let (root, _) = hierarchy().unwrap();
-        root.join(line.unwrap())
-    };
-    let first = group(&told.out);
+    let first = group_of(&told.out);
     assert!(
         first.to_str().unwrap().contains("agentvfs-run-"),
         "{told:?}"
@@ -113,7 +139,7 @@ fn a_run_has_a_group_of_its_own_where_that_can_be_and_leaves_none() {
     let mark = mark();
     let mut going = Going::start(&env, "s", &mark, "");
     let pid = going.command.as_raw_nonzero();
-    let left = group(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap());
+    let left = group_of(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap());
     assert!(left.exists() && left != first);
     going.child.kill().unwrap();
     going.child.wait().unwrap();

@@ -28,6 +28,32 @@ fn branches(env: &Env) -> usize {
 }
 
 #[test]
+fn eight_runs_share_a_session() {
+    let Some(env) = sandbox::env(&[]) else { return };
+    let all: Vec<_> = (0..8)
+        .map(|n| {
+            let script = format!("for i in $(seq 50); do echo {n} >> all; done; echo {n} > own-{n}; echo {n} > /tmp/own-{n}; cat /tmp/own-{n}");
+            let mut command = command(&env, &["--session", "s", "sh", "-c", &script]);
+            let piped = Stdio::piped;
+            command.stdout(piped()).stderr(piped()).spawn().unwrap()
+        })
+        .collect();
+    for (n, child) in all.into_iter().enumerate() {
+        assert_eq!(env.finish(child, "a run").ok(), format!("{n}\n"));
+    }
+    let view = |name: &str| env.mountpoint().join(".agentvfs/branches/s").join(name);
+    let text = fs::read_to_string(view("all")).unwrap();
+    for n in 0..8 {
+        let lines = text.lines().filter(|line| *line == n.to_string());
+        assert_eq!(lines.count(), 50, "{n}");
+        assert_eq!(
+            fs::read_to_string(view(&format!("own-{n}"))).unwrap(),
+            format!("{n}\n")
+        );
+    }
+}
+
+#[test]
 fn many_runs_share_a_session() {
     let Some(env) = sandbox::env(&[]) else { return };
     let wait = format!("until [ $(ls up | wc -l) = {MANY} ]; do sleep 0.1; done");
