@@ -19,6 +19,9 @@ use tests::{binary, wait};
 const DATA: &[u8] = b"these bytes were fsynced by the program that wrote them";
 const LABEL: &str = "a-label-that-nothing-else-has";
 
+/// Files that are applied: more than are put on stable storage together.
+const APPLIED: usize = 150;
+
 /// Number of the request FSYNC (linux/fuse.h).
 const FUSE_FSYNC: u32 = 20;
 
@@ -187,6 +190,10 @@ fn work(env: &Env) -> Option<(Vec<Call>, String)> {
     file.sync_all().unwrap();
     drop(file);
     let id = env.workspace(&["checkpoint", LABEL]).id();
+    for n in 0..APPLIED {
+        fs::write(root.join(format!("applied{n}")), "applied").unwrap();
+    }
+    env.workspace(&["apply"]).ok();
     env.workspace(&["stop"]).ok();
     wait::until("the daemon has ended", || {
         daemon.try_wait().unwrap().is_some()
@@ -255,6 +262,32 @@ fn check_replacement(calls: &[Call], rename: &Call) {
     assert!(synced, "{directory} was not synced after {rename:?}");
 }
 
+/// Files for the project, and the directory in which they are made, are on stable storage before the record says that
+/// they are being moved to their places.
+fn check_applied(calls: &[Call], renames: &[&Call]) {
+    let mut records = renames
+        .iter()
+        .filter(|call| call.strings[1].ends_with(b"/workspaces/project/apply"));
+    let moving = records.nth(1).unwrap();
+    let staged = calls
+        .iter()
+        .filter(|call| call.writes_to("/.agentvfs-apply-"));
+    let staged: Vec<&Call> = staged.collect();
+    assert!(staged.len() > APPLIED, "{} files", staged.len());
+    for written in &staged {
+        synced_between(calls, written, moving);
+    }
+    let made = Call {
+        file: Path::new(&staged[0].file)
+            .parent()
+            .unwrap()
+            .display()
+            .to_string(),
+        ..staged[staged.len() - 1].clone()
+    };
+    synced_between(calls, &made, moving);
+}
+
 #[test]
 fn syncs_are_made_before_anything_is_answered() {
     let Some(env) = Env::new() else { return };
@@ -277,6 +310,7 @@ fn syncs_are_made_before_anything_is_answered() {
     renames
         .iter()
         .for_each(|rename| check_replacement(&calls, rename));
+    check_applied(&calls, &renames);
     // The first segment is there before the mark says that there is a journal.
     let mark = to(b"/journal/mark").unwrap();
     let journal = String::from_utf8_lossy(&mark.strings[1]).into_owned();

@@ -130,14 +130,11 @@ fn attempt(site: &Site<'_>, scan: &Scan, plan: &Plan, intent: &mut Intent) -> Re
         Mode::from_raw_mode(0o700),
     );
     made.map_err(|e| failed(site.base, &intent.staging, e))?;
-    let staging = Staging {
-        base: site.base,
-        store: site.store,
-        dir: open_dir(site.base, &intent.staging)?,
-        cancel: site.cancel,
-    };
-    intent.steps = stage(site, scan, plan, &staging)?;
-    sync_dir(site, &staging.dir, &intent.staging)?;
+    let dir = open_dir(site.base, &intent.staging)?;
+    let mut staging = Staging::new(site.base, site.store, dir, site.cancel);
+    intent.steps = stage(site, scan, plan, &mut staging)?;
+    site.tick()?;
+    staging.sync()?;
     site.tick()?;
     site.cancel.decide()?;
     intent.before.clone_from(&plan.before);
@@ -167,7 +164,7 @@ fn stage(
     site: &Site<'_>,
     scan: &Scan,
     plan: &Plan,
-    staging: &Staging<'_>,
+    staging: &mut Staging<'_>,
 ) -> Result<Vec<Step>, Stop> {
     let mut steps = takes(site, scan, plan)?;
     let mut slot = steps.len() as u32;
@@ -250,7 +247,7 @@ fn stage_first(
     site: &Site<'_>,
     scan: &Scan,
     plan: &Plan,
-    staging: &Staging<'_>,
+    staging: &mut Staging<'_>,
     put: &super::plan::Put,
     slot: u32,
 ) -> Result<Ident, Stop> {

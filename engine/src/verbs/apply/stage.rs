@@ -17,6 +17,9 @@ use rustix::io::Errno;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
+/// Files that are put on stable storage together, open until then. One by one each would cost a commit of the file
+/// system's journal.
+const SYNCED_TOGETHER: usize = 128;
 /// Permission bits.
 const PERM_BITS: u32 = 0o7777;
 
@@ -26,6 +29,8 @@ pub(super) struct Staging<'a> {
     pub store: &'a ObjectStore,
     pub dir: OwnedFd,
     pub cancel: &'a Cancel,
+    /// Files that were made and are not on stable storage yet, with their paths.
+    unsynced: Vec<(OwnedFd, Vec<u8>)>,
 }
 
 /// Name of a slot.
@@ -33,9 +38,21 @@ pub(super) fn slot_name(slot: u32) -> Vec<u8> {
     slot.to_string().into_bytes()
 }
 
-impl Staging<'_> {
-    /// Makes a file, symbolic link or special file in a slot; `path` is for errors.
-    pub fn make(&self, slot: u32, path: &[u8], entry: &TreeEntry) -> Result<Ident> {
+impl<'a> Staging<'a> {
+    /// The empty directory `dir`.
+    pub fn new(base: &'a Base, store: &'a ObjectStore, dir: OwnedFd, cancel: &'a Cancel) -> Self {
+        Staging {
+            base,
+            store,
+            dir,
+            cancel,
+            unsynced: Vec::new(),
+        }
+    }
+
+    /// Makes a file, symbolic link or special file in a slot; `path` is for errors. A file is on stable storage after
+    /// [`Staging::sync`].
+    pub fn make(&mut self, slot: u32, path: &[u8], entry: &TreeEntry) -> Result<Ident> {
         let name = slot_name(slot);
         let at = |e: Errno| failed(self.base, path, e);
         let dir = self.dir.as_fd();
@@ -46,7 +63,10 @@ impl Staging<'_> {
                 let file = fs::openat(dir, &name, flags, perm).map_err(at)?;
                 self.fill(&file, content, path)?;
                 set_attributes(dir, &name, &entry.meta).map_err(at)?;
-                fs::fsync(&file).map_err(at)?;
+                self.unsynced.push((file, path.to_vec()));
+                if self.unsynced.len() >= SYNCED_TOGETHER {
+                    self.sync_files()?;
+                }
             }
             Body::Symlink(target) => {
                 fs::symlinkat(&target[..], dir, &name).map_err(at)?;
@@ -61,6 +81,19 @@ impl Staging<'_> {
             Body::Dir(_) => return Err(at(Errno::ISDIR)),
         }
         self.ident(slot, path)
+    }
+
+    /// Puts all that was made on stable storage.
+    pub fn sync(&mut self) -> Result<()> {
+        self.sync_files()?;
+        fs::fsync(&self.dir).map_err(|e| failed(self.base, b"", e))
+    }
+
+    fn sync_files(&mut self) -> Result<()> {
+        for (file, path) in self.unsynced.drain(..) {
+            fs::fsync(&file).map_err(|e| failed(self.base, &path, e))?;
+        }
+        Ok(())
     }
 
     /// Makes an empty directory in a slot. Its attributes are set once it is full.
