@@ -92,26 +92,22 @@ impl Keeper {
 
     /// Ends them. The branches were told to close before.
     pub fn stop(&self) {
-        self.tell_to_end();
+        self.stop.store(true, Ordering::Relaxed);
+        self.wake.wake_all();
+        let own = std::thread::current().id();
         for t in std::mem::take(&mut *self.threads.lock()) {
-            if t.join().is_err() {
+            // A thread that lets go of the workspace last does not wait for itself.
+            if t.thread().id() != own && t.join().is_err() {
                 tracing::error!("a background thread had panicked");
             }
         }
     }
 }
 
-impl Keeper {
-    fn tell_to_end(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.wake.wake_all();
-    }
-}
-
 /// A workspace that is dropped without being closed leaves no threads.
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.tell_to_end();
+        self.stop();
     }
 }
 
