@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Programs that must work in `agentvfs run`: git, ssh, a sandbox of bubblewrap's inside, a virtual environment of Python
-# with pip, a browser, names from a resolver on 127.0.0.1; and what sudo says. Part of `.ci/long builds`.
+# Programs that must work in `agentvfs run`: git, ssh, both with a server on the machine, a sandbox of bubblewrap's inside, a
+# virtual environment of Python with pip, a browser, names from a resolver on 127.0.0.1; and what sudo says. Part of
+# `.ci/long builds`.
 #
 #   tests/agents/programs.sh AGENTVFS DIR     DIR is empty and visible in a sandbox
 #
@@ -38,6 +39,33 @@ ssh_works() {
         ssh -F ~/.ssh/config -G there | grep -qx "port 9"
         ssh-keygen -y -f ~/.ssh/id_ed25519 >/dev/null
         ssh -o BatchMode=yes -F ~/.ssh/config there true 2>&1 | grep -q "Connection refused"'
+}
+
+# A server of the caller's own on the machine: git clones from it and pushes to it, by ssh with the machine's configuration.
+# Root's needs a directory of its own.
+git_over_ssh_works() {
+    local port server me
+    me=$(id -un)
+    [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    [ -e "$HOME/.ssh/id_ed25519" ] || ssh-keygen -q -t ed25519 -N '' -f "$HOME/.ssh/id_ed25519"
+    cp "$HOME/.ssh/id_ed25519.pub" "$HOME/.ssh/authorized_keys"
+    ssh-keygen -q -t ed25519 -N '' -f "$dir/host_key"
+    git init -q --bare "$dir/served.git"
+    "$(PATH=$PATH:/usr/sbin type -P sshd)" -D -e -f /dev/null -p "$port" -h "$dir/host_key" -o ListenAddress=127.0.0.1 \
+        -o PidFile=none -o UsePAM=no -o StrictModes=no -o "AuthorizedKeysFile=$HOME/.ssh/authorized_keys" 2>"$dir/sshd.log" &
+    server=$!
+    # It listens once it can be connected to.
+    until (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do kill -0 "$server" || { cat "$dir/sshd.log"; return 1; }; done
+    run --show "$HOME/.ssh" --env "GIT_SSH_COMMAND=ssh -i $HOME/.ssh/id_ed25519 -o BatchMode=yes -o StrictHostKeyChecking=no \
+        -o UserKnownHostsFile=/dev/null" -- bash -ec '
+        cd /tmp
+        git clone -q "$1" cloned
+        cd cloned
+        git -c user.name=n -c user.email=e commit -q --allow-empty -m "from inside"
+        git push -q origin HEAD' - "ssh://$me@127.0.0.1:$port$dir/served.git" || { cat "$dir/sshd.log"; kill "$server"; return 1; }
+    kill "$server"
+    git --git-dir="$dir/served.git" log --all --format=%s | grep -qx "from inside"
 }
 
 bubblewrap_works() {
@@ -96,6 +124,7 @@ printf 'a file\n' >file
 trap '"$agentvfs" workspace stop project >/dev/null 2>&1' EXIT
 tried git git git_works
 tried ssh ssh ssh_works
+PATH=$PATH:/usr/sbin tried 'git over ssh' sshd git_over_ssh_works
 tried 'bubblewrap inside' bwrap bubblewrap_works
 tried 'python, venv and pip' python3 venv_works
 tried 'a browser' chromium browser_works

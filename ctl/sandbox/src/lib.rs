@@ -26,6 +26,7 @@ mod private;
 pub mod reach;
 mod sockets;
 mod sys;
+mod texts;
 mod tree;
 mod wire;
 

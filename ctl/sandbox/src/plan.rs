@@ -98,6 +98,8 @@ pub enum What {
     Tree(PathBuf),
     /// An empty directory in memory, read-only, made where nothing is.
     Empty,
+    /// A file of the sandbox's user with these bytes, in memory, read-only.
+    Text(Vec<u8>),
     /// A link to this, in an empty directory.
     Link(PathBuf),
     /// The socket that is at another path.

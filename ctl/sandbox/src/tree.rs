@@ -11,6 +11,7 @@ use crate::pieces::{HARMLESS, READ_ONLY, attach, c_path, memory, take, with};
 use crate::plan::{PathRule, What};
 use crate::private::{self, Directories, SHARED_MEMORY};
 use crate::sys::set_mount;
+use crate::texts::texts;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, statat};
 use rustix::io::Errno;
@@ -73,6 +74,8 @@ pub fn build(
         true => private::made()?,
         false => private,
     };
+    let own = texts(places)?.into_iter();
+    puts.extend(own.map(|(at, tree)| (at, Put::Tree(tree))));
     let empty = Empty::make()?;
     let lacking = own_proc(root, may_lack)?;
     let memory = private.iter().position(|(at, _)| *at == SHARED_MEMORY);
@@ -157,7 +160,7 @@ fn place_all(
     Ok(())
 }
 
-/// Places the views over the machine as it is, and the PID namespace's own `/proc`, if that can be.
+/// Places the views, and files of the user's, over the machine as it is, and the PID namespace's own `/proc`, if that can be.
 pub fn place_views(places: &[PathRule]) -> Result<()> {
     alone()?;
     for place in places {
@@ -170,6 +173,9 @@ pub fn place_views(places: &[PathRule]) -> Result<()> {
         let tree = with(take(from, false)?, HARMLESS, from)?;
         attach(tree.as_fd(), &place.at)?;
     }
+    for (at, tree) in texts(places)? {
+        attach(tree.as_fd(), &at)?;
+    }
     // A container may hide parts of /proc, and then lets nobody mount another one: the machine's has these processes,
     // too.
     let _ = mount_proc();
@@ -181,7 +187,11 @@ pub fn writable(places: &[PathRule]) -> Vec<PathBuf> {
     let is_writable = |place: &&PathRule| {
         let what = &place.what;
         let is_read_only = matches!(what, What::Hidden | What::Shown | What::Socket(_));
-        !is_read_only && !matches!(what, What::Tree(_) | What::Empty | What::Link(_))
+        !is_read_only
+            && !matches!(
+                what,
+                What::Tree(_) | What::Empty | What::Link(_) | What::Text(_)
+            )
     };
     let own = PRIVATE.iter().chain(&["/dev", "/proc"]).map(PathBuf::from);
     let places = places.iter().filter(is_writable);
@@ -193,6 +203,8 @@ fn taken(places: &[PathRule], not_copied: &mut Vec<String>) -> Result<Vec<(PathB
     let mut puts = Vec::new();
     for place in places {
         let put = match &place.what {
+            // Those are made when the machine is not seen any more.
+            What::Text(_) => continue,
             What::Hidden if is_around(&place.at, places) => EMPTY_DIRECTORY,
             What::Empty => EMPTY_DIRECTORY,
             What::Link(to) => Put::Link(to.clone()),

@@ -15,6 +15,7 @@ pub mod reach;
 mod relay;
 mod report;
 mod session;
+mod ssh;
 mod then;
 mod user;
 mod words;

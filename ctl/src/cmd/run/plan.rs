@@ -4,6 +4,7 @@ use super::super::{Context, agents};
 use super::home::{self, Allowed};
 use super::kept::kept;
 use super::nested::{Around, BRANCHES};
+use super::ssh;
 use super::user::{existing, short, told, user_home};
 use super::work::{self, Work};
 use crate::cli::{NetArg, RunArgs};
@@ -179,7 +180,7 @@ pub fn plan(
     }
     let cwd = cwd(args, work, &at, context)?;
     let protection = protection(args);
-    let (places, allowed) = match protection {
+    let (mut places, allowed) = match protection {
         Protection::ViewOnly => (vec![view(work, &at)], Allowed::default()),
         _ if work.around.is_some() => {
             let mut places = places(args, work, &at, context)?;
@@ -195,6 +196,7 @@ pub fn plan(
             (places, allowed)
         }
     };
+    places.extend(ssh::places(&places));
     let once = agent(args, context)?;
     let mut command = command(args);
     command.splice(1..1, once.options.into_iter().map(OsString::from));
