@@ -477,6 +477,36 @@ fn capabilities_and_set_uid_programs_give_nothing() {
 }
 
 #[test]
+fn what_roots_command_gives_files_counts_nowhere() {
+    if !mount::is_root() {
+        return skip(Want::Root, "only root may give files capabilities");
+    }
+    if !mount::found("setcap") {
+        return skip(Want::Machine, "there is no setcap");
+    }
+    let Some(env) = prepared(&[]) else { return };
+    let script = "cp /bin/true id; chmod 4755 id; stat -c %a id
+        cp /bin/true capable; setcap cap_dac_read_search+ep capable; getcap capable";
+    let out = shell(&env, script);
+    assert!(
+        out.starts_with("4755\n") && out.contains("cap_dac_read_search"),
+        "{out}"
+    );
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let place = env.mountpoint();
+    let line = table
+        .lines()
+        .find(|line| line.split(' ').nth(4) == place.to_str());
+    let flags = line.and_then(|line| line.split(' ').nth(5)).unwrap();
+    assert!(flags.contains("nosuid"), "{flags}");
+    let apply = env.command(&env.project(), &["apply", "--branch", "s", "--trust"]);
+    env.told(apply).fails(1, "privilege");
+    for name in ["id", "capable"] {
+        assert!(!env.project().join(name).exists(), "{name}");
+    }
+}
+
+#[test]
 fn root_can_work_on_the_project_of_another_owner() {
     if !mount::is_root() {
         return skip(Want::Root, "only root can give files away");

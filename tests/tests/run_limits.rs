@@ -112,6 +112,39 @@ fn the_group_of_a_run_can_have_a_session_which_ends_with_it() {
     assert_eq!(session(&["list"]).ok(), "");
 }
 
+/// Who is in no sandbox sees the mount, and `.agentvfs/view` in it, which is another branch to each group.
+#[test]
+fn the_view_of_the_mount_and_the_timeline_know_the_group_of_a_run_without_a_sandbox() {
+    let Some(env) = sandbox::env(&[("who", "main\n")]) else {
+        return;
+    };
+    let view = env.mountpoint().join(".agentvfs/view");
+    let agentvfs = tests::binary::agentvfs().display();
+    let script = format!(
+        "echo run >who; cat '{view}/who'; cat /proc/self/cgroup
+        cd '{view}' && '{agentvfs}' tool exec write -- sh -c 'echo made >\"$0/made\"' '{view}'",
+        view = view.display()
+    );
+    let told = run(
+        &env,
+        &["--no-sandbox", "--session", "s", "sh", "-ec", &script],
+    );
+    if !told.out.contains("agentvfs-run-") {
+        return skip(Want::Machine, "this user may not make a cgroup here");
+    }
+    let out = told.ok();
+    assert!(out.starts_with("run\n"), "{out}");
+    let outside = |words: &[&str]| env.told(env.command(&env.project(), words)).ok();
+    let calls = outside(&["--branch", "s", "timeline"]);
+    assert!(calls.contains("write"), "{calls}");
+    assert_eq!(outside(&["timeline"]), "");
+    let changed = outside(&["--branch", "s", "tool", "diff", "1"]);
+    assert!(changed.contains("made"), "{changed}");
+    // It ended with the group, so the branch can be deleted.
+    assert_eq!(outside(&["session", "list"]), "");
+    outside(&["branch", "delete", "s"]);
+}
+
 #[test]
 fn a_run_has_a_group_of_its_own_where_that_can_be_and_leaves_none() {
     let Some(env) = sandbox::env(&[]) else { return };

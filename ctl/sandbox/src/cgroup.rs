@@ -224,6 +224,11 @@ fn remove(dir: &Path) -> rustix::io::Result<()> {
 }
 
 impl Group {
+    /// Its directory. Processes are in a group inside of it.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The directory of the group that processes are in; none if another run has removed it.
     pub fn door(&self) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -19,6 +19,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long threads of this process that are ending may take.
@@ -299,6 +300,11 @@ impl Standing {
     /// The namespaces by which [`crate::reach`] gets into the sandbox; none without one.
     pub fn namespaces(&self) -> Option<&Namespaces> {
         self.namespaces.as_ref()
+    }
+
+    /// The directory of the control group that all processes of the sandbox are in, if it has one.
+    pub fn group(&self) -> Option<&Path> {
+        self.group.as_ref().map(Group::dir)
     }
 
     /// Layers that the kernel lacks, each with why.

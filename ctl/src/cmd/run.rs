@@ -212,12 +212,35 @@ fn start(
     let standing = agentvfs_sandbox::start(&plan, session.as_ref()).map_err(|e| not_run(args, e));
     drop(turn);
     let standing = standing?;
+    register(args, work, &standing, context);
     let beside = beside(bound, (&standing, &plan), work, context).map_err(no_socket)?;
     if let Some(copies) = &mut allowed.copies {
         let failed = |e: std::io::Error| Failure::new("cannot keep copies", e.to_string());
         copies.wait().map_err(failed)?;
     }
     Ok((standing, plan, allowed, beside))
+}
+
+/// Has `.agentvfs/view` in the workspace's mount lead to the run's branch, for a command that sees the mount: one without
+/// a sandbox. The registration ends with the control group.
+fn register(args: &RunArgs, work: &Work, standing: &Standing, context: &mut Context) {
+    let Some(group) = standing.group().filter(|_| args.no_sandbox) else {
+        return;
+    };
+    let call = Call::SessionRegister(SessionRegister {
+        workspace: work.info.name.clone(),
+        branch: work.branch.clone(),
+        cgroup: Bytes::from(group),
+    });
+    let what = format!(
+        "cannot register {} for branch {}",
+        group.display(),
+        work.branch
+    );
+    let done: Result<SessionRegisterAnswer, Failure> = context.ask(&what, &call);
+    if let Err(failure) = done {
+        warn(&format!("{}: {}", failure.what, failure.why));
+    }
 }
 
 /// Begins what goes on beside the command.
