@@ -64,7 +64,7 @@ fn check_empty(inner: &Inner, entry: Dentry) -> Result<()> {
 }
 
 /// Permission bits without set-id, where some go: set-user-id always, set-group-id where the group
-/// may execute or the caller is `outside` of it (chown(2), write(2)).
+/// may execute or the caller is `outside` of it (chown(2)).
 fn without_set_id(inode: &Inode, outside: bool) -> Option<u32> {
     let bits = inode.mode & 0o7777;
     let mut cleared = bits & !mode::SUID;

@@ -214,9 +214,6 @@ pub struct SetAttr {
     pub ctime: Option<Time>,
     /// With a length: the caller may not keep set-id bits and capabilities (it has no CAP_FSETID).
     pub kill_suidgid: bool,
-    /// The caller is not in the file's group: where set-id bits go, set-group-id goes also without
-    /// group execution.
-    pub outside_group: bool,
     /// The caller has come by a path just now, not through a descriptor: it can be told to look again.
     pub by_path: bool,
 }
@@ -243,8 +240,6 @@ pub struct WriteFlags {
     pub from_cache: bool,
     /// The kernel asks for set-id bits to be cleared (FUSE_WRITE_KILL_SUIDGID).
     pub kill_suidgid: bool,
-    /// The caller is not in the file's group: the set-group-id bit goes also without group execution.
-    pub outside_group: bool,
     /// The offset is what the kernel takes for the end of the file (O_APPEND).
     pub append: bool,
     /// The thread that calls write(2), as the kernel numbers it.

@@ -24,7 +24,6 @@ mod device;
 mod drain;
 mod end;
 mod errno;
-mod groups;
 mod holders;
 mod invalidate;
 mod latency;

@@ -5,11 +5,11 @@
 //! closes by itself, keeping its caches, and checks permissions itself.
 
 use crate::limits::{ANSWER_BYTES_MAX, COPY_RANGE_MAX, FOREVER};
+use crate::probe;
 use crate::serve::{Front, Outcome};
 use crate::transport::{List, Space};
 use crate::wire::{Answer, Header, Plus, Request};
-use crate::{groups, probe};
-use engine::types::{Attr, Caller, NodeId, SetAttr, Wait, mode};
+use engine::types::{Attr, NodeId, SetAttr, Wait, mode};
 use engine::{Error, Workspace};
 use rustix::io::Errno;
 use std::time::Duration;
@@ -72,12 +72,8 @@ impl Front {
             Request::Write {
                 offset,
                 data,
-                mut flags,
-            } => {
-                let who = from.caller(0);
-                flags.outside_group = flags.kill_suidgid && groups::is_outside(&who, ws, node);
-                Answer::Written(ws.write(node, offset, data, flags, wait)?)
-            }
+                flags,
+            } => Answer::Written(ws.write(node, offset, data, flags, wait)?),
             Request::Readdir { cookie, size } => {
                 list(ws, node, (cookie, size), Plus::No, room, wait)?
             }
@@ -161,16 +157,14 @@ impl Front {
         }
     }
 
-    fn setattr(&self, from: &Header, mut set: SetAttr, wait: Wait) -> Outcome<Answer> {
+    fn setattr(&self, from: &Header, set: SetAttr, wait: Wait) -> Outcome<Answer> {
         let (ws, node) = (&*self.0.ws.0, from.node);
         if self.own(from).is_some() {
             return Ok(known(ws.getattr(node)?));
         }
         // With no field at all it is the kernel's wish, before a write by a caller without
         // CAP_FSETID, that set-id bits be cleared; it takes the new mode from the answer.
-        let who = from.caller(0);
-        set.outside_group = groups::is_outside(&who, ws, node);
-        Ok(known(ws.setattr(&who, node, &set, wait)?))
+        Ok(known(ws.setattr(&from.caller(0), node, &set, wait)?))
     }
 
     /// MKNOD, MKDIR and SYMLINK.
@@ -217,6 +211,7 @@ fn create(ws: &Workspace, from: &Header, request: &Request<'_>, wait: Wait) -> O
         umask,
         exclusive,
         truncate,
+        kill_suidgid,
     } = *request
     else {
         return Err(Errno::NOSYS.into());
@@ -230,19 +225,14 @@ fn create(ws: &Workspace, from: &Header, request: &Request<'_>, wait: Wait) -> O
     if !truncate {
         return Ok(attr);
     }
-    Ok(empty(ws, &who, attr.node, wait).inspect_err(|_| ws.forget(attr.node, 1))?)
-}
-
-/// Takes a file's content away.
-fn empty(ws: &Workspace, who: &Caller, node: NodeId, wait: Wait) -> Result<Attr, Error> {
     let set = SetAttr {
         size: Some(0),
-        // Here the kernel does not say whether the caller may keep them.
-        kill_suidgid: who.uid != 0,
+        kill_suidgid,
         by_path: true,
         ..SetAttr::default()
     };
-    ws.setattr(who, node, &set, wait)
+    let emptied = ws.setattr(&who, attr.node, &set, wait);
+    Ok(emptied.inspect_err(|_| ws.forget(attr.node, 1))?)
 }
 
 /// READDIR and READDIRPLUS. A listing is cut where the kernel's room ends; it comes again with the last

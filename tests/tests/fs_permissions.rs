@@ -22,6 +22,12 @@ const BOB: User = User {
     gid: 1602,
     groups: &[1601],
 };
+/// In none of their groups.
+const OTHER: User = User {
+    uid: 1603,
+    gid: 1603,
+    groups: &[],
+};
 
 /// Capabilities of a program (linux/capability.h, revision 2): one word of flags, two pairs of sets.
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -212,6 +218,113 @@ fn set_id_bits_are_kept_by_those_who_have_the_capability_not_by_root() {
     set_mode(&file, 0o2770);
     without_fsetid(share).unwrap();
     assert_eq!(mode(&file) & 0o2000, 0, "shared without it");
+}
+
+/// Bits that are left of a file of a group after a call by somebody.
+fn bits_left(dir: &OwnedFd, path: &Path, bits: u32, who: User, call: usize) -> u32 {
+    let _ = fs::remove_file(path);
+    fs::write(path, "four").unwrap();
+    chown(path, None, Some(ALICE.gid)).unwrap();
+    set_mode(path, bits);
+    act_as(who, || {
+        let file = open(dir, "locked", OFlags::WRONLY).unwrap();
+        match call {
+            0 => rustix::io::write(&file, b"x").map(drop),
+            1 => rustix::fs::ftruncate(&file, 2),
+            2 => rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 9),
+            _ => open(dir, "locked", OFlags::WRONLY | OFlags::TRUNC).map(drop),
+        }
+    })
+    .unwrap();
+    mode(path)
+}
+
+/// Bits and groups of what somebody makes with set-group-id in a directory of a group that gives that group on.
+fn made_in(top: &Path, dir: &OwnedFd, who: User) -> Vec<(u32, u32)> {
+    let shared = top.join("shared");
+    let _ = fs::remove_dir_all(&shared);
+    fs::create_dir(&shared).unwrap();
+    chown(&shared, None, Some(ALICE.gid)).unwrap();
+    set_mode(&shared, 0o2777);
+    let rights = Mode::from_raw_mode(0o2775);
+    act_as(who, || {
+        let make = OFlags::CREATE | OFlags::WRONLY;
+        rustix::fs::openat(dir, "shared/file", make, rights).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(dir, "shared/fifo", fifo, rights, 0).unwrap();
+        rustix::fs::mkdirat(dir, "shared/dir", rights).unwrap();
+    });
+    let of = |name| fs::metadata(shared.join(name)).unwrap();
+    let made = ["file", "fifo", "dir"].map(of);
+    made.iter()
+        .map(|meta| (meta.mode() & 0o7777, meta.gid()))
+        .collect()
+}
+
+#[test]
+fn set_group_id_is_given_to_what_is_made_as_natively_by_who_is_in_the_group_or_not() {
+    let Some((env, root, dir)) = mounted() else {
+        return;
+    };
+    let (native, plain) = native(&env);
+    let inside = [ALICE, BOB].map(|who| made_in(&root, &dir, who));
+    let outside = made_in(&root, &dir, OTHER);
+    assert_eq!(
+        inside,
+        [ALICE, BOB].map(|who| made_in(&native, &plain, who))
+    );
+    assert_eq!(outside, made_in(&native, &plain, OTHER));
+    assert_ne!(
+        inside[1], outside,
+        "by another group than the one that a request names"
+    );
+}
+
+/// A directory of the file system below, and a descriptor of it.
+fn native(env: &Env) -> (PathBuf, OwnedFd) {
+    let native = env.path("native");
+    fs::create_dir(&native).unwrap();
+    set_mode(&native, 0o777);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(&native, flags, Mode::empty()).unwrap();
+    (native, dir)
+}
+
+#[test]
+fn set_group_id_without_execution_goes_as_natively_where_a_request_tells_the_groups() {
+    let Some((env, root, dir)) = mounted() else {
+        return;
+    };
+    let (native, plain) = native(&env);
+    let mut differ = Vec::new();
+    for bits in [0o2666, 0o2676, 0o6666, 0o4666, 0o6676] {
+        for (who, name) in [(ALICE, "of the group"), (BOB, "by another"), (OTHER, "not")] {
+            for call in 0..4 {
+                let theirs = bits_left(&plain, &native.join("locked"), bits, who, call);
+                let ours = bits_left(&dir, &root.join("locked"), bits, who, call);
+                if theirs != ours {
+                    assert_eq!(
+                        (theirs & !ours, name),
+                        (0o2000, "by another"),
+                        "{bits:o} {call}"
+                    );
+                    differ.push((bits, call));
+                }
+            }
+        }
+    }
+    // A request names one of the caller's groups.
+    assert_eq!(
+        differ,
+        [
+            (0o2666, 1),
+            (0o2666, 3),
+            (0o6666, 0),
+            (0o6666, 1),
+            (0o6666, 2),
+            (0o6666, 3)
+        ]
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::limits::FILE_BYTES_MAX;
 use crate::record::Mutation;
 use crate::tree::acl;
 use crate::tree::inode::Inode;
-use crate::types::{Attr, Caller, Kind, Nid, SetAttr, SetTime, Time, Wait};
+use crate::types::{Attr, Caller, Kind, Nid, SetAttr, SetTime, Time, Wait, mode};
 
 const CAPABILITY: &[u8] = b"security.capability";
 
@@ -66,14 +66,15 @@ fn mutation(who: &Caller, nid: Nid, inode: &Inode, set: &SetAttr, now: Time) -> 
     // A change of nothing is how the kernel asks for set-id bits to go before a write. Root keeps them:
     // of a file with capabilities the kernel asks the same, and takes those away itself.
     let nothing = SetAttr {
-        outside_group: set.outside_group,
         by_path: set.by_path,
         ..SetAttr::default()
     };
     let asked = who.uid != 0 && *set == nothing;
     let is_dir = inode.kind() == Kind::Dir;
     if !is_dir && (owner_changes || truncated_by_other || asked) {
-        perm = perm.or_else(|| without_set_id(inode, set.outside_group));
+        let is_outside = who.gid != inode.gid && (who.uid != 0 || truncated_by_other);
+        let outside = is_outside || asked && is_asked_for_locking(inode);
+        perm = perm.or_else(|| without_set_id(inode, outside));
         if inode.xattr(CAPABILITY).is_some() {
             xattrs.push((CAPABILITY.to_vec(), None));
         }
@@ -92,4 +93,10 @@ fn mutation(who: &Caller, nid: Nid, inode: &Inode, set: &SetAttr, now: Time) -> 
         ctime: set.ctime.unwrap_or(now),
         xattrs,
     }
+}
+
+/// Whether the kernel can only have asked for set-id bits to go because of set-group-id without group execution, which
+/// stands for locking: so the caller is in none of the groups that may keep it, of which a request names one.
+fn is_asked_for_locking(inode: &Inode) -> bool {
+    inode.mode & mode::SUID == 0 && inode.xattr(CAPABILITY).is_none()
 }

@@ -242,7 +242,8 @@ fn write_live(
         return Err(Error::Access);
     }
     let perm = if flags.kill_suidgid {
-        without_set_id(inode, flags.outside_group)
+        // Without group execution it is asked for before, where the caller is in none of its groups.
+        without_set_id(inode, false)
     } else {
         None
     };

@@ -19,7 +19,6 @@ pub const ROOT: NodeId = NodeId::ROOT;
 pub const CALL: WriteFlags = WriteFlags {
     from_cache: false,
     kill_suidgid: false,
-    outside_group: false,
     append: false,
     thread: 7,
 };

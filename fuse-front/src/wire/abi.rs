@@ -131,6 +131,9 @@ pub mod write {
     pub const KILL_SUIDGID: u32 = 1 << 2;
 }
 
+/// Flag of a CREATE: set-id bits are to go where it empties a file.
+pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+
 /// Flag of a SETXATTR: the access control list takes the set-group-id bit away.
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 

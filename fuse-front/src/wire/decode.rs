@@ -1,6 +1,6 @@
 //! Bytes that the kernel sends, as requests.
 
-use super::abi::{self, fattr, init, opcode, open};
+use super::abi::{self, OPEN_KILL_SUIDGID, fattr, init, opcode, open};
 use super::flags;
 use super::reader::Reader;
 use super::request::{Forgets, Header, Incoming, Layout, Offer, Request};
@@ -179,7 +179,6 @@ fn setattr(body: &mut Reader<'_>) -> Result<Request<'static>, Errno> {
         ctime: has(fattr::CTIME).then_some(ctime),
         kill_suidgid: has(fattr::KILL_SUIDGID),
         by_path: !has(fattr::FH),
-        outside_group: false,
     };
     Ok(Request::Setattr { set })
 }
@@ -266,14 +265,14 @@ fn setxattr<'a>(body: &mut Reader<'a>, layout: Layout) -> Result<Request<'a>, Er
 }
 
 fn create<'a>(body: &mut Reader<'a>) -> Result<Request<'a>, Errno> {
-    let (flags, mode, umask) = (body.u32()?, body.u32()?, body.u32()?);
-    body.skip::<4>()?;
+    let (flags, mode, umask, how) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
     Ok(Request::Create {
         name: body.name()?,
         perm: flags::permissions(mode),
         umask,
         exclusive: flags & open::EXCL != 0,
         truncate: flags & open::TRUNC != 0,
+        kill_suidgid: how & OPEN_KILL_SUIDGID != 0,
     })
 }
 
@@ -444,7 +443,6 @@ mod tests {
         let flags = WriteFlags {
             from_cache: true,
             kill_suidgid: true,
-            outside_group: false,
             append: true,
             thread: 4321,
         };
@@ -498,7 +496,6 @@ mod tests {
             mtime: Some(SetTime::Now),
             ctime: Some(at(i64::MIN, 4)),
             kill_suidgid: true,
-            outside_group: false,
             by_path: false,
         };
         let setattr = |set| Ok(Request::Setattr { set });
@@ -539,9 +536,20 @@ mod tests {
             umask: 0o22,
             exclusive: true,
             truncate: false,
+            kill_suidgid: false,
         };
         let fields = [words(&[0o301, 0o102644, 0o22, 0]), b"new\0".to_vec()];
         expect(opcode::CREATE, &fields, Ok(create));
+        let truncate = Request::Create {
+            name: b"new",
+            perm: 0o644,
+            umask: 0,
+            exclusive: false,
+            truncate: true,
+            kill_suidgid: true,
+        };
+        let fields = [words(&[0o1101, 0o100644, 0, 1]), b"new\0".to_vec()];
+        expect(opcode::CREATE, &fields, Ok(truncate));
         let (perm, umask) = (0o600, 0o22);
         let fields = [words(&[0o20200002, 0o100600, 0o22, 0]), b"/\0".to_vec()];
         let nameless = Request::Tmpfile { perm, umask };

@@ -34,7 +34,6 @@ pub(crate) fn write(flags: u32, descriptor: u32, thread: u32) -> WriteFlags {
     WriteFlags {
         from_cache: flags & abi::write::CACHE != 0,
         kill_suidgid: flags & abi::write::KILL_SUIDGID != 0,
-        outside_group: false,
         append: descriptor & open::APPEND != 0,
         thread,
     }

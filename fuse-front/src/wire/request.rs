@@ -189,6 +189,8 @@ pub enum Request<'a> {
         umask: u32,
         exclusive: bool,
         truncate: bool,
+        /// Where it empties a file, set-id bits go.
+        kill_suidgid: bool,
     },
     /// As `Create`, without a name.
     Tmpfile {

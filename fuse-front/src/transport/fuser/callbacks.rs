@@ -130,7 +130,6 @@ impl<S: Serve> Filesystem for Callbacks<S> {
             ctime: ctime.map(words::time),
             // The crate does not say whether the caller may keep them.
             kill_suidgid: size.is_some() && from.uid() != 0,
-            outside_group: false,
             by_path: file.is_none(),
         };
         let request = Ok(Request::Setattr { set });
@@ -451,6 +450,8 @@ impl<S: Serve> Filesystem for Callbacks<S> {
     ) {
         let (perm, flags) = (flags::permissions(mode), bits(flags));
         let (exclusive, truncate) = (flags & open::EXCL != 0, flags & open::TRUNC != 0);
+        // As with SETATTR.
+        let kill_suidgid = from.uid() != 0;
         self.named(
             (from, opcode::CREATE, parent),
             name,
@@ -460,6 +461,7 @@ impl<S: Serve> Filesystem for Callbacks<S> {
                 umask,
                 exclusive,
                 truncate,
+                kill_suidgid,
             },
             reply,
         );
