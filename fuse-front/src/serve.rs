@@ -345,10 +345,60 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_opcode_is_enosys() {
+        let mut fixture = Fixture::new();
+        let known = |code: u32| Op::of(code).is_some();
+        let unknown = (0..200u32).filter(|code| !known(*code));
+        let about_the_mount = [
+            opcode::INIT,
+            opcode::DESTROY,
+            opcode::INTERRUPT,
+            opcode::NOTIFY_REPLY,
+        ];
+        let unknown = unknown.filter(|code| !about_the_mount.contains(code));
+        let far = [777, 4096, 1 << 20, u32::MAX];
+        let mut number = 0;
+        for code in unknown.chain(far) {
+            for body in [&b""[..], b"whatever", &[0xff; 200]] {
+                for mark in [0, crate::wire::abi::UNIQUE_RESENT] {
+                    number += 2;
+                    fixture.send(&message(code, number | mark, body));
+                    let expected = (number | mark, Errno::NOSYS.raw_os_error(), 16);
+                    assert_eq!(fixture.answer(), expected, "opcode {code}");
+                }
+            }
+        }
+        fixture.send(&message(opcode::GETATTR, 1, &[0; 16]));
+        assert_eq!(fixture.answer(), (1, 0, 120), "nothing was answered twice");
+    }
+
+    #[test]
+    fn a_request_of_another_length_than_it_names_fails_with_eio() {
+        let mut fixture = Fixture::new();
+        let whole = message(opcode::GETATTR, 9, &[0; 16]);
+        for named in [0, 39, 40, 55, 57, 1 << 20, u32::MAX] {
+            let bytes = [&named.to_ne_bytes()[..], &whole[4..]].concat();
+            fixture.send(&bytes);
+            assert_eq!(
+                fixture.answer(),
+                (9, Errno::IO.raw_os_error(), 16),
+                "{named}"
+            );
+        }
+        for len in 40..whole.len() {
+            fixture.send(&whole[..len]);
+            assert_eq!(fixture.answer(), (9, Errno::IO.raw_os_error(), 16), "{len}");
+        }
+        for len in 1..40 {
+            fixture.send(&whole[..len]);
+        }
+        fixture.send(&whole);
+        assert_eq!(fixture.answer(), (9, 0, 120), "nobody else was answered");
+    }
+
+    #[test]
     fn what_is_no_request_is_refused_and_the_next_is_served() {
         let mut fixture = Fixture::new();
-        fixture.send(&message(777, 1, b"whatever"));
-        assert_eq!(fixture.answer(), (1, Errno::NOSYS.raw_os_error(), 16));
         fixture.send(&message(opcode::LOOKUP, 2, b"no end"));
         assert_eq!(fixture.answer(), (2, Errno::IO.raw_os_error(), 16));
         // Nobody can be answered, or wants to be.
@@ -379,7 +429,10 @@ mod tests {
         #[test]
         fn every_message_is_answered_once(
             messages in proptest::collection::vec(
-                (0u32..60, proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..100)),
+                (
+                    prop_oneof![9 => 0u32..60, 1 => any::<u32>()],
+                    proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..100),
+                ),
                 1..100,
             )
         ) {
