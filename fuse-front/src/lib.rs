@@ -50,7 +50,7 @@ pub use holders::{Holder, holders};
 pub use latency::Latency;
 pub use mount::{MountError, MountOptions, Mounted, mount};
 pub use resume::{Agreed, Kept, answers, resume};
-pub use stale::{detach_dead, is_dead_mount};
+pub use stale::{detach_dead, is_dead_mount, is_refused_mount};
 pub use stats::Stats;
 pub use sys::leave_files;
 pub use table::unescape;

@@ -322,6 +322,7 @@ impl Mounted {
             dev: self.dev,
             agreed: *agreed,
             process: seen(std::process::id()).map(|seen| seen.process),
+            was_refused: false,
         })
     }
 

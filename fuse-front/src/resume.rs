@@ -12,7 +12,7 @@ use crate::table;
 use crate::transport::{Connection, Device};
 use crate::wire::Layout;
 use engine::descent::seen;
-use engine::{Process, Workspace};
+use engine::{Look, Process, Workspace};
 use std::io::{Error, Result};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,9 @@ pub struct Kept {
     pub agreed: Agreed,
     /// The process that serves it; `None` where it is gone.
     pub process: Option<Process>,
+    /// Requests failed because nobody served it, some of which may have been carried out: names, pages and sizes that the
+    /// kernel has may be others than those of the workspace.
+    pub was_refused: bool,
 }
 
 /// Goes on with a mount. `ws` was opened by [`engine::Engine::open_kept`] with the connection's number.
@@ -76,21 +79,29 @@ fn go_on(
         return Err(Error::other("it is not mounted there any more"));
     }
     let front = Front(shared.clone());
-    let layout = kept.agreed.layout;
+    let (layout, was_refused) = (kept.agreed.layout, kept.was_refused);
     let connection = Connection::resume(kept.device, layout, front, opts.threads);
     let device = connection.keepable().map(|(device, _)| device);
     let device = device.ok_or_else(|| Error::other("the connection cannot be resumed"))?;
     let may_show_before = shared.ws.0.may_show_before();
+    if was_refused {
+        shared.ws.0.doubt_kernel();
+    }
     if let Some(device) = device.upgrade() {
         // Before anything is read here: what this process has read would be sent again, too.
         device.resend()?;
+        if (may_show_before || was_refused)
+            && let Err(error) = device.drop_names()
+        {
+            tracing::warn!(%error, "the kernel may show names that are out of date");
+        }
     }
     let mounted = mount::begin(shared, (mountpoint, kept.dev), connection)?;
     let settle = Settle {
         shared: Arc::downgrade(shared),
         device,
         mountpoint: mountpoint.to_owned(),
-        may_show_before,
+        was_refused,
     };
     std::thread::Builder::new()
         .name("fuse-settle".to_owned())
@@ -111,18 +122,12 @@ struct Settle {
     shared: Weak<Shared>,
     device: Weak<Device>,
     mountpoint: PathBuf,
-    /// A switch may not have ended.
-    may_show_before: bool,
+    /// Pages of every inode are to be dropped, whatever the engine says ([`Kept::was_refused`]).
+    was_refused: bool,
 }
 
 impl Settle {
     fn run(self) {
-        if self.may_show_before
-            && let Some(device) = self.device.upgrade()
-            && let Err(error) = device.drop_names()
-        {
-            tracing::warn!(%error, "the kernel may show names of before a switch");
-        }
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
@@ -135,6 +140,7 @@ impl Settle {
         ws.settle_held(&mut |node, look| {
             // Once the mount has ended nothing is held.
             let device = self.device.upgrade();
+            let look = if self.was_refused { Look::Drop } else { look };
             device.is_some_and(|device| device.holds(node, look))
         });
         tracing::info!("what the kernel holds is known");

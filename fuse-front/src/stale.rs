@@ -14,6 +14,11 @@ pub fn is_dead_mount(path: &Path) -> bool {
     matches!(rustix::fs::statvfs(path), Err(Errno::NOTCONN))
 }
 
+/// True if everything that `path`'s mount is asked fails with EIO: a keeper refuses it.
+pub fn is_refused_mount(path: &Path) -> bool {
+    matches!(rustix::fs::statvfs(path), Err(Errno::IO))
+}
+
 /// Detaches the dead mounts at `path`, if any; programs that still use them keep seeing errors.
 ///
 /// # Errors

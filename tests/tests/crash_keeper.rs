@@ -101,34 +101,6 @@ fn with_the_keeper_killed_too_the_next_command_brings_the_workspace_back() {
 }
 
 #[test]
-fn daemons_that_die_again_and_again_are_given_up() {
-    let Some(mut env) = Env::new() else { return };
-    env.set_variable("AGENTVFS_KEEPER", "2");
-    let root = env.start();
-    fs::write(root.join("a"), b"a").unwrap();
-    for _ in 0..2 {
-        let before = env.daemons();
-        kill(&before);
-        another(|| env.daemons(), &before);
-        assert_eq!(fs::read(root.join("a")).unwrap(), b"a");
-    }
-    kill(&env.daemons());
-    wait::until("the keeper gives up", || env.keepers().is_empty());
-    assert!(fs::write(root.join("b"), b"b").is_err());
-    let doctor = || env.told(env.command(&env.path(""), &["doctor"])).out;
-    let why = "mounts were given up: daemons end again and again: 3 within a minute";
-    assert!(env.log().contains("daemons end again and again") && doctor().contains(why));
-    let status = || env.workspace(&["status", "project"]);
-    let why = "its mount was given up: daemons end again and again: 3 within a minute";
-    assert!(status().err.contains(why), "{:?}", status());
-    env.workspace(&["log", "project"]).ok();
-    assert!(status().ok().contains(why), "{:?}", status());
-    assert_eq!(fs::read(root.join("a")).unwrap(), b"a");
-    assert!(!doctor().contains("given up"));
-    assert!(doctor().contains("mounts outlive a crash of the daemon"));
-}
-
-#[test]
 fn a_daemon_that_stands_still_for_a_while_is_not_ended() {
     let Some(env) = kept() else { return };
     let root = env.start();

@@ -115,7 +115,7 @@ impl Home {
         self.root.join("running")
     }
 
-    /// Why the keeper gave its mounts up, until the next keeper.
+    /// Why the keeper refuses what is asked of mounts, while it does.
     pub fn given_up(&self) -> PathBuf {
         self.root.join("keeper.given-up")
     }

@@ -2,17 +2,23 @@
 //!
 //! The kernel ends a mount when nobody has its device open. So the daemon hands each device to the keeper
 //! ([`Keeper::keep`]). When the daemon's connection ends otherwise than by [`Keeper::end`], the keeper starts a
-//! daemon again, which asks for the mounts ([`Keeper::join`]) and goes on with them. The keeper never uses a
-//! device, and knows of a mount only its name and a note that the daemon wrote.
+//! daemon again, which asks for the mounts ([`Keeper::join`]) and goes on with them. Where daemons end again and again it
+//! refuses what is asked of the mounts, until a daemon takes them ([`Keeper::take`]). Beside that it never uses a device,
+//! and knows of a mount only its name and a note that the daemon wrote.
 
+mod daemon;
+mod held;
 pub mod process;
+mod refuse;
 mod starts;
 mod wire;
 
 use crate::home::Home;
 use crate::launch::{open_log, own_program};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    socketpair,
 };
 use std::fs::Permissions;
 use std::io::{Error, ErrorKind, Result};
@@ -21,14 +27,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use wire::{Said, Told};
 
 /// In the environment of the command that starts a daemon: `off` for no keeper, or a number: how many daemons may end
-/// unasked within a minute before their mounts are given up (5).
+/// unasked within a minute before what is asked of their mounts fails (5).
 pub const VARIABLE: &str = "AGENTVFS_KEEPER";
 
 /// Daemons that wait to be accepted, at most.
 const BACKLOG: i32 = 8;
+
+/// How long the keeper may take to do what is waited for.
+const DONE_WAIT: Duration = Duration::from_secs(10);
 
 /// A mount that the keeper holds.
 #[derive(Debug)]
@@ -39,6 +49,19 @@ pub struct KeptMount {
     pub note: String,
     /// The device, then whatever the daemon added.
     pub descriptors: Vec<OwnedFd>,
+    /// Requests were refused: the kernel may have other names, pages and sizes than the workspace.
+    pub was_refused: bool,
+}
+
+/// What a daemon learns when it joins.
+#[derive(Debug)]
+pub struct Joined {
+    /// Its connection.
+    pub keeper: Keeper,
+    /// The mounts with which it is to go on.
+    pub mounts: Vec<KeptMount>,
+    /// Workspaces whose mounts can be had ([`Keeper::take`]).
+    pub refused: Vec<String>,
 }
 
 /// A daemon's connection to the keeper of its home.
@@ -48,12 +71,11 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Joins the keeper that runs, as the daemon of `program`, and gives the mounts that it holds; `None` where none
-    /// runs.
+    /// Joins the keeper that runs, as the daemon of `program`; `None` where none runs.
     ///
     /// # Errors
     /// What the system says; the keeper speaks otherwise than expected.
-    pub fn join(home: &Home, program: &Path) -> Result<Option<(Keeper, Vec<KeptMount>)>> {
+    pub fn join(home: &Home, program: &Path) -> Result<Option<Joined>> {
         let socket = new_socket()?;
         match connect(&socket, &address(&home.keeper_socket())?) {
             Ok(()) => {}
@@ -63,19 +85,21 @@ impl Keeper {
         let keeper = Keeper { socket };
         let program = program.to_owned();
         keeper.say(&Said::Hello { program }, &[])?;
-        let mut mounts = Vec::new();
+        let (mut mounts, mut refused) = (Vec::new(), Vec::new());
         loop {
             match wire::receive::<Told>(keeper.socket.as_fd())? {
-                Some((Told::Kept { workspace, note }, descriptors)) => mounts.push(KeptMount {
-                    workspace,
-                    note,
-                    descriptors,
-                }),
-                Some((Told::All, _)) => return Ok(Some((keeper, mounts))),
+                Some((Told::All, _)) => break,
                 Some((Told::Ask, _)) => {}
+                Some((Told::Refused { workspace }, _)) => refused.push(workspace),
+                Some((told, descriptors)) => mounts.extend(kept(told, descriptors)),
                 None => return Err(ErrorKind::UnexpectedEof.into()),
             }
         }
+        Ok(Some(Joined {
+            keeper,
+            mounts,
+            refused,
+        }))
     }
 
     /// Starts a keeper of the home, from this program, and joins it. Gives its process, which is to be waited for.
@@ -105,7 +129,7 @@ impl Keeper {
             .spawn()?;
         let joined = Keeper::join(home, &program)?;
         joined
-            .map(|(keeper, _)| (keeper, process))
+            .map(|joined| (joined.keeper, process))
             .ok_or_else(|| Error::other("it ended at once"))
     }
 
@@ -127,7 +151,38 @@ impl Keeper {
         self.say(&Said::Release { workspace }, &[])
     }
 
-    /// The daemon ends as it was asked to: nothing is held, nothing started again.
+    /// Has a mount handed over whose requests are refused; they wait from now on. `None` where there is no such mount.
+    ///
+    /// # Errors
+    /// The keeper is gone.
+    pub fn take(&self, workspace: &str) -> Result<Option<KeptMount>> {
+        let workspace = workspace.to_owned();
+        let here = self.say_and_wait(&Said::Take { workspace })?;
+        let told = wire::receive::<Told>(here.as_fd())?;
+        Ok(told.and_then(|(told, descriptors)| kept(told, descriptors)))
+    }
+
+    /// Has a mount held no longer, and waits until it is not.
+    ///
+    /// # Errors
+    /// The keeper is gone.
+    pub fn let_go(&self, workspace: &str) -> Result<()> {
+        let workspace = workspace.to_owned();
+        let here = self.say_and_wait(&Said::Release { workspace })?;
+        wire::receive::<Told>(here.as_fd()).map(drop)
+    }
+
+    /// Says something with one end of a socket, which the keeper answers at or closes once it has done that. Gives the
+    /// other end.
+    fn say_and_wait(&self, what: &Said) -> Result<OwnedFd> {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (here, there) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+        set_socket_timeout(&here, Timeout::Recv, Some(DONE_WAIT))?;
+        self.say(what, &[there.as_fd()])?;
+        Ok(here)
+    }
+
+    /// The daemon ends as it was asked to: nothing is held that is not refused, nothing started again.
     ///
     /// # Errors
     /// The keeper is gone.
@@ -165,6 +220,24 @@ impl Keeper {
     fn say(&self, what: &Said, with: &[BorrowedFd<'_>]) -> Result<()> {
         wire::send(self.socket.as_fd(), what, with)
     }
+}
+
+/// A mount that is handed over.
+fn kept(told: Told, descriptors: Vec<OwnedFd>) -> Option<KeptMount> {
+    let Told::Kept {
+        workspace,
+        note,
+        was_refused,
+    } = told
+    else {
+        return None;
+    };
+    Some(KeptMount {
+        workspace,
+        note,
+        descriptors,
+        was_refused,
+    })
 }
 
 /// A socket that keeps messages apart.

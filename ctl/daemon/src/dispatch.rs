@@ -342,7 +342,7 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
         WorkspaceStatus::Started => {
             let mut status = on(mounts, &ask.workspace, |w| verbs::status(w, &ask.branch))?;
             if let Some(recovered) = &mut status.recovered {
-                recovered.push_str(&given_up(mounts));
+                recovered.push_str(&until_now(mounts));
             }
             answer.healthy = status.poisoned.is_none() && status.not_imported.is_empty();
             let base = answer.info.base.path();
@@ -366,7 +366,7 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
         WorkspaceStatus::Stale => answer.troubles.push(format!(
             "its daemon crashed{}; no acknowledged write is lost: \
              agentvfs start {} recovers it",
-            given_up(mounts),
+            refused(mounts, &ask.workspace),
             ask.workspace
         )),
         WorkspaceStatus::Initialized | WorkspaceStatus::Stopped => {}
@@ -380,10 +380,19 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
     Ok(answer)
 }
 
-/// Why mounts ended although a keeper held them; empty where that did not happen.
-fn given_up(mounts: &Mounts) -> String {
+/// Why what is asked of a mount fails although a keeper holds it; empty where it does not.
+fn refused(mounts: &Mounts, workspace: &str) -> String {
+    if !mounts.keeping().is_refused(workspace) {
+        return String::new();
+    }
+    let why = mounts.keeping().given_up().map_or("unknown", str::trim_end);
+    format!("; its mount answers EIO ({why})")
+}
+
+/// Why what is asked of mounts failed until this daemon took them; empty where it did not.
+fn until_now(mounts: &Mounts) -> String {
     let why = mounts.keeping().given_up().map(str::trim_end);
-    why.map(|why| format!("; its mount was given up: {why}"))
+    why.map(|why| format!("; mounts answered EIO until then ({why})"))
         .unwrap_or_default()
 }
 

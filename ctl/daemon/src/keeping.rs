@@ -5,10 +5,10 @@
 //! told is told under one lock, and a mount is held for as long as its [`Held`] lives.
 
 use agentvfs_client::home::{Home, process_env};
-use agentvfs_client::keeper::{Keeper, KeptMount, VARIABLE};
+use agentvfs_client::keeper::{Joined, Keeper, KeptMount, VARIABLE};
 use agentvfs_client::launch::own_program;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub struct Keeping {
     home: Home,
     is_wanted: bool,
-    /// Why the keeper before gave its mounts up, if it did.
+    /// Why what is asked of the mounts fails, or did until this daemon took them.
     given_up: Option<String>,
     state: Mutex<State>,
 }
@@ -37,6 +37,8 @@ struct State {
     keeper: Option<Keeper>,
     /// What it is to hold.
     mounts: BTreeMap<String, Mount>,
+    /// Workspaces whose mounts it refuses.
+    refused: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -68,10 +70,8 @@ impl Keeping {
             tracing::error!(%error, "the keeper does not respond: its mounts are lost");
             None
         });
-        let (keeper, kept) = joined.unzip();
         let is_off = process_env(VARIABLE).is_some_and(|value| value == "off");
-        let is_wanted = keeper.is_some() || !is_off;
-        // The next keeper removes it.
+        let is_wanted = joined.is_some() || !is_off;
         let given_up = std::fs::read_to_string(home.given_up()).ok();
         let keeping = Arc::new(Keeping {
             home: home.clone(),
@@ -79,11 +79,20 @@ impl Keeping {
             given_up,
             state: Mutex::default(),
         });
-        if let Some(keeper) = keeper {
-            keeping.watch(&keeper, || {});
-            keeping.state.lock().keeper = Some(keeper);
-        }
-        (keeping, kept.unwrap_or_default())
+        let Some(joined) = joined else {
+            return (keeping, Vec::new());
+        };
+        let Joined {
+            keeper,
+            mounts,
+            refused,
+        } = joined;
+        keeping.watch(&keeper, || {});
+        let mut state = keeping.state.lock();
+        state.keeper = Some(keeper);
+        state.refused = refused.into_iter().collect();
+        drop(state);
+        (keeping, mounts)
     }
 
     /// Whether mounts are to outlive the daemon.
@@ -91,9 +100,43 @@ impl Keeping {
         self.is_wanted
     }
 
-    /// Why the mounts of the home ended before this daemon began, where a keeper gave them up.
+    /// Why what is asked of mounts fails, or did until this daemon took them.
     pub fn given_up(&self) -> Option<&str> {
         self.given_up.as_deref()
+    }
+
+    /// Whether what is asked of a workspace's mount fails.
+    pub fn is_refused(&self, workspace: &str) -> bool {
+        self.state.lock().refused.contains(workspace)
+    }
+
+    /// Takes a mount whose requests are refused; they wait from now on. `None` where there is none, or it has ended.
+    pub fn take(&self, workspace: &str) -> Option<KeptMount> {
+        let keeper = {
+            let mut state = self.state.lock();
+            let is_refused = state.refused.remove(workspace);
+            // Not under the lock: the keeper is waited for.
+            state.keeper.as_ref().filter(|_| is_refused)?.duplicate()
+        };
+        keeper
+            .and_then(|keeper| keeper.take(workspace))
+            .unwrap_or_else(|error| {
+                tracing::warn!(workspace, %error, "the keeper does not hand the mount over");
+                None
+            })
+    }
+
+    /// Has a mount end that is refused, or that was taken and cannot be gone on with.
+    pub fn let_go(&self, workspace: &str) {
+        let keeper = {
+            let mut state = self.state.lock();
+            state.refused.remove(workspace);
+            state.keeper.as_ref().map(Keeper::duplicate)
+        };
+        let gone = keeper.map(|keeper| keeper.and_then(|keeper| keeper.let_go(workspace)));
+        if let Some(Err(error)) = gone {
+            tracing::warn!(workspace, %error, "the keeper does not let the mount go");
+        }
     }
 
     /// Has a mount held.
@@ -185,6 +228,7 @@ impl Keeping {
     fn is_lost(self: &Arc<Keeping>) {
         let mut state = self.state.lock();
         state.keeper = None;
+        state.refused.clear();
         if state.mounts.is_empty() {
             return;
         }

@@ -70,7 +70,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use fuse_front::{is_dead_mount, unescape};
+pub use fuse_front::{is_dead_mount, is_refused_mount, unescape};
 pub use store::fsck_answer;
 
 /// How long to wait for the store's lock: a daemon that is just ending gives it up soon.

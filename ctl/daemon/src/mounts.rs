@@ -319,6 +319,8 @@ impl Mounts {
         let slot = self.slot(name);
         let _lifecycle = slot.lifecycle.lock();
         self.reap(name, &slot);
+        // Before anything else: a path may lead into it.
+        self.take_refused(name, &slot);
         let is_new = self.engine.get(name).is_err();
         let config = self.config_for(ask, &slot)?;
         let warnings = if let Some(workspace) = slot.live() {
@@ -399,6 +401,9 @@ impl Mounts {
 
     /// Takes away what a dead daemon left: its mount and the directories made for it.
     fn clear_remains(&self, name: &str) -> Result<(), Fault> {
+        if self.keeping.is_refused(name) {
+            self.keeping.let_go(name);
+        }
         if let Some(record) = self.records.running(name) {
             mountpoint::detach_dead(record.place())?;
             self.points.release(name, record.place(), &record.made);
@@ -416,6 +421,7 @@ impl Mounts {
         let slot = self.slot(name);
         let _lifecycle = slot.lifecycle.lock();
         self.reap(name, &slot);
+        self.take_refused(name, &slot);
         if let Some(workspace) = slot.live() {
             return Ok(workspace);
         }

@@ -94,16 +94,16 @@ fn daemon(home: &Home) -> Finding {
     }
 }
 
-/// The keeper of this home, while a daemon runs; and why mounts were given up.
+/// The keeper of this home, while a daemon runs; and why mounts are refused.
 fn keeper(home: &Home) -> Vec<Finding> {
     const CHECK: &str = "keeper";
     let mut all = Vec::new();
     if let Ok(why) = std::fs::read_to_string(home.given_up()) {
         all.push(Finding::warning(
             CHECK,
-            format!("mounts were given up: {}", why.trim_end()),
+            format!("mounts answer EIO: {}", why.trim_end()),
             format!(
-                "read {}; then agentvfs start NAME mounts the workspace again",
+                "read {}; then agentvfs start NAME serves the workspace again",
                 home.log().display()
             ),
         ));
@@ -215,7 +215,7 @@ fn mounts(home: &Home) -> Vec<Finding> {
     all
 }
 
-/// Those that are dead or do not answer.
+/// Those that are dead, answer EIO, or do not answer.
 fn unserved(check: &'static str, home: &Home, mounts: &[(String, PathBuf)]) -> Vec<Finding> {
     // All are asked at once: several that hang take no longer than one.
     let deadline = Instant::now() + PATIENCE;
@@ -223,7 +223,13 @@ fn unserved(check: &'static str, home: &Home, mounts: &[(String, PathBuf)]) -> V
         .iter()
         .map(|(_, place)| {
             let place = place.clone();
-            asked(move || agentvfs_daemon::is_dead_mount(&place))
+            asked(move || {
+                let is_dead = agentvfs_daemon::is_dead_mount(&place);
+                (
+                    is_dead,
+                    !is_dead && agentvfs_daemon::is_refused_mount(&place),
+                )
+            })
         })
         .collect();
     let mut all = Vec::new();
@@ -231,8 +237,15 @@ fn unserved(check: &'static str, home: &Home, mounts: &[(String, PathBuf)]) -> V
         let left = deadline.saturating_duration_since(Instant::now());
         let shown = place.display().to_string();
         match answer.and_then(|answer| answer.recv_timeout(left).ok()) {
-            Some(false) => {}
-            Some(true) => all.push(Finding::broken(
+            Some((false, false)) => {}
+            Some((_, true)) => all.push(Finding::broken(
+                check,
+                format!("{shown} answers EIO: its daemons ended again and again"),
+                format!(
+                    "agentvfs start {name} serves it again, agentvfs stop {name} --force ends it"
+                ),
+            )),
+            Some((true, _)) => all.push(Finding::broken(
                 check,
                 format!("{shown} is dead: its daemon has ended"),
                 format!(

@@ -56,8 +56,8 @@ impl Inner {
         removed.into_iter().for_each(|nid| self.reap(nid));
     }
 
-    /// The kernel may take each file's size for that of before a switch.
-    fn doubt_sizes(&mut self) {
+    /// The kernel may take each file's size for another one, as that of before a switch.
+    pub fn doubt_sizes(&mut self) {
         let mut files = Vec::new();
         self.live.for_each(&mut |nid, inode| {
             if inode.file().is_some() {

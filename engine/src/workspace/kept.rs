@@ -58,6 +58,13 @@ impl Workspace {
         branches.iter().any(|b| !b.lock().cut_off.is_empty())
     }
 
+    /// The kernel may have other sizes of files than the workspace: requests failed though they were carried out.
+    pub fn doubt_kernel(&self) {
+        for branch in self.views.branches() {
+            branch.lock().doubt_sizes();
+        }
+    }
+
     /// Finds out what the kernel holds of what a daemon before handed to it: `ask` is asked about each inode that it
     /// may hold. What it does not hold and has no name goes.
     pub fn settle_held(&self, ask: &mut dyn FnMut(NodeId, Look) -> bool) {

@@ -1,31 +1,19 @@
-//! The keeper's process: holds what the daemon gives it, and starts a daemon where one ended unasked.
+//! The keeper's process: holds what the daemon gives it, and starts a daemon where one ended unasked. Where daemons cannot
+//! be kept running it refuses what is asked of their mounts, until a command has a daemon take them.
 //!
-//! One thread waits for everything. Invariant: it ends when there is nothing to hold and no daemon to hold it for, or
-//! when daemons cannot be kept running; the mounts then end with it, as they did before there was a keeper.
+//! One thread waits for everything. Invariant: it ends when there is nothing to hold and no daemon to hold it for.
 
+use super::daemon::Daemon;
+use super::held::Mounts;
 use super::starts::{Crashes, Starts};
-use super::wire::{self, Said, Told};
+use super::wire::Said;
 use crate::home::Home;
-use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{SocketFlags, accept_with};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::collections::BTreeMap;
 use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// How long a new daemon may take to say who it is.
-const HELLO_WAIT: Duration = Duration::from_secs(2);
-
-/// How often the daemon is asked whether its mounts answer.
-const ASK_EVERY: Duration = Duration::from_secs(30);
-
-/// How long it may take to answer; then it hangs.
-const ALIVE_WAIT: Duration = Duration::from_secs(100);
 
 /// How long a daemon that was started may take to join.
 const JOIN_WAIT: Duration = Duration::from_secs(20);
@@ -44,7 +32,7 @@ pub fn run(home: &Home) {
     };
     let mut keeper = Keeper {
         home: home.clone(),
-        held: BTreeMap::new(),
+        held: Mounts::default(),
         daemon: None,
         handed_over: false,
         program: PathBuf::new(),
@@ -69,25 +57,9 @@ fn identity_of(path: &Path) -> Option<(u64, u64)> {
     Some((meta.dev(), meta.ino()))
 }
 
-/// A mount that is held.
-struct Held {
-    note: String,
-    descriptors: Vec<OwnedFd>,
-}
-
-/// The daemon that has joined.
-struct Daemon {
-    socket: OwnedFd,
-    /// Its process, which keeps its number as long as this is open.
-    process: OwnedFd,
-    asked: Instant,
-    /// When it said last that its mounts answer.
-    alive: Instant,
-}
-
 struct Keeper {
     home: Home,
-    held: BTreeMap<String, Held>,
+    held: Mounts,
     daemon: Option<Daemon>,
     /// The daemon ends so that another one goes on.
     handed_over: bool,
@@ -107,6 +79,8 @@ enum Ready {
     New,
     /// A daemon that was started has ended.
     Ended,
+    /// Requests that are refused.
+    Requests,
     Nothing,
 }
 
@@ -126,13 +100,24 @@ impl Keeper {
                         return Ok(why);
                     }
                 }
-                Ready::Nothing if self.daemon.is_some() => self.ask(),
-                Ready::Nothing if self.held.is_empty() => return Ok("no daemon came"),
-                // It did not join in time: it counts as one that ended.
-                Ready::Nothing => {
+                Ready::Requests => {
+                    self.held.refuse();
+                    self.forget_why();
+                    if self.daemon.is_none() && self.held.are_none() {
+                        return Ok("the mounts that were refused have ended");
+                    }
+                }
+                Ready::Nothing if self.daemon.is_none() => {
+                    if self.held.are_none() {
+                        return Ok("no daemon came");
+                    }
+                    // It did not join in time: it counts as one that ended.
                     if let Some(why) = self.daemon_is_gone() {
                         return Ok(why);
                     }
+                }
+                Ready::Nothing => {
+                    self.daemon.iter_mut().for_each(Daemon::ask);
                 }
             }
         }
@@ -145,20 +130,28 @@ impl Keeper {
             PollFd::from_borrowed_fd(self.starts.ended(), PollFlags::IN),
         ];
         let daemon = self.daemon.as_ref();
-        all.extend(daemon.map(|daemon| PollFd::new(&daemon.socket, PollFlags::IN)));
-        let ask_at = daemon.filter(|_| !self.held.is_empty());
-        let ask_at = ask_at.map(|daemon| daemon.asked + ASK_EVERY);
+        all.extend(daemon.map(|daemon| PollFd::from_borrowed_fd(daemon.socket(), PollFlags::IN)));
+        let others = all.len();
+        let refused = self.held.refused();
+        all.extend(refused.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let ask_at = daemon.filter(|_| self.held.wait_for_a_daemon());
+        let ask_at = ask_at.map(|daemon| daemon.ask_at());
         let left = self
             .wait_until
             .or(ask_at)
             .map(|until| until.saturating_duration_since(Instant::now()));
+        // Requests that are refused may come without end.
+        let is_over = left.is_some_and(|left| left.is_zero());
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         rustix::io::retry_on_intr(|| poll(&mut all, left.as_ref()))?;
-        let is_ready = |n: usize| all.get(n).is_some_and(|fd| !fd.revents().is_empty());
-        Ok(match [is_ready(2), is_ready(0), is_ready(1)] {
-            [true, ..] => Ready::Daemon,
-            [_, true, _] => Ready::New,
-            [.., true] => Ready::Ended,
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let (others, refused) = all.split_at(others);
+        let others: Vec<bool> = others.iter().map(is_ready).collect();
+        Ok(match others[..] {
+            [.., true] if daemon.is_some() => Ready::Daemon,
+            [true, ..] => Ready::New,
+            [_, true, ..] => Ready::Ended,
+            _ if !is_over && refused.iter().any(is_ready) => Ready::Requests,
             _ => Ready::Nothing,
         })
     }
@@ -166,8 +159,9 @@ impl Keeper {
     /// A daemon that joins takes the place of the one before, which cannot serve any more: a home's store is open in
     /// one process at a time.
     fn admit(&mut self, listener: &OwnedFd) {
-        match self.greet(listener) {
-            Ok(daemon) => {
+        match Daemon::admit(listener, |socket| self.held.tell(socket)) {
+            Ok((daemon, program)) => {
+                self.program = program;
                 self.daemon = Some(daemon);
                 self.handed_over = false;
                 self.wait_until = None;
@@ -177,80 +171,43 @@ impl Keeper {
         }
     }
 
-    fn greet(&mut self, listener: &OwnedFd) -> Result<Daemon> {
-        let socket = accept_with(listener, SocketFlags::CLOEXEC)?;
-        let peer = sys::peer(&socket)?;
-        let pid = peer.process.and_then(|pid| Pid::from_raw(pid as i32));
-        let Some(pid) = pid.filter(|_| peer.user == rustix::process::geteuid()) else {
-            return Err(std::io::ErrorKind::PermissionDenied.into());
-        };
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(HELLO_WAIT))?;
-        let Some((Said::Hello { program }, _)) = wire::receive(socket.as_fd())? else {
-            return Err(std::io::ErrorKind::InvalidData.into());
-        };
-        self.program = program;
-        for (workspace, held) in &self.held {
-            let (workspace, note) = (workspace.clone(), held.note.clone());
-            let with: Vec<_> = held.descriptors.iter().map(OwnedFd::as_fd).collect();
-            wire::send(socket.as_fd(), &Told::Kept { workspace, note }, &with)?;
-        }
-        wire::send(socket.as_fd(), &Told::All, &[])?;
-        let now = Instant::now();
-        Ok(Daemon {
-            socket,
-            process,
-            asked: now,
-            alive: now,
-        })
-    }
-
-    /// Asks the daemon whether its mounts answer. One that has not said so for long is ended, and then replaced like one
-    /// that died.
-    fn ask(&mut self) {
-        let Some(daemon) = &mut self.daemon else {
-            return;
-        };
-        let now = Instant::now();
-        if now.duration_since(daemon.alive) > ALIVE_WAIT {
-            tracing::error!("the daemon hangs; ending it");
-            // It may have ended by itself just now.
-            let _ = pidfd_send_signal(&daemon.process, Signal::KILL);
-        } else if now.duration_since(daemon.asked) < 2 * ASK_EVERY {
-            // If it cannot be asked, it is gone, which is noticed when it is heard.
-            let _ = wire::send(daemon.socket.as_fd(), &Told::Ask, &[]);
-        } else {
-            // This process, or the machine, stood still: the time does not count.
-            daemon.alive = now;
-        }
-        daemon.asked = now;
-    }
-
     /// Hears what the daemon says. Gives the reason to end, if there is one.
     fn hear(&mut self) -> Option<&'static str> {
-        let said = self
-            .daemon
-            .as_ref()
-            .and_then(|daemon| wire::receive(daemon.socket.as_fd()).ok().flatten());
+        let said = self.daemon.as_ref().and_then(Daemon::hear);
         match said {
             Some((Said::Keep { workspace, note }, descriptors)) => {
-                let held = Held { note, descriptors };
-                self.held.insert(workspace, held);
+                self.held.keep(workspace, note, descriptors);
                 None
             }
+            // Whoever waits until it is done sees what came with it being closed.
             Some((Said::Release { workspace }, _)) => {
-                self.held.remove(&workspace);
+                self.held.release(&workspace);
+                self.forget_why();
                 None
             }
-            Some((Said::End, _)) => Some("the daemon was asked to end"),
+            Some((Said::Take { workspace }, at)) => {
+                let taken = at
+                    .first()
+                    .map(|at| self.held.hand_over_refused(&workspace, at));
+                if let Some(Err(error)) = taken {
+                    tracing::warn!(workspace, %error, "a mount was not handed over");
+                }
+                self.forget_why();
+                None
+            }
+            Some((Said::End, _)) => {
+                self.daemon = None;
+                self.held.release_served();
+                self.held
+                    .are_none()
+                    .then_some("the daemon was asked to end")
+            }
             Some((Said::HandOver, _)) => {
                 self.handed_over = true;
                 None
             }
             Some((Said::Alive, _)) => {
-                if let Some(daemon) = &mut self.daemon {
-                    daemon.alive = Instant::now();
-                }
+                self.daemon.iter_mut().for_each(Daemon::is_alive);
                 None
             }
             Some((Said::Hello { program }, _)) => {
@@ -273,7 +230,8 @@ impl Keeper {
     /// The daemon ended unasked: another one is started. Gives the reason to end, if there is one.
     fn daemon_is_gone(&mut self) -> Option<&'static str> {
         self.daemon = None;
-        if self.held.is_empty() {
+        self.wait_until = None;
+        if self.held.are_none() {
             return Some("the daemon is gone and had nothing mounted");
         }
         let now = Instant::now();
@@ -282,17 +240,31 @@ impl Keeper {
             self.wait_until = Some(now + JOIN_WAIT);
             return None;
         }
+        if !self.held.wait_for_a_daemon() {
+            tracing::warn!("the daemon has died; a command is to start another one");
+            return None;
+        }
         if let Some(number) = self.crashes.too_many(now) {
             let why = format!("daemons end again and again: {number} within a minute");
-            tracing::error!("{why}; their mounts are given up");
+            tracing::error!("{why}; what is asked of their mounts fails with EIO");
             if let Err(error) = std::fs::write(self.home.given_up(), why) {
                 tracing::warn!(%error, "the reason is in this log alone");
             }
-            return Some("daemons cannot be kept running");
+            self.held.refuse_all();
+            let ended = self.held.are_none();
+            return ended.then_some("the mounts have ended");
         }
         tracing::warn!("the daemon has died; starting another one");
         self.wait_until = Some(now + JOIN_WAIT);
         self.starts.start(&self.program);
         None
+    }
+
+    /// Why mounts are refused is of interest only while some are.
+    fn forget_why(&self) {
+        if !self.held.are_refused() {
+            // There may be none.
+            let _ = std::fs::remove_file(self.home.given_up());
+        }
     }
 }

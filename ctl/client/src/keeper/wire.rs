@@ -33,6 +33,9 @@ pub(super) enum Said {
     HandOver,
     /// Every mount answers; said when asked.
     Alive,
+    /// Hand a mount over that is refused ([`Told::Refused`]). With it comes a socket, at which the mount is told
+    /// ([`Told::Kept`]) once the keeper refuses nothing of it any more; it is closed where there is no such mount.
+    Take { workspace: String },
 }
 
 /// What the keeper says after `Hello`.
@@ -40,7 +43,15 @@ pub(super) enum Said {
 #[serde(rename_all = "lowercase")]
 pub(super) enum Told {
     /// A mount that it holds.
-    Kept { workspace: String, note: String },
+    Kept {
+        workspace: String,
+        note: String,
+        /// Requests were refused, so the kernel may have other names, pages and sizes than the workspace.
+        #[serde(default)]
+        was_refused: bool,
+    },
+    /// A mount that it holds and whose requests it refuses, until a daemon takes it.
+    Refused { workspace: String },
     /// These were all.
     All,
     /// Later: whether every mount answers.

@@ -3,8 +3,8 @@
 //! Invariant: until requests are answered again, nothing here touches a path that may lead into a mount: the one who
 //! would have to answer is this process.
 
-use super::Mounts;
 use super::running::Running;
+use super::{Mounts, Slot};
 use crate::keeping::Held;
 use agentvfs_client::keeper::KeptMount;
 use engine::descent::seen;
@@ -60,13 +60,32 @@ impl Mounts {
     }
 
     fn resume_one(&self, mount: KeptMount) -> Result<(), Why> {
+        let slot = self.slot(&mount.workspace);
+        let _lifecycle = slot.lifecycle.lock();
+        self.resume_in(&slot, mount)
+    }
+
+    /// Goes on with a mount whose requests are refused, because daemons ended again and again. Where that fails it ends,
+    /// and the workspace is as stale as without a keeper. The lifecycle lock must be held.
+    pub(super) fn take_refused(&self, name: &str, slot: &Slot) {
+        let Some(mount) = self.keeping.take(name) else {
+            return;
+        };
+        match self.resume_in(slot, mount) {
+            Ok(()) => tracing::info!(workspace = name, "serving the mount that was refused"),
+            Err(why) => {
+                tracing::error!(workspace = name, "the mount is lost: {why}");
+                self.keeping.let_go(name);
+            }
+        }
+    }
+
+    fn resume_in(&self, slot: &Slot, mount: KeptMount) -> Result<(), Why> {
         let name = mount.workspace;
         let note: Note = serde_json::from_str(&mount.note).map_err(|e| e.to_string())?;
         let mut descriptors = mount.descriptors.into_iter();
         let device = descriptors.next().ok_or("its device is missing")?;
         let record = self.records.running(&name).ok_or("it has no record")?;
-        let slot = self.slot(&name);
-        let _lifecycle = slot.lifecycle.lock();
         let opened = self
             .engine
             .open_kept(&name, note.connection, descriptors.next());
@@ -85,6 +104,7 @@ impl Mounts {
                 layout,
             },
             process: note.before(),
+            was_refused: mount.was_refused,
         };
         let gate = self.gate.clone();
         let woken = move || gate.wake();

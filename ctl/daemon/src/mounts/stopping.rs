@@ -34,6 +34,11 @@ impl Mounts {
         let slot = self.slot(name);
         let _lifecycle = slot.lifecycle.lock();
         self.reap(name, &slot);
+        match ask.force && self.keeping.is_refused(name) {
+            // Whatever made its daemons end, this gets rid of it.
+            true => self.keeping.let_go(name),
+            false => self.take_refused(name, &slot),
+        }
         let mount = self.get(name)?.mount;
         let unmounted = slot.live().is_some();
         if unmounted {
