@@ -4,10 +4,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -369,50 +369,6 @@ fn a_daemon_that_is_killed_while_the_kernel_waits_to_drop_a_page_is_replaced() {
     });
     env.workspace(&["rollback", "before"]).ok();
     assert!(!file.exists());
-    env.workspace(&["stop"]).ok();
-}
-
-#[test]
-fn what_programs_hold_goes_on() {
-    let Some(env) = kept() else { return };
-    fs::write(env.path("project/base"), b"of the project").unwrap();
-    let root = env.start();
-    let (gone, dir) = (root.join("gone"), root.join("dir"));
-    let open = |path: &Path| {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        options.open(path).unwrap()
-    };
-    let mut held = open(&gone);
-    held.write_all(b"held").unwrap();
-    fs::remove_file(&gone).unwrap();
-    fs::create_dir(&dir).unwrap();
-    let inside = File::open(&dir).unwrap();
-    let locked = open(&root.join("locked"));
-    flock(&locked, FlockOperation::NonBlockingLockExclusive).unwrap();
-    let numbers = [&held, &inside, &locked].map(|f| f.metadata().unwrap().ino());
-    for round in 0..5u64 {
-        env.kill_daemon();
-        held.seek(SeekFrom::Start(0)).unwrap();
-        let mut read = String::new();
-        held.read_to_string(&mut read).unwrap();
-        assert_eq!(read, format!("held{}", "x".repeat(round as usize)));
-        held.write_all(b"x").unwrap();
-        let name = format!("{round}");
-        let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::EXCL;
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::openat(&inside, name.as_str(), flags, mode).unwrap();
-        assert_eq!(fs::read_dir(&dir).unwrap().count() as u64, round + 1);
-        assert_eq!(fs::read(root.join("base")).unwrap(), b"of the project");
-        let again = File::open(root.join("locked")).unwrap();
-        assert!(flock(&again, FlockOperation::NonBlockingLockExclusive).is_err());
-        assert_eq!(
-            [&held, &inside, &locked].map(|f| f.metadata().unwrap().ino()),
-            numbers
-        );
-        assert_eq!(env.workspace(&["status", "project"]).status, 0);
-    }
-    drop((held, inside, locked));
     env.workspace(&["stop"]).ok();
 }
 
