@@ -18,8 +18,8 @@ export GIT_AUTHOR_DATE='2026-01-01T00:00:00Z' GIT_COMMITTER_DATE='2026-01-01T00:
 
 say() { printf '%s\n' "$*"; }
 
-strikes=$dir/strikes
-: >"$strikes"
+strikes=$dir/strikes going_on=$dir/going-on
+: >"$strikes" >"$going_on"
 kill_daemon() { pkill -KILL -f "^agentvfs daemon --root $AGENTVFS_HOME"; }
 replace_daemon() {
     local turn=$(($(stat -c %s "$strikes") % 2))
@@ -28,7 +28,7 @@ replace_daemon() {
 cp "$program" "$dir/agentvfs"
 builds=("$dir/agentvfs" "$program")
 strike() {
-    while sleep "${PAUSE:-0.15}"; do
+    while sleep "${PAUSE:-0.15}" && [ -e "$going_on" ]; do
         if "${STRIKE:-kill}_daemon"; then printf x >>"$strikes"; fi
         # Most daemons live until they serve: programs go on also where the machine is slow.
         [ $((RANDOM % 4)) -eq 0 ] || stat -f "$mount" >/dev/null
@@ -113,7 +113,8 @@ done
 expected=$(with_git "$dir/native/git")
 strike &
 striker=$!
-trap 'kill "$striker"; "$program" stop project >/dev/null' EXIT
+# The last strike must not meet the stop.
+trap 'rm "$going_on"; wait "$striker" || :; "$program" stop project >/dev/null' EXIT
 for round in $(seq "${ROUNDS:-3}"); do
     found=$( (with_git "$mount/git-$round"))
     [ "$found" = "$expected" ] || { say "git: $found instead of $expected"; exit 1; }
