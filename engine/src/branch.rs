@@ -132,9 +132,6 @@ pub(crate) struct Branch {
     pub unsynced: AtomicBool,
     /// Held while that is being changed.
     syncing: Mutex<()>,
-    /// Since the last state file a file with holes was stored, or may have been: which of its zeros are holes
-    /// may come out otherwise when the journal is replayed, for then it is not stored between two changes.
-    gaps: AtomicBool,
     /// Sequence number that the last state file covers.
     pub sealed_seq: AtomicU64,
     /// Wakes the workspace's background work.

@@ -1,5 +1,5 @@
-//! An id that was told is that of the commit for ever, also where the process dies or the power fails at once:
-//! which zeros of a file are holes may come out otherwise when its changes are replayed.
+//! An id that was told is that of the commit for ever, also where the process dies or the power fails at once and
+//! nothing of the commit is left but the changes, which are then stored together.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -14,7 +14,7 @@ use engine::tree::patch::BaseDirs;
 use engine::{KvEntry, KvMap, Nid, Stamp, Time, mode};
 use objstore::crash_storage::CrashStorage;
 use objstore::io::Storage;
-use objstore::object::manifest::{Child, Manifest, Part};
+use objstore::object::manifest::{Child, Form, Manifest, Node, Part};
 use objstore::object::tree::{TreeChild, TreeNode};
 use objstore::{
     Body, ChunkId, Commit, CommitId, CommitKind, FileContent, ManifestId, Meta, Object, TreeEntry,
@@ -70,7 +70,7 @@ fn chunk(byte: u8) -> FileContent {
     }
 }
 
-fn manifests() -> [Manifest; 2] {
+fn manifests() -> [Manifest; 3] {
     let data = Part::Data {
         len: 16384,
         id: ChunkId::from_bytes([3; 32]),
@@ -79,13 +79,17 @@ fn manifests() -> [Manifest; 2] {
         len: 20480,
         id: ManifestId::from_bytes([4; 32]),
     };
+    let leaf = Node::Leaf(vec![data, Part::Hole { len: 4096 }]);
+    let inner = Node::Inner {
+        level: 1,
+        children: vec![child],
+    };
     [
-        Manifest::Leaf(vec![data, Part::Hole { len: 4096 }]),
-        Manifest::Inner {
-            level: 1,
-            children: vec![child],
-        },
+        (Form::ByRanges, leaf.clone()),
+        (Form::Canonical, leaf),
+        (Form::Canonical, inner),
     ]
+    .map(|(form, node)| Manifest { form, node })
 }
 
 fn tree_nodes() -> [TreeNode; 2] {

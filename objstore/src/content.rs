@@ -1,19 +1,23 @@
 //! File content: storing it as chunks, canonically, and reading it back.
 //!
-//! What is stored depends only on length, bytes and holes, never on the order of writes or on what was
-//! there before.
+//! What is stored depends on length and bytes alone, never on the order of writes, on what was there before, or on
+//! which zeros nobody wrote. Builds before that stored holes where they were told of them: such content stays
+//! readable, and [`same_bytes`] says whether it has the bytes of another.
 
 mod parts;
 mod read;
+mod same;
 mod store;
 
 use bincode::{Decode, Encode};
 
 use crate::id::{ChunkId, ManifestId};
 pub use read::{
-    data_from, data_ranges, each_part, next_data, next_hole, read_content, try_read_content,
+    data_bytes, data_from, data_ranges, each_part, next_data, next_hole, read_content,
+    try_read_content,
 };
-pub use store::store_content;
+pub use same::same_bytes;
+pub use store::{store_content, store_content_by_ranges};
 
 /// What a regular file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]

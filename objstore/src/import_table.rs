@@ -18,8 +18,9 @@ use crate::error::{Error, Result};
 use crate::limits::IMPORT_CACHE_BYTES;
 use crate::pack::record::u32_at;
 
-/// Version of keys and values; other ones are not understood and read as absent.
-const VERSION: u8 = 1;
+/// Version of keys and values; other ones are not understood and read as absent. What version 1 names is not in the
+/// canonical form.
+const VERSION: u8 = 2;
 
 const FLUSH_EVERY_MS: u64 = 1000;
 

@@ -36,15 +36,15 @@ mod verify;
 
 pub use behind::PutBehind;
 pub use content::{
-    FileContent, Source, data_from, data_ranges, each_part, next_data, next_hole, read_content,
-    store_content, try_read_content,
+    FileContent, Source, data_bytes, data_from, data_ranges, each_part, next_data, next_hole,
+    read_content, same_bytes, store_content, store_content_by_ranges, try_read_content,
 };
 pub use error::{Error, Result};
 pub use frozen::Frozen;
 pub use id::{ChunkId, CommitId, HexPrefix, Kind, ManifestId, ObjectId, TreeId};
 pub use object::Object;
 pub use object::commit::{Commit, CommitKind, TimelineHead};
-pub use object::manifest::{Manifest, Part};
+pub use object::manifest::{Form, Manifest, Node, Part};
 pub use object::tree::{
     Body, Edit, Meta, TreeEntry, TreeNode, diff_trees, edit_tree, name_hash, read_tree, tree_entry,
 };

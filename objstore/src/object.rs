@@ -12,7 +12,7 @@ use crate::codec::{self, DecodeError};
 use crate::id::{Kind, ObjectId};
 
 /// A value that is stored under the hash of its encoding.
-pub trait Object: Encode + Decode<()> + Sized {
+pub trait Object: Encode + Sized {
     /// Type of its id.
     type Id: ObjectId;
     /// Kind, part of the encoding.
@@ -32,15 +32,17 @@ pub trait Object: Encode + Decode<()> + Sized {
 
     /// The value of stored bytes, not checked yet ([`Object::check`]). What is read is encoded to the
     /// same bytes again.
-    fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (version, object) = codec::decode_object::<Self>(Self::KIND, Self::VERSION, bytes)?;
-        if object.version() == version {
-            Ok(object)
-        } else {
-            Err(DecodeError("of another version than it says"))
-        }
-    }
+    fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError>;
 
     /// Checks what the types do not say: order, bounds. Done before storing and after reading.
     fn check(&self) -> Result<(), &'static str>;
+}
+
+/// [`Object::from_bytes`] of values whose version follows from what they hold.
+fn decoded<T: Object + Decode<()>>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let (version, object) = codec::decode_object::<T>(T::KIND, T::VERSION, bytes)?;
+    match object.version() == version {
+        true => Ok(object),
+        false => Err(DecodeError("of another version than it says")),
+    }
 }

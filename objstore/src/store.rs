@@ -15,7 +15,7 @@ use crate::id::{ChunkId, ID_BYTES, Kind, ManifestId, ObjectId};
 use crate::io::Storage;
 use crate::limits;
 use crate::object::Object;
-use crate::object::manifest::{Manifest, OpenManifest, Part};
+use crate::object::manifest::{Form, Node, OpenManifest, Part};
 use crate::pack::Key;
 use crate::pack::record::{Codec, bytes_max};
 use crate::pack::set::PackSet;
@@ -161,6 +161,15 @@ impl ObjectStore {
         Ok(Some(node))
     }
 
+    /// The form of a content that has a manifest.
+    pub(crate) fn form_of(&self, content: &FileContent) -> Result<Option<Form>> {
+        let FileContent::Manifest { id, .. } = content else {
+            return Ok(None);
+        };
+        let root = self.manifest_node(id, true)?;
+        Ok(root.map(|root| root.manifest.form))
+    }
+
     /// True where an object of this kind with this hash is stored. A run of gc keeps it then.
     pub fn contains(&self, kind: Kind, hash: &[u8; ID_BYTES]) -> bool {
         let gc = self.gc.read();
@@ -194,9 +203,9 @@ impl ObjectStore {
             let Some(node) = self.manifest_node(&id, true)? else {
                 return Ok(false);
             };
-            match &node.manifest {
-                Manifest::Inner { children, .. } => nodes.extend(children.iter().map(|c| c.id)),
-                Manifest::Leaf(parts) => {
+            match &node.manifest.node {
+                Node::Inner { children, .. } => nodes.extend(children.iter().map(|c| c.id)),
+                Node::Leaf(parts) => {
                     let there = parts.iter().all(|part| match part {
                         Part::Data { id, .. } => self.contains(Kind::Chunk, id.as_bytes()),
                         Part::Hole { .. } => true,

@@ -8,7 +8,7 @@ mod common;
 
 use common::noise;
 use objstore::chunker;
-use objstore::object::manifest::{Child, Manifest, Part};
+use objstore::object::manifest::{Child, Form, Manifest, Node, Part};
 use objstore::object::tree::{TreeChild, TreeNode, child_slot};
 use objstore::{
     Body, ChunkId, Commit, CommitId, CommitKind, FileContent, ManifestId, Meta, Object,
@@ -91,15 +91,24 @@ fn manifests() {
         },
         Part::Hole { len: 4096 },
     ];
-    assert_eq!(encoded(&Manifest::Leaf(parts)).0, MANIFEST_LEAF.concat());
+    let leaf = Node::Leaf(parts);
     let children = vec![Child {
         len: 20480,
         id: ManifestId::from_bytes([0x44; 32]),
     }];
-    assert_eq!(
-        encoded(&Manifest::Inner { level: 1, children }).0,
-        MANIFEST_INNER.concat()
-    );
+    let inner = Node::Inner { level: 1, children };
+    for (form, header) in [
+        (Form::ByRanges, "6176667302000100"),
+        (Form::Canonical, "6176667302000200"),
+    ] {
+        for (node, body) in [(&leaf, &MANIFEST_LEAF), (&inner, &MANIFEST_INNER)] {
+            let node = node.clone();
+            let manifest = Manifest { form, node };
+            let bytes = header.to_owned() + &body.concat();
+            assert_eq!(encoded(&manifest).0, bytes);
+            assert_eq!(Manifest::from_bytes(&manifest.to_bytes()), Ok(manifest));
+        }
+    }
 }
 
 #[test]
@@ -162,13 +171,11 @@ const TREE_INNER: [&str; 3] = [
     "0100000001000000000000000f41000000000000002222222222222222222222",
     "222222222222222222222222222222222222222222",
 ];
-const MANIFEST_LEAF: [&str; 3] = [
-    "6176667302000100",
+const MANIFEST_LEAF: [&str; 2] = [
     "0000000002000000000000000100000000400000333333333333333333333333",
     "3333333333333333333333333333333333333333000000000010000000000000",
 ];
-const MANIFEST_INNER: [&str; 3] = [
-    "6176667302000100",
+const MANIFEST_INNER: [&str; 2] = [
     "0100000001010000000000000000500000000000004444444444444444444444",
     "444444444444444444444444444444444444444444",
 ];

@@ -384,7 +384,7 @@ impl History {
 
     /// First state whose objects are not all in the store.
     pub fn first_pending(&self) -> Option<u64> {
-        self.states.first_pending(0..)
+        self.states.first_pending()
     }
 
     /// Lets go of the trees of all but the newest commits.

@@ -221,8 +221,6 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
     inner.scan_done = is_scanned(&mut inner, &notable);
     let told = (!report.clean).then(|| describe(&report));
     let branch = assemble(o, places.journal, inner, told, state.next_seq);
-    // What was stored between the changes that were replayed is not known.
-    branch.gaps.store(report.records > 0, Ordering::Relaxed);
     count_files(&mut branch.lock(), &notable, &branch.importer);
     if branch.places.base.missing().is_some() {
         load::recall_imported(&branch);
@@ -362,7 +360,6 @@ impl Parts {
             unsynced: AtomicBool::new(false),
             mending: Default::default(),
             syncing: Mutex::new(()),
-            gaps: AtomicBool::new(false),
             sealed_seq: AtomicU64::new(sealed),
             wake: self.wake,
             auto: self.auto,

@@ -27,15 +27,10 @@ const ADOPT_BATCH: usize = 512;
 /// Inode numbers whose files are imported at a time.
 const IMPORT_BATCH: u64 = 1024;
 
-/// States that are stored before one sync, at most.
-const TOGETHER_MAX: usize = 64;
-
 /// A state that is stored, and has no id yet.
 struct Ready {
     info: StateInfo,
     id: CommitId,
-    /// The id that was told of it before the daemon died, where that stands; else `id`.
-    known_as: CommitId,
     stored: Reference,
 }
 
@@ -63,7 +58,7 @@ pub(crate) fn try_store_pending(branch: &Branch) -> Result<bool> {
     Ok(branch.lock().book.history.first_pending().is_none())
 }
 
-/// Stores the first pending state, or several; false where there is none.
+/// Stores the first pending state; false where there is none.
 fn store_next(branch: &Branch) -> Result<bool> {
     wait_scanned(branch)?;
     if branch.lock().reference.is_none() {
@@ -72,50 +67,30 @@ fn store_next(branch: &Branch) -> Result<bool> {
     let _pin = branch.places.store.pin();
     // The first commit is a whole project.
     let small = branch.lock().reference.is_some();
-    let behind = small.then(|| branch.places.store.put_behind());
-    let mut ready: Vec<Ready> = Vec::new();
-    let failed = loop {
-        match store_state(branch, &ready) {
-            Ok(Some(state)) => ready.push(state),
-            Ok(None) => break None,
-            Err(e) => break Some(e),
-        }
-        if !branch.gaps.load(Ordering::Relaxed) || ready.len() == TOGETHER_MAX {
-            break None;
-        }
-    };
-    match failed {
-        None if ready.is_empty() => return Ok(false),
-        Some(e) if ready.is_empty() => {
+    let _behind = small.then(|| branch.places.store.put_behind());
+    let ready = match store_state(branch) {
+        Ok(Some(ready)) => ready,
+        Ok(None) => return Ok(false),
+        Err(e) => {
             load::settle_base(branch, e)?;
             return Ok(true);
         }
-        // It is met again by who asks for more.
-        _ => {}
-    }
+    };
     if branch.importer.unsynced.swap(false, Ordering::Relaxed) {
         branch
             .sync_store()
             .inspect_err(|_| branch.importer.unsynced.store(true, Ordering::Relaxed))?;
     }
-    if branch.gaps.load(Ordering::Relaxed) {
-        // Whatever a kill or a power cut leaves must have these commits: what is replayed might be stored
-        // as others. One sync does for all of them, which after a crash may be hundreds.
-        drop(behind);
-        branch.sync_store()?;
-    }
-    give_ids(branch, ready)?;
+    give_id(branch, &mut branch.lock(), ready)?;
     Ok(true)
 }
 
-/// Stores the first pending state after those that are `ready`; `None` where there is none.
-fn store_state(branch: &Branch, ready: &[Ready]) -> Result<Option<Ready>> {
-    let last = ready.last();
+/// Stores the first pending state; `None` where there is none.
+fn store_state(branch: &Branch) -> Result<Option<Ready>> {
     let (info, tree, reference) = {
         let mut inner = branch.lock();
         let fenced = inner.fence.as_ref().map(|f| f.state);
-        let after = last.map_or(0, |r| r.info.number + 1);
-        let next = inner.book.history.states.first_pending(after..);
+        let next = inner.book.history.first_pending();
         let may_store = |n: &u64| Some(*n) != fenced && !inner.cut_off.contains(n);
         let Some(number) = next.filter(may_store) else {
             return Ok(None);
@@ -123,47 +98,17 @@ fn store_state(branch: &Branch, ready: &[Ready]) -> Result<Option<Ready>> {
         let info = inner.book.history.state(number)?.info.clone();
         let tree = inner.book.history.states.tree(number).cloned();
         inner.storing = tree.clone();
-        let reference = last.map(|r| r.stored.clone());
-        (info, tree, reference.or_else(|| inner.reference.clone()))
+        (info, tree, inner.reference.clone())
     };
     let tree = tree.ok_or_else(|| Error::Damaged {
         what: format!("state {}", info.number),
         why: "its tree is gone".into(),
     })?;
     let stored = store_tree(&branch.places, &branch.importer, reference.as_ref(), &tree)?;
-    let id = put_commit(branch, &info, &stored, ready)?;
+    let id = put_commit(branch, &info, &stored)?;
     branch.unsynced.store(true, Ordering::SeqCst);
     adopt(branch, &tree, &stored.tree);
-    let told = info.id.filter(|known| stands(branch, *known, id));
-    Ok(Some(Ready {
-        known_as: told.unwrap_or(id),
-        info,
-        id,
-        stored,
-    }))
-}
-
-/// Gives states that were stored their ids, up to one that was taken back meanwhile or lost a parent so.
-///
-/// Where a replay might store them as others, nobody sees an id before the journal has it on stable storage: the
-/// lock is held until then.
-fn give_ids(branch: &Branch, ready: Vec<Ready>) -> Result<()> {
-    let mut inner = branch.lock();
-    for (n, ready) in ready.into_iter().enumerate() {
-        let same = match inner.book.history.state(ready.info.number) {
-            Ok(state) => state.info.parents == ready.info.parents,
-            Err(_) => false,
-        };
-        if n > 0 && !same {
-            inner.storing = None;
-            break;
-        }
-        give_id(branch, &mut inner, ready)?;
-    }
-    if branch.gaps.load(Ordering::Relaxed) {
-        branch.sync()?;
-    }
-    Ok(())
+    Ok(Some(Ready { info, id, stored }))
 }
 
 fn wait_scanned(branch: &Branch) -> Result<()> {
@@ -216,22 +161,11 @@ fn import_ahead(branch: &Branch) -> Result<()> {
     }
 }
 
-fn put_commit(
-    branch: &Branch,
-    info: &StateInfo,
-    reference: &Reference,
-    ready: &[Ready],
-) -> Result<CommitId> {
+fn put_commit(branch: &Branch, info: &StateInfo, reference: &Reference) -> Result<CommitId> {
     let root = reference.tree.inode(Nid::ROOT)?;
     let parents = {
         let inner = branch.lock();
-        let ready = |n: u64| {
-            ready
-                .iter()
-                .find(|r| r.info.number == n)
-                .map(|r| r.known_as)
-        };
-        let id_of = |n: &u64| ready(*n).or_else(|| inner.book.history.id_of(*n));
+        let id_of = |n: &u64| inner.book.history.id_of(*n);
         info.parents.iter().filter_map(id_of).collect()
     };
     let commit = Commit {
@@ -262,10 +196,6 @@ fn adopt(branch: &Branch, before: &Tree, stored: &Tree) {
             changes.push((nid, a.clone(), b.clone()));
         }
     });
-    let gaps = |i: &Inode| i.file().is_some_and(|f| f.has_gaps(i.size));
-    if changes.iter().any(|(_, a, b)| gaps(a) || gaps(b)) {
-        branch.gaps.store(true, Ordering::Relaxed);
-    }
     adopt_changes(branch, &changes);
 }
 
@@ -307,19 +237,14 @@ fn give_id(branch: &Branch, inner: &mut Inner, ready: Ready) -> Result<()> {
 /// was replayed is stored as `id`: whoever was told it can go on using it. Its commit is put after
 /// all that it refers to, so it is whole where it is there.
 ///
-/// The bytes are the same; which all-zero blocks are holes may differ where a file was stored
-/// between two changes the first time and not when they were replayed.
+/// Only an earlier build may have given another one: what it stored depended on more than the bytes.
 fn is_told(branch: &Branch, known: CommitId, id: CommitId) -> bool {
-    let stands = stands(branch, known, id);
+    let store = &branch.places.store;
+    let stands = known != id && store.contains(Kind::Commit, known.as_bytes());
     if known != id && !stands {
         tracing::error!("commit {known} was lost, its state is {id} now");
     }
     stands
-}
-
-/// Whether an id that differs from `id` has its commit.
-fn stands(branch: &Branch, known: CommitId, id: CommitId) -> bool {
-    known != id && branch.places.store.contains(Kind::Commit, known.as_bytes())
 }
 
 /// Folds the journal into the store: all data is chunked, the state file replaced, and what the
@@ -355,7 +280,6 @@ pub(crate) fn seal(branch: &Branch) -> Result<()> {
         let shared = state_file(branch).write(head, &more, &stored.tree, &shared)?;
         branch.lock().tree_file = shared;
         branch.sealed_seq.store(next_seq, Ordering::Relaxed);
-        branch.gaps.store(false, Ordering::Relaxed);
         return drop_journal(branch, segment, stored, more.timeline.stored, next_seq);
     }
 }

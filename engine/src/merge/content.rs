@@ -2,7 +2,7 @@
 
 use super::text::{LineLabels, MARKER_SIZE, merge_lines};
 use super::version::{
-    Content, Matter, Version, bytes_of, is_binary, is_binary_content, same_bytes, same_matter,
+    Content, Matter, Version, bytes_of, is_binary, is_binary_content, same_matter,
 };
 use super::{Context, limits};
 use crate::error::Result;
@@ -103,7 +103,7 @@ fn merge_files(
     let base = known.unwrap_or(&nothing);
     for content in [base, ours, theirs] {
         if is_too_long(content) || is_binary_content(ctx.store, content)? {
-            return merge_opaque(ctx, known, ours, theirs);
+            return Ok(opaque(ctx, known, ours));
         }
     }
     let bytes = |content: &Content| bytes_of(ctx.store, content);
@@ -128,30 +128,18 @@ fn merge_files(
     Ok((Matter::File(ctx.hold(merged.bytes)?), trouble))
 }
 
-/// Merges what cannot be merged by line. Which blocks of zeros are holes may differ though the bytes do not: that is no
-/// change. Bytes are compared here alone, where otherwise there would be a conflict.
-fn merge_opaque(
+/// Of two contents that cannot be merged by line.
+fn opaque(
     ctx: &Context<'_>,
     base: Option<&Content>,
     ours: &Content,
-    theirs: &Content,
-) -> Result<(Matter, Option<ConflictKind>)> {
-    let as_base = |side: &Content| match base {
-        Some(base) => same_bytes(ctx.store, base, side),
-        None => Ok(false),
-    };
-    let (taken, trouble) = if as_base(ours)? {
-        (theirs, None)
-    } else if as_base(theirs)? || same_bytes(ctx.store, ours, theirs)? {
-        (ours, None)
-    } else if ctx.depth == 0 {
-        (ours, Some(ConflictKind::Binary))
-    } else {
-        // Inside a virtual ancestor git takes the base of what cannot be merged.
-        let base = base.cloned().unwrap_or(Content::Text(Arc::default()));
-        return Ok((Matter::File(base), None));
-    };
-    Ok((Matter::File(taken.clone()), trouble))
+) -> (Matter, Option<ConflictKind>) {
+    if ctx.depth == 0 {
+        return (Matter::File(ours.clone()), Some(ConflictKind::Binary));
+    }
+    // Inside a virtual ancestor git takes the base of what cannot be merged.
+    let nothing = || Content::Text(Arc::default());
+    (Matter::File(base.cloned().unwrap_or_else(nothing)), None)
 }
 
 fn is_stored_as(side: &Version, matter: &Matter) -> bool {

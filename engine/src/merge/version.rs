@@ -129,10 +129,7 @@ pub(super) fn same_meta(a: &Meta, b: &Meta) -> bool {
 /// Content, target or device alone.
 pub(super) fn same_matter(store: &ObjectStore, a: &Version, b: &Version) -> Result<bool> {
     match (&a.matter, &b.matter) {
-        (Matter::File(Content::Stored(x)), Matter::File(Content::Stored(y))) => Ok(x == y),
-        (Matter::File(x), Matter::File(y)) if a.len() == b.len() => {
-            Ok(bytes_of(store, x)? == bytes_of(store, y)?)
-        }
+        (Matter::File(x), Matter::File(y)) => same_bytes(store, x, y),
         (Matter::Symlink(x), Matter::Symlink(y)) => Ok(x == y),
         (Matter::Special, Matter::Special) => {
             Ok(a.kind() == b.kind() && a.meta.rdev == b.meta.rdev)
@@ -141,8 +138,11 @@ pub(super) fn same_matter(store: &ObjectStore, a: &Version, b: &Version) -> Resu
     }
 }
 
-/// Whether two files have the same bytes, whatever their holes; reads up to the first difference.
-pub(super) fn same_bytes(store: &ObjectStore, a: &Content, b: &Content) -> Result<bool> {
+/// Whether two files have the same bytes, in whatever form they are stored; reads up to the first difference.
+fn same_bytes(store: &ObjectStore, a: &Content, b: &Content) -> Result<bool> {
+    if let (Content::Stored(a), Content::Stored(b)) = (a, b) {
+        return Ok(objstore::same_bytes(store, a, b)?);
+    }
     let (len, mut at) = (a.len(), 0);
     if len != b.len() {
         return Ok(false);

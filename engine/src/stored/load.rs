@@ -377,13 +377,7 @@ impl Loader<'_> {
         if c.is_empty() {
             return FileData::default();
         }
-        let alloc = match c {
-            FileContent::Manifest { .. } => objstore::data_ranges(self.store, c)
-                .map_or(c.len(), |ranges| {
-                    ranges.iter().map(|r| r.end - r.start).sum()
-                }),
-            _ => c.len(),
-        };
+        let alloc = objstore::data_bytes(self.store, c).unwrap_or(c.len());
         FileData::new(Body::Stored(*c), c.len(), alloc)
     }
 }

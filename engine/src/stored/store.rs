@@ -328,7 +328,6 @@ fn stored_content(places: &Places, file: &FileData, size: u64) -> Result<(FileCo
         return Ok((c, file.body_alloc()));
     }
     let data = places.data_ranges(file, size)?;
-    let alloc = data.iter().map(|r| r.end - r.start).sum();
     let mut changed: Vec<_> = file.extents().map(|p| p.range).collect();
     let old_len = old.map_or(0, |c| c.len());
     if body_len < old_len.max(size) {
@@ -348,7 +347,10 @@ fn stored_content(places: &Places, file: &FileData, size: u64) -> Result<(FileCo
         &source,
     );
     match stored {
-        Ok(content) => Ok((content, alloc)),
+        Ok(content) => {
+            let alloc = objstore::data_bytes(&places.store, &content)?;
+            Ok((content, alloc))
+        }
         Err(e) => Err(source.failed.into_inner().unwrap_or(Error::Store(e))),
     }
 }

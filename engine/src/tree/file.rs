@@ -186,18 +186,6 @@ impl FileData {
         })
     }
 
-    /// True where some of `size` bytes may be a hole, or zeros that nobody wrote.
-    pub fn has_gaps(&self, size: u64) -> bool {
-        let mut end = self.body_len;
-        for piece in self.extents() {
-            if matches!(piece.src, Src::Hole | Src::Zero) || piece.range.start > end {
-                return true;
-            }
-            end = end.max(piece.range.end);
-        }
-        end < size || self.body_alloc < self.body_len
-    }
-
     /// Allocated bytes (an estimate where holes of the body lie under extents).
     pub fn allocated(&self, size: u64) -> u64 {
         let Some(e) = &self.extents else {

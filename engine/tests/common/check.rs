@@ -231,7 +231,7 @@ fn holes(want: &Content, n: u64, w: &Workspace) -> Result<(), String> {
             .iter()
             .any(|r| r.start < block.end && block.start < r.end);
         ensure!(
-            is || !want.must.touches(&block),
+            is || !want.must_be_data(&block),
             "data at {start} shows as a hole: {data:?}"
         );
         ensure!(

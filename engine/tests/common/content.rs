@@ -1,7 +1,7 @@
-//! Content of a file in the model: bytes, and which of them are data.
+//! Content of a file in the model: bytes, and which blocks of them may be data.
 //!
-//! A hole is seen in whole blocks of 4 KiB, and a block that is data in part is data once it is stored.
-//! So there are two bounds: what must be data (byte by byte) and what may be (block by block).
+//! A hole is seen in whole blocks of 4 KiB. A block that has a byte other than zero is data; one of zeros that a
+//! program wrote is, until it is stored.
 
 use std::ops::Range;
 
@@ -53,8 +53,6 @@ impl Ranges {
 pub struct Content {
     /// All bytes; holes are zeros.
     pub bytes: Vec<u8>,
-    /// Bytes that are data in any case.
-    pub must: Ranges,
     /// Blocks that may count as data.
     pub may: Ranges,
 }
@@ -84,13 +82,6 @@ impl Content {
         self.bytes.is_empty()
     }
 
-    /// True where each block is data in any case, or in none.
-    pub fn has_sure_holes(&self) -> bool {
-        let blocks = (0..self.len()).step_by(BLOCK as usize);
-        let mut blocks = blocks.map(|start| start..(start + BLOCK).min(self.len()));
-        blocks.all(|block| self.may.touches(&block) == self.must.touches(&block))
-    }
-
     /// write(2).
     pub fn write(&mut self, at: u64, data: &[u8]) {
         let end = at + data.len() as u64;
@@ -98,18 +89,20 @@ impl Content {
             self.bytes.resize(end as usize, 0);
         }
         self.bytes[at as usize..end as usize].copy_from_slice(data);
-        self.add(at..end);
+        self.may.insert(outwards(&(at..end)));
     }
 
-    fn add(&mut self, r: Range<u64>) {
-        self.may.insert(outwards(&r));
-        self.must.insert(r);
+    /// True where a byte of a block is not zero.
+    pub fn must_be_data(&self, block: &Range<u64>) -> bool {
+        let end = block.end.min(self.len()) as usize;
+        self.bytes[block.start as usize..end]
+            .iter()
+            .any(|byte| *byte != 0)
     }
 
     /// ftruncate(2).
     pub fn truncate(&mut self, size: u64) {
         if size < self.len() {
-            self.must.remove(&(size..u64::MAX));
             self.may.remove(&(size.next_multiple_of(BLOCK)..u64::MAX));
         }
         self.bytes.resize(size as usize, 0);
@@ -122,7 +115,6 @@ impl Content {
             return;
         }
         self.bytes[r.start as usize..r.end as usize].fill(0);
-        self.must.remove(&r);
         let end = if r.end == self.len() {
             r.end.next_multiple_of(BLOCK)
         } else {
@@ -146,9 +138,6 @@ impl Content {
         for r in src.may.within(&source) {
             self.may
                 .insert(outwards(&(r.start - from + at..r.end - from + at)));
-        }
-        for r in src.must.within(&source) {
-            self.add(r.start - from + at..r.end - from + at);
         }
     }
 }

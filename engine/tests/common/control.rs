@@ -455,10 +455,7 @@ fn keep_identity(before: &Tree, now: &mut Tree, unsettled: bool) -> Result<(), S
         }
         let shown = String::from_utf8_lossy(path);
         ensure!(o == n, "{shown:?} was inode {o} and is {n}");
-        // Where blocks may be holes or not, the same bytes may be stored in two ways (docs/durability.md).
-        let is_sure = |node: &Node| node.file().is_none_or(|c| c.has_sure_holes());
-        let is_known = !unsettled && is_sure(was) && is_sure(is);
-        if Tree::same_inode(was, is) && is_known {
+        if Tree::same_inode(was, is) && !unsettled {
             now.at(*n).ctime = was.ctime;
         }
     }

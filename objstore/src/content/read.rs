@@ -61,7 +61,7 @@ fn fill(
     Ok(true)
 }
 
-fn fill_part(
+pub(super) fn fill_part(
     store: &ObjectStore,
     part: &Part,
     from: u64,
@@ -127,6 +127,19 @@ pub fn data_ranges(store: &ObjectStore, content: &FileContent) -> Result<Vec<Ran
         }
     }
     Ok(ranges)
+}
+
+/// Bytes that are not in holes.
+pub fn data_bytes(store: &ObjectStore, content: &FileContent) -> Result<u64> {
+    if !matches!(content, FileContent::Manifest { .. }) {
+        return Ok(content.len());
+    }
+    let mut bytes = 0;
+    each_part(store, content, &mut |_, part| {
+        bytes += if part.is_data() { part.len() } else { 0 };
+        Ok::<_, Error>(())
+    })?;
+    Ok(bytes)
 }
 
 /// The parts of a content that hold data, from the one at `offset` on, read as far as they are asked for.

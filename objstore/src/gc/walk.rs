@@ -12,7 +12,7 @@ use crate::id::{ChunkId, CommitId, ID_BYTES, Kind, ManifestId, TreeId};
 use crate::limits::{MANIFEST_LEVELS_MAX, TREE_DEPTH_MAX};
 use crate::object::Object;
 use crate::object::commit::Commit;
-use crate::object::manifest::{Manifest, Part};
+use crate::object::manifest::{Manifest, Node, Part};
 use crate::object::tree::{Body, TreeEntry, TreeNode};
 use crate::pack::Key;
 
@@ -269,16 +269,17 @@ impl<'a> Walk<'a> {
         strict: Strictness,
         name: Option<Vec<u8>>,
     ) -> Result<()> {
-        match self.enter::<Manifest>(id, name.as_deref(), strict)? {
+        let entered = self.enter::<Manifest>(id, name.as_deref(), strict)?;
+        match entered.map(|manifest| manifest.node) {
             None => Ok(()),
-            Some(Manifest::Leaf(parts)) => parts.iter().try_for_each(|part| match part {
+            Some(Node::Leaf(parts)) => parts.iter().try_for_each(|part| match part {
                 Part::Data { len, id } => self.chunk(id, *len, name.as_deref(), strict),
                 Part::Hole { .. } => Ok(()),
             }),
-            Some(Manifest::Inner { .. }) if level == 0 => {
+            Some(Node::Inner { .. }) if level == 0 => {
                 Err(bad(Kind::Manifest, id.as_bytes(), "it is too deep"))
             }
-            Some(Manifest::Inner { children, .. }) => {
+            Some(Node::Inner { children, .. }) => {
                 let below = children
                     .iter()
                     .map(|c| Todo::Manifest(c.id, level - 1, strict, name.clone()));

@@ -5,6 +5,7 @@ use bincode::enc::Encoder;
 use bincode::error::{DecodeError, EncodeError};
 use bincode::{Decode, Encode};
 
+use crate::codec;
 use crate::content::FileContent;
 use crate::id::{CommitId, Kind, TreeId};
 use crate::object::Object;
@@ -135,6 +136,10 @@ impl Object for Commit {
         } else {
             1
         }
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, codec::DecodeError> {
+        super::decoded(bytes)
     }
 
     fn check(&self) -> Result<(), &'static str> {

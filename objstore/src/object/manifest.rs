@@ -7,8 +7,11 @@
 
 use std::sync::Arc;
 
+use bincode::enc::Encoder;
+use bincode::error::EncodeError;
 use bincode::{Decode, Encode};
 
+use crate::codec::{self, DecodeError};
 use crate::error::{Error, Result};
 use crate::id::{ChunkId, Kind, ManifestId};
 use crate::limits::{CHUNK_BYTES_MAX, MANIFEST_ENTRIES_MAX, MANIFEST_LEVELS_MAX};
@@ -61,9 +64,28 @@ pub struct Child {
     pub id: ManifestId,
 }
 
+/// What the list of a file's parts depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Also on which ranges were told to be data when it was stored: a block of zeros may be data. Of builds before
+    /// version 2 of the encoding.
+    ByRanges,
+    /// On the bytes alone: a block is in a hole exactly if it is all zeros.
+    Canonical,
+}
+
 /// A node of a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// Form of the list that it belongs to.
+    pub form: Form,
+    /// What it consists of.
+    pub node: Node,
+}
+
+/// What a node of a manifest consists of.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum Manifest {
+pub enum Node {
     /// Pieces of the file, in order.
     Leaf(Vec<Part>),
     /// Nodes of the level below, in order.
@@ -75,18 +97,40 @@ pub enum Manifest {
     },
 }
 
+impl Encode for Manifest {
+    fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
+        self.node.encode(encoder)
+    }
+}
+
 impl Object for Manifest {
     type Id = ManifestId;
     const KIND: Kind = Kind::Manifest;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
+
+    fn version(&self) -> u16 {
+        match self.form {
+            Form::ByRanges => 1,
+            Form::Canonical => 2,
+        }
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Manifest, DecodeError> {
+        let (version, node) = codec::decode_object(Self::KIND, Self::VERSION, bytes)?;
+        let form = match version {
+            1 => Form::ByRanges,
+            _ => Form::Canonical,
+        };
+        Ok(Manifest { form, node })
+    }
 
     fn check(&self) -> Result<(), &'static str> {
-        let count = match self {
-            Manifest::Leaf(parts) => {
+        let count = match &self.node {
+            Node::Leaf(parts) => {
                 check_parts(parts)?;
                 parts.len()
             }
-            Manifest::Inner { level, children } => {
+            Node::Inner { level, children } => {
                 if *level == 0 || *level > MANIFEST_LEVELS_MAX {
                     return Err("level of a manifest");
                 }
@@ -134,9 +178,9 @@ impl OpenManifest {
             end += len;
             starts.push(end);
         };
-        match &manifest {
-            Manifest::Leaf(parts) => parts.iter().for_each(|part| push(part.len())),
-            Manifest::Inner { children, .. } => children.iter().for_each(|child| push(child.len)),
+        match &manifest.node {
+            Node::Leaf(parts) => parts.iter().for_each(|part| push(part.len())),
+            Node::Inner { children, .. } => children.iter().for_each(|child| push(child.len)),
         }
         OpenManifest { manifest, starts }
     }
@@ -213,11 +257,11 @@ impl<'a> Cursor<'a> {
                 self.stack.pop();
                 continue;
             };
-            match &node.manifest {
-                Manifest::Leaf(parts) if i < parts.len() => {
+            match &node.manifest.node {
+                Node::Leaf(parts) if i < parts.len() => {
                     return Ok(Step::Done(Some((start, parts[i]))));
                 }
-                Manifest::Inner { level, children } if i < children.len() => {
+                Node::Inner { level, children } if i < children.len() => {
                     let (level, child) = (*level, children[i]);
                     if !self.descend(level, child, start, offset)? {
                         // So that a later call tries again.
@@ -240,9 +284,9 @@ impl<'a> Cursor<'a> {
         let Some(node) = self.store.manifest_node(&child.id, self.may_wait)? else {
             return Ok(false);
         };
-        let below = match &node.manifest {
-            Manifest::Leaf(_) => 0,
-            Manifest::Inner { level, .. } => *level,
+        let below = match &node.manifest.node {
+            Node::Leaf(_) => 0,
+            Node::Inner { level, .. } => *level,
         };
         if below + 1 != level || node.len() != child.len {
             return Err(malformed(&child.id, "does not fit the node above it"));
@@ -272,15 +316,17 @@ fn malformed(id: &ManifestId, what: &'static str) -> Error {
 /// Builds a manifest from parts in order, in bounded memory.
 pub(crate) struct Builder<'a> {
     store: &'a ObjectStore,
+    form: Form,
     parts: Vec<Part>,
     /// Nodes of each level that are not yet in one of the level above.
     levels: Vec<Vec<Child>>,
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(store: &'a ObjectStore) -> Builder<'a> {
+    pub fn new(store: &'a ObjectStore, form: Form) -> Builder<'a> {
         Builder {
             store,
+            form,
             parts: Vec::new(),
             levels: Vec::new(),
         }
@@ -298,10 +344,14 @@ impl<'a> Builder<'a> {
 
     fn close_leaf(&mut self) -> Result<()> {
         let len = self.parts.iter().map(Part::len).sum();
-        let id = self
-            .store
-            .put_object(&Manifest::Leaf(std::mem::take(&mut self.parts)))?;
+        let node = Node::Leaf(std::mem::take(&mut self.parts));
+        let id = self.put(node)?;
         self.add_child(0, Child { len, id })
+    }
+
+    fn put(&self, node: Node) -> Result<ManifestId> {
+        let form = self.form;
+        self.store.put_object(&Manifest { form, node })
     }
 
     /// Adds a node to the list that level `level + 1` is made of.
@@ -325,7 +375,7 @@ impl<'a> Builder<'a> {
     fn close_inner(&mut self, level: usize) -> Result<()> {
         let children = std::mem::take(&mut self.levels[level]);
         let len = children.iter().map(|child| child.len).sum();
-        let id = self.store.put_object(&Manifest::Inner {
+        let id = self.put(Node::Inner {
             level: level as u8 + 1,
             children,
         })?;

@@ -8,6 +8,7 @@ use bincode::{Decode, Encode};
 
 pub use super::diff::diff_trees;
 pub use super::edit::{Edit, edit_tree};
+use crate::codec::DecodeError;
 use crate::content::FileContent;
 use crate::error::{Error, Result};
 use crate::id::{Kind, TreeId};
@@ -134,6 +135,10 @@ impl Object for TreeNode {
     type Id = TreeId;
     const KIND: Kind = Kind::Tree;
     const VERSION: u16 = 1;
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        super::decoded(bytes)
+    }
 
     fn check(&self) -> Result<(), &'static str> {
         match self {

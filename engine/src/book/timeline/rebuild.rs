@@ -9,7 +9,7 @@ use crate::book::timeline::log::oldest_first;
 use crate::record::call::{FRAME_EXTRA_BYTES, TimelineEntry, chained};
 use crate::record::decode;
 use objstore::content::FileContent;
-use objstore::{ChunkId, Kind, Manifest, ManifestId, ObjectStore, Part, TimelineHead};
+use objstore::{ChunkId, Kind, Manifest, ManifestId, Node, ObjectStore, Part, TimelineHead};
 use std::collections::{BTreeMap, HashSet};
 
 /// What the commits of a branch say: hashes by the number of the entry.
@@ -90,12 +90,12 @@ fn first_chunk(store: &ObjectStore, root: &ManifestId) -> Option<(ChunkId, u64)>
     let mut len = None;
     let mut id = *root;
     loop {
-        match store.get_object::<Manifest>(&id).ok()? {
-            Manifest::Inner { children, .. } => {
+        match store.get_object::<Manifest>(&id).ok()?.node {
+            Node::Inner { children, .. } => {
                 len = len.or_else(|| Some(children.iter().map(|c| c.len).sum()));
                 id = children.first()?.id;
             }
-            Manifest::Leaf(parts) => {
+            Node::Leaf(parts) => {
                 let Part::Data { id, .. } = parts.first()? else {
                     return None;
                 };

@@ -7,7 +7,7 @@ use super::{Affected, Key};
 use crate::cancel::Cancel;
 use objstore::content::FileContent;
 use objstore::{
-    Body, ChunkId, Commit, CommitId, Kind, Manifest, ManifestId, ObjectStore, Part, TreeId,
+    Body, ChunkId, Commit, CommitId, Kind, Manifest, ManifestId, Node, ObjectStore, Part, TreeId,
     TreeNode,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -179,11 +179,12 @@ impl<'a> Namer<'a> {
         let (mut well, mut visits) = (true, 0);
         while let Some(id) = nodes.pop() {
             visits += 1;
-            match self.store.get_object::<Manifest>(&id) {
-                Ok(Manifest::Inner { children, .. }) if visits < VISITS_MAX => {
+            let found = self.store.get_object::<Manifest>(&id);
+            match found.map(|manifest| manifest.node) {
+                Ok(Node::Inner { children, .. }) if visits < VISITS_MAX => {
                     nodes.extend(children.iter().map(|c| c.id));
                 }
-                Ok(Manifest::Leaf(parts)) => {
+                Ok(Node::Leaf(parts)) => {
                     for part in parts {
                         if let Part::Data { id, .. } = part {
                             well &= self.chunk(&id, path, who);

@@ -12,7 +12,7 @@ use crate::journal::{Journal, Needed};
 use crate::workspace::WorkspaceConfig;
 use crate::workspace::branch_refs::{self, BranchRecord};
 use objstore::io::Segment;
-use objstore::store_content;
+use objstore::{store_content, store_content_by_ranges};
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -234,6 +234,8 @@ fn restore_from_base(engine: &Engine, workspace: &str, path: &[u8]) -> Result<()
     let source = std::fs::File::open(&file).map_err(Error::io(&file))?;
     let all = std::iter::once(0..meta.len()).collect::<Vec<_>>();
     store_content(&engine.store, None, &[], &all, meta.len(), &source)?;
+    // What is missing may be of an earlier build.
+    store_content_by_ranges(&engine.store, &all, meta.len(), &source)?;
     Ok(engine.store.sync()?)
 }
 

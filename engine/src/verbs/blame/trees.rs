@@ -310,7 +310,11 @@ pub(crate) fn different(
         if !times {
             (meta.mtime_sec, meta.mtime_nsec) = (a.meta.mtime_sec, a.meta.mtime_nsec);
         }
-        return Ok(a.meta != meta || a.body != b.body);
+        let same = match (&a.body, &b.body) {
+            (Body::File(x), Body::File(y)) => objstore::same_bytes(store, x, y)?,
+            (x, y) => x == y,
+        };
+        return Ok(a.meta != meta || !same);
     };
     // The time of a directory only says that a name came or went.
     let owner = |m: &Meta| (m.mode, m.uid, m.gid, m.xattrs.clone());
