@@ -31,7 +31,7 @@ pub(crate) mod shared;
 pub(crate) mod sizes;
 pub(crate) mod state_file;
 pub(crate) mod states;
-mod telling;
+pub(crate) mod telling;
 pub(crate) mod timeline;
 pub(crate) mod tree_file;
 pub(crate) mod wake;

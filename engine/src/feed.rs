@@ -42,6 +42,10 @@ struct Ring {
     next: u64,
     events: VecDeque<Arc<FeedEvent>>,
     bytes: usize,
+    /// Followers that wait and have everything.
+    idle: usize,
+    /// Followers that wait although there is something for them: they will be woken, one by the other.
+    due: usize,
     /// The workspace was closed: no more come.
     is_closed: bool,
 }
@@ -106,8 +110,26 @@ impl Feed {
 
     /// No more events come: followers get those that there are, and hear that they are the last.
     pub(crate) fn close(&self) {
-        self.ring.lock().is_closed = true;
+        let mut ring = self.ring.lock();
+        ring.is_closed = true;
+        ring.due += std::mem::take(&mut ring.idle);
+        drop(ring);
         self.signal.notify_all();
+    }
+
+    /// Tells that events of a source are missing, as it did not take them in time.
+    pub fn tell_missing(&self, source: FeedBackend) {
+        if self.is_on() {
+            let who = FeedWho {
+                backend: source,
+                ..FeedWho::default()
+            };
+            self.tell(FeedEvent {
+                time_ns: nanoseconds(SystemTime::now()),
+                who,
+                ..FeedEvent::new(FeedOp::Lost, "", Vec::new())
+            });
+        }
     }
 
     /// Tells of an event; its number is given here.
@@ -120,16 +142,25 @@ impl Feed {
             return;
         }
         ring.push(event);
+        let wakes = ring.idle > 0;
+        ring.due += std::mem::take(&mut ring.idle);
         drop(ring);
-        self.signal.notify_all();
+        if wakes {
+            // It wakes the next one: who changes something pays for one of them, however many follow.
+            self.signal.notify_one();
+        }
     }
+}
+
+fn nanoseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Ring {
     /// Events are wanted from now on.
     fn begin(&mut self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = u64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(u64::MAX);
+        let now = nanoseconds(SystemTime::now()) / 1000;
         self.born = now.max(self.next.saturating_add(1));
         self.next = self.born;
     }
@@ -166,9 +197,23 @@ impl Follower {
         let deadline = Instant::now() + at_most;
         let feed = self.feed.clone();
         let mut ring = feed.ring.lock();
-        while ring.next <= self.next && self.lost.is_none() && !ring.is_closed {
-            if feed.signal.wait_until(&mut ring, deadline).timed_out() {
-                return Batch::default();
+        let has_all = |ring: &Ring| ring.next <= self.next && !ring.is_closed;
+        if self.lost.is_none() && has_all(&ring) {
+            ring.idle += 1;
+            while has_all(&ring) {
+                let timed_out = feed.signal.wait_until(&mut ring, deadline).timed_out();
+                if timed_out && has_all(&ring) {
+                    ring.idle -= 1;
+                    return Batch::default();
+                }
+                if has_all(&ring) && ring.due > 0 {
+                    // It was woken in another one's place.
+                    feed.signal.notify_one();
+                }
+            }
+            ring.due -= 1;
+            if ring.due > 0 {
+                feed.signal.notify_one();
             }
         }
         let first = ring.first();
@@ -302,6 +347,36 @@ mod tests {
         assert_eq!((paths(&last), last.is_last), (vec!["b".into()], true));
         assert!(follower.next(1, Duration::from_secs(60)).is_last);
         assert_eq!(ended.join().unwrap(), ["a", "b"]);
+    }
+
+    #[test]
+    fn every_follower_that_waits_is_woken_by_one_event() {
+        const MANY: usize = 60;
+        let feed = Arc::new(Feed::default());
+        let at_most = Duration::from_secs(60);
+        let wait = |feed: &Arc<Feed>, rounds: usize| {
+            let mut follower = feed.follow(None);
+            std::thread::spawn(move || {
+                let one = |_| follower.next(1, at_most).events.len();
+                (0..rounds).map(one).sum::<usize>()
+            })
+        };
+        let waiting: Vec<_> = (0..MANY).map(|_| wait(&feed, 3)).collect();
+        for round in 1..=3 {
+            while feed.ring.lock().idle < MANY {
+                std::thread::yield_now();
+            }
+            if round == 2 {
+                // Some that leave meanwhile, without an event.
+                let mut leaves = feed.follow(None);
+                assert!(leaves.next(1, NO_TIME).events.is_empty());
+            }
+            feed.tell(event("one"));
+        }
+        let told = waiting.into_iter().map(|w| w.join().unwrap());
+        assert_eq!(told.sum::<usize>(), 3 * MANY);
+        let ring = feed.ring.lock();
+        assert_eq!((ring.idle, ring.due), (0, 0));
     }
 
     #[test]

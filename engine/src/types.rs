@@ -233,6 +233,19 @@ pub struct RenameFlags {
     pub whiteout: Option<Caller>,
 }
 
+/// How a file is opened (open(2), execve(2)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Opening {
+    /// To be read.
+    pub read: bool,
+    /// To be written.
+    pub write: bool,
+    /// Each write goes to its end.
+    pub append: bool,
+    /// To be executed.
+    pub exec: bool,
+}
+
 /// Flags of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteFlags {

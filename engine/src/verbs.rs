@@ -231,6 +231,8 @@ pub struct ImportStatus {
 pub struct Status {
     /// Branch.
     pub branch: String,
+    /// Its number, as events have it.
+    pub number: u16,
     /// Head, once its id is known.
     pub head: Option<CommitId>,
     /// Import.

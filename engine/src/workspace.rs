@@ -7,6 +7,7 @@ pub(crate) mod keeper;
 pub(crate) mod kept;
 pub(crate) mod only;
 pub(crate) mod untrusted;
+mod uses;
 pub(crate) mod views;
 
 use crate::branch::auto;

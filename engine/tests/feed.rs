@@ -198,6 +198,7 @@ fn switches(op: FeedOp) -> bool {
         FeedOp::Redo,
         FeedOp::Restore,
         FeedOp::Merge,
+        FeedOp::Update,
         FeedOp::Conflict,
     ];
     all.contains(&op)
@@ -300,4 +301,77 @@ fn a_switch_is_one_event_and_a_checkpoint_another() {
     let want = [("rollback", "names=20"), ("checkpoint", "label=after")];
     let want = want.map(|(op, detail)| (op, detail.to_owned()));
     assert_eq!(rest, want);
+}
+
+#[test]
+fn a_merge_of_the_base_is_an_update_and_one_of_a_branch_is_none() {
+    let base = tempfile::tempdir().unwrap();
+    std::fs::write(base.path().join("a"), "of the base\n").unwrap();
+    let world = World::on_disk(CrashStorage::new(), &base.path().canonicalize().unwrap());
+    let w = world.w();
+    w.settle().unwrap();
+    let mut follower = w.feed().follow(None);
+    let request = engine::UpdateRequest {
+        branch: MAIN.into(),
+        ..engine::UpdateRequest::default()
+    };
+    // The branch had no change of its own the first time: nothing has to be merged then.
+    for (own, theirs) in [(None, "new"), (Some("own"), "newer")] {
+        if let Some(path) = own {
+            write(w, MAIN, path, b"x");
+        }
+        std::fs::write(base.path().join(theirs), "x").unwrap();
+        verbs::update(w, &request, &|_, _| ()).unwrap();
+    }
+    verbs::create_branch(w, "side", MAIN, None).unwrap();
+    write(w, "side", "on the side", b"x");
+    let merge = engine::MergeRequest {
+        from: "side".into(),
+        into: MAIN.into(),
+        ..engine::MergeRequest::default()
+    };
+    verbs::merge_branch(w, &merge, &|_, _| ()).unwrap();
+    let told = all(&mut follower);
+    let words = told.iter().map(|e| e.op.word());
+    let merges: Vec<&str> = words.filter(|w| ["update", "merge"].contains(w)).collect();
+    assert_eq!(merges, ["update", "update", "merge"]);
+}
+
+#[test]
+fn opens_and_reads_are_told_of_while_somebody_follows() {
+    let world = world();
+    let w = world.w();
+    write(w, MAIN, "f", b"x");
+    let node = w.lookup(engine::NodeId::ROOT, b"f", engine::types::Wait::Allowed);
+    let node = node.unwrap().node;
+    let how = engine::types::Opening {
+        read: true,
+        write: true,
+        ..Default::default()
+    };
+    w.opened(node, how).unwrap();
+    let mut follower = w.feed().follow(None);
+    let asking = Asking {
+        backend: FeedBackend::Fanotify,
+        ..std::process::id().into()
+    };
+    acting_for(asking, || w.opened(node, how).unwrap());
+    w.was_read(node);
+    // Whatever the kernel names that there is not: nothing is told.
+    w.was_read(engine::NodeId(node.0 + 1000));
+    w.was_read(engine::NodeId(u64::MAX));
+    w.feed().tell_missing(FeedBackend::Fanotify);
+    let told = all(&mut follower);
+    let words = |e: &Arc<FeedEvent>| {
+        let path = String::from_utf8_lossy(&e.path).into_owned();
+        (e.op.word(), path, e.detail.to_string(), e.who.pid)
+    };
+    let pid = std::process::id();
+    let want = [
+        ("open", "f", "read write", pid),
+        ("read", "f", "", 0),
+        ("lost", "", "", 0),
+    ];
+    let want = want.map(|(op, path, detail, pid)| (op, path.to_owned(), detail.to_owned(), pid));
+    assert_eq!(told.iter().map(words).collect::<Vec<_>>(), want);
 }

@@ -15,8 +15,9 @@ use crate::record::{Allocation, CallOutcome, Event, Mutation, OpKind, SwitchKind
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::Inode;
-use crate::types::{Kind, Nid, Time};
+use crate::types::{Kind, Nid, Time, Wait};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -139,11 +140,51 @@ impl Branch {
 }
 
 impl Branch {
+    /// Tells of what a program does with a file and that changes nothing. What is gone is not told of.
+    pub fn tell_use(&self, op: FeedOp, nid: Nid, detail: &dyn Fn() -> Cow<'static, str>) {
+        if !self.feed.is_on() || self.read_only {
+            return;
+        }
+        // Nothing here waits or fails.
+        let _ = self.request(Wait::Never, |inner| {
+            if inner.live.get(nid).is_some() {
+                let draft = Draft::new(op).of(nid.0).at(inner.path_of(nid.0));
+                self.tell(inner, draft.with(detail()));
+            }
+            Ok(())
+        });
+    }
+
     /// Tells of something that is no change of its tree: what `detail` says was done with it.
     pub fn tell_of(&self, op: FeedOp, detail: &dyn Fn() -> String) {
         if self.feed.is_on() {
             self.tell(&self.lock(), Draft::new(op).with(detail()));
         }
+    }
+}
+
+thread_local! {
+    /// Whether what this thread merges is the base.
+    static UPDATES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Merges the base: that is told of as an update.
+pub(crate) fn as_update<R>(work: impl FnOnce() -> R) -> R {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            UPDATES.set(self.0);
+        }
+    }
+    let _back = Back(UPDATES.replace(true));
+    work()
+}
+
+fn merge() -> FeedOp {
+    if UPDATES.get() {
+        FeedOp::Update
+    } else {
+        FeedOp::Merge
     }
 }
 
@@ -314,7 +355,7 @@ impl Inner {
                 vec![Draft::new(FeedOp::Undo).call(*call).with(names())]
             }
             Event::Merged { conflicts, .. } => {
-                let mut all = named(FeedOp::Merge, names());
+                let mut all = named(merge(), names());
                 let conflict = |path: &[u8]| Draft::new(FeedOp::Conflict).at(path.to_vec());
                 all.extend(conflicts.iter().map(|c| conflict(&c.path)));
                 all
@@ -349,7 +390,7 @@ fn switch(kind: SwitchKind) -> FeedOp {
         SwitchKind::Rollback => FeedOp::Rollback,
         SwitchKind::Undo => FeedOp::Undo,
         SwitchKind::Redo => FeedOp::Redo,
-        SwitchKind::Merge => FeedOp::Merge,
+        SwitchKind::Merge => merge(),
         SwitchKind::Restore => FeedOp::Restore,
     }
 }

@@ -41,6 +41,8 @@ pub enum FeedOp {
     Restore,
     /// Another branch was merged.
     Merge,
+    /// What was changed in the project's directory was merged.
+    Update,
     /// The branch was applied to the project's directory.
     Apply,
     /// A path is in conflict, or no longer.
@@ -51,11 +53,17 @@ pub enum FeedOp {
     Run,
     /// A tool call began or ended.
     Tool,
+    /// A file was opened.
+    Open,
+    /// A file was read, from the kernel's cache or not.
+    Read,
+    /// Events of a source were lost before they came here.
+    Lost,
 }
 
 impl FeedOp {
     /// All of them.
-    pub const ALL: [FeedOp; 22] = [
+    pub const ALL: [FeedOp; 26] = [
         FeedOp::Create,
         FeedOp::Write,
         FeedOp::Truncate,
@@ -73,11 +81,15 @@ impl FeedOp {
         FeedOp::Redo,
         FeedOp::Restore,
         FeedOp::Merge,
+        FeedOp::Update,
         FeedOp::Apply,
         FeedOp::Conflict,
         FeedOp::Branch,
         FeedOp::Run,
         FeedOp::Tool,
+        FeedOp::Open,
+        FeedOp::Read,
+        FeedOp::Lost,
     ];
 
     /// Its word.
@@ -100,11 +112,15 @@ impl FeedOp {
             FeedOp::Redo => "redo",
             FeedOp::Restore => "restore",
             FeedOp::Merge => "merge",
+            FeedOp::Update => "update",
             FeedOp::Apply => "apply",
             FeedOp::Conflict => "conflict",
             FeedOp::Branch => "branch",
             FeedOp::Run => "run",
             FeedOp::Tool => "tool",
+            FeedOp::Open => "open",
+            FeedOp::Read => "read",
+            FeedOp::Lost => "lost",
         }
     }
 }
@@ -119,6 +135,8 @@ pub enum FeedBackend {
     Front,
     /// A client of the control protocol asked.
     Control,
+    /// The kernel told of it by fanotify(7).
+    Fanotify,
 }
 
 impl FeedBackend {
@@ -128,6 +146,7 @@ impl FeedBackend {
             FeedBackend::Own => "engine",
             FeedBackend::Front => "fuse",
             FeedBackend::Control => "control",
+            FeedBackend::Fanotify => "fanotify",
         }
     }
 }

@@ -22,6 +22,7 @@ mod trust;
 use crate::base::Base;
 use crate::branch::Branch;
 use crate::branch::states;
+use crate::branch::telling::as_update;
 use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -341,7 +342,7 @@ pub fn update_unless(
         label: None,
         message: String::new(),
     };
-    merging::merge_commit(ws, &merge, &branch, now.commit, false, watch)
+    as_update(|| merging::merge_commit(ws, &merge, &branch, now.commit, false, watch))
 }
 
 fn apply_options(_ws: &Workspace, branch: &str) -> MergeOptions {

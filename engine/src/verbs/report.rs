@@ -161,6 +161,7 @@ pub(crate) fn status_of(b: &Branch) -> Status {
     let i = &b.importer;
     Status {
         branch: b.name(),
+        number: b.slot,
         head: inner.book.history.id_of(inner.book.history.head),
         import: ImportStatus {
             state,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Values of `op`, in the order of docs/events.md.
-pub const OPS: [&str; 23] = [
+pub const OPS: [&str; 26] = [
     "create",
     "write",
     "truncate",
@@ -20,12 +20,15 @@ pub const OPS: [&str; 23] = [
     "redo",
     "restore",
     "merge",
+    "update",
     "apply",
     "conflict",
     "branch",
     "tool",
     "run",
     "kv",
+    "open",
+    "read",
     LOST,
 ];
 
@@ -126,7 +129,7 @@ pub struct EventLine<T = String> {
     pub bytes: u64,
     /// Nanoseconds from the request to its end; 0 if there was none.
     pub latency_ns: u64,
-    /// By which way it came: `fuse`, `control` or `engine`.
+    /// By which way it came: `fuse`, `control`, `engine` or `fanotify`.
     pub backend: T,
     /// What ContextFS does not have.
     pub extra: EventExtra<T>,
