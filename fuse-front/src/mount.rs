@@ -57,6 +57,8 @@ pub struct MountOptions {
     pub threads: usize,
     /// Which way requests come.
     pub transport: Transport,
+    /// The kernel asks for each open of a file, which is told of ([`Workspace::opened`]).
+    pub opens: bool,
     /// Another process may go on with the mount when this one dies ([`Mounted::kept`]).
     pub keep: bool,
 }
@@ -74,6 +76,7 @@ impl MountOptions {
             latency: Latency::Low,
             threads: 1,
             transport: Transport::Own,
+            opens: false,
             keep: false,
         }
     }
@@ -185,6 +188,7 @@ pub(crate) fn shared(
         pool: Pool::new(),
         announcer: Arc::default(),
         permissions: opts.default_permissions,
+        opens: opts.opens,
         connection,
         before,
     })

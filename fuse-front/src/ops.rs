@@ -2,7 +2,7 @@
 //! it is carried out and answered by `serve.rs`, errors by `errno.rs`.
 //!
 //! No decisions. OPEN, OPENDIR, FLUSH and ACCESS get ENOSYS, which the kernel remembers: it then opens and
-//! closes by itself, keeping its caches, and checks permissions itself.
+//! closes by itself, keeping its caches, and checks permissions itself. A mount that tells of opens answers OPEN.
 
 use crate::limits::{ANSWER_BYTES_MAX, COPY_RANGE_MAX, FOREVER};
 use crate::probe;
@@ -116,7 +116,11 @@ impl Front {
             }
             // Nothing was opened.
             Request::Release | Request::Releasedir => ().into(),
-            Request::Open | Request::Opendir | Request::Flush | Request::Access => {
+            Request::Open { how } if self.0.opens => {
+                ws.opened(node, how)?;
+                Answer::Opened
+            }
+            Request::Open { .. } | Request::Opendir | Request::Flush | Request::Access => {
                 return Err(Errno::NOSYS.into());
             }
             // The kernel does them itself, or nobody does.

@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) announcer: Arc<Announcer>,
     /// Whether the kernel checks permissions.
     pub(crate) permissions: bool,
+    /// Whether OPEN is answered, so that each is an event.
+    pub(crate) opens: bool,
     /// Number of the connection, if its requests may come again.
     pub(crate) connection: Option<u64>,
     /// Who served the mount before.
@@ -302,6 +304,7 @@ mod tests {
                 pool: Pool::new(),
                 announcer: Arc::default(),
                 permissions: true,
+                opens: false,
                 connection: None,
                 before: Before::default(),
             };

@@ -21,15 +21,14 @@ fn new() -> Option<(Env, PathBuf)> {
 }
 
 fn start(env: &Env, file: &Path) {
+    start_with(env, file, &[]);
+}
+
+fn start_with(env: &Env, file: &Path, more: &[&str]) {
     let (project, file) = (env.project(), file.to_str().unwrap());
-    let args = [
-        "start",
-        "--from",
-        project.to_str().unwrap(),
-        "--audit",
-        file,
-    ];
-    env.workspace(&args).ok();
+    let project = project.to_str().unwrap();
+    let args = ["start", "--from", project, "--audit", file];
+    env.workspace(&[&args[..], more].concat()).ok();
     env.imported();
 }
 
@@ -214,5 +213,63 @@ fn a_file_that_would_not_do_is_refused_and_nothing_is_started() {
     let told = env.workspace(&args);
     assert!(told.err.contains("appends its events to"), "{}", told.err);
     assert!(!elsewhere.exists());
+    env.workspace(&["stop", "project"]).ok();
+}
+
+/// What a file has of opens of a path: process and detail.
+fn opens_of(file: &Path, path: &str) -> Vec<(u32, String)> {
+    let all = events(file).into_iter();
+    all.filter(|e| e.op == "open" && e.path == path)
+        .map(|e| (e.pid, e.extra.detail))
+        .collect()
+}
+
+#[test]
+fn with_opens_each_open_is_an_event_and_without_none_is() {
+    let Some((mut env, file)) = new() else { return };
+    env.keep_mounts();
+    start(&env, &file);
+    let at = |name: &str| env.mountpoint().join(name);
+    assert_eq!(fs::read(at("file")).unwrap(), b"of the base\n");
+    assert_eq!(env.status()["telemetry"], serde_json::json!(["front"]));
+    env.workspace(&["stop", "project"]).ok();
+    assert_eq!(opens_of(&file, "file"), []);
+
+    start_with(&env, &file, &["--audit", "opens"]);
+    let status = env.status();
+    assert_eq!(status["telemetry"], serde_json::json!(["front", "opens"]));
+    assert_eq!(status["branch_id"], 0);
+    let reads = || env.status()["requests"]["read"]["count"].clone();
+    assert_eq!(fs::read(at("file")).unwrap(), b"of the base\n");
+    let before = reads();
+    assert_eq!(fs::read(at("file")).unwrap(), b"of the base\n");
+    assert_eq!(reads(), before, "its pages stay in the kernel's cache");
+    let mut options = File::options();
+    options.append(true).open(at("file")).unwrap();
+    File::create(at("new")).unwrap();
+    assert!(File::open(at("none")).is_err());
+    let copied = std::process::Command::new("cp")
+        .args([at("file"), at("copy")])
+        .status();
+    assert!(copied.unwrap().success());
+    wait_for(&file, "create", "copy");
+    let mine = |detail: &str| (std::process::id(), detail.to_owned());
+    let mut opens = opens_of(&file, "file");
+    let last = opens.pop().unwrap();
+    assert_eq!(opens, [mine("read"), mine("read"), mine("write append")]);
+    assert!(last.0 != std::process::id() && last.1 == "read", "{last:?}");
+    // Making a file is an event of its own.
+    assert_eq!(opens_of(&file, "new"), []);
+
+    // A daemon that goes on with the mount answers, too: the kernel would never ask again.
+    let told = opens_of(&file, "file").len();
+    env.kill_daemon();
+    assert_eq!(fs::read(at("file")).unwrap(), b"of the base\n");
+    wait::until("the open is an event", || {
+        let text = fs::read_to_string(&file).unwrap();
+        text.matches("\"op\":\"open\"").count() > told
+    });
+    let args = ["start", "project", "--audit", "opens"];
+    assert!(!env.workspace(&args).err.contains("already"));
     env.workspace(&["stop", "project"]).ok();
 }

@@ -360,6 +360,7 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
             }
             answer.facts = Some(Facts {
                 audit: audit.map(|(path, _)| Bytes::from(path.as_path())),
+                telemetry: mounts.telemetry(&ask.workspace),
                 ..of_status(status, requests)
             });
         }
@@ -434,5 +435,7 @@ fn of_status(status: engine::Status, requests: BTreeMap<String, Requests>) -> Fa
         recovered: status.recovered,
         requests,
         audit: None,
+        branch_id: u64::from(status.number),
+        telemetry: Vec::new(),
     }
 }

@@ -25,8 +25,8 @@ const SEND_BYTES: usize = 64 << 10;
 /// How often a subscriber that waits looks whether its client has left.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Pause of a subscriber that has all there is: what comes meanwhile goes together.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Pause of a subscriber that has all there is: what comes meanwhile goes together, and no one is woken for it.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Says of which branches a sandbox may hear, by `FeedEvent::teller`.
 pub type Tellers<'a> = &'a dyn Fn() -> Result<Vec<u64>, Fault>;

@@ -371,7 +371,7 @@ impl Mounts {
         };
         elsewhere
             .into_iter()
-            .chain(self.audit_warning(ask))
+            .chain(self.audit_warnings(ask))
             .collect()
     }
 

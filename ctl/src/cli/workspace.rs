@@ -176,9 +176,9 @@ pub struct StartArgs {
     /// Whether to keep processors awake while requests come fast
     #[arg(long, value_name = "KIND", default_value = "low")]
     pub latency: LatencyArg,
-    /// Append each change, checkpoint and tool call as a line of JSON to this file until the workspace is stopped
-    #[arg(long, value_name = "FILE")]
-    pub audit: Option<PathBuf>,
+    /// Append each change, checkpoint and tool call as a line of JSON to this file until the workspace is stopped; `opens`: each open of a file is an event, too, and takes four times as long
+    #[arg(long, value_name = "FILE|opens")]
+    pub audit: Vec<PathBuf>,
 }
 
 /// How much waking up may cost.

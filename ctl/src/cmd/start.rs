@@ -12,6 +12,9 @@ use agentvfs_client::quote::shown;
 use agentvfs_client::seen::Look;
 use std::path::{Path, PathBuf};
 
+/// What `--audit` names beside a file; `./opens` is a file of that name.
+const OPENS: &str = "opens";
+
 /// Mounts a workspace and prints its facts.
 pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
     if let Some(fault) = context.renew_daemon()? {
@@ -201,7 +204,13 @@ fn covering(
 }
 
 fn options(args: &StartArgs, context: &Context) -> Result<MountChoice, Failure> {
-    let audit = args.audit.as_deref().map(|file| context.absolute(file));
+    let is_opens = |word: &&PathBuf| word.as_os_str() == OPENS;
+    let opens = args.audit.iter().any(|word| is_opens(&word));
+    let mut files = args.audit.iter().filter(|word| !is_opens(word));
+    let audit = files.next().map(|file| context.absolute(file));
+    if files.next().is_some() {
+        return Err(Failure::usage("--audit names more than one file"));
+    }
     Ok(MountChoice {
         allow_other: args.allow_other,
         suid: args.suid,
@@ -211,5 +220,6 @@ fn options(args: &StartArgs, context: &Context) -> Result<MountChoice, Failure> 
             LatencyArg::Normal => Latency::Normal,
         },
         audit: audit.transpose()?.as_deref().map(Bytes::from),
+        opens,
     })
 }

@@ -125,6 +125,11 @@ fn branch_facts(facts: &mut Facts, more: &protocol::Facts) {
             .json(key, number);
     }
     facts.json("requests", requests_json(&more.requests));
+    facts
+        .json("branch_id", more.branch_id)
+        .json("session_id", more.branch_id)
+        .line("telemetry", more.telemetry.join(",").as_bytes())
+        .json("telemetry", more.telemetry.clone());
     if let Some(audit) = &more.audit {
         facts.add("audit", &audit.0);
     }

@@ -154,6 +154,14 @@ pub mod notify_code {
 
 /// Flags of open(2) and write(2) as the kernel numbers them (asm-generic/fcntl.h).
 pub mod open {
+    /// O_ACCMODE.
+    pub const ACCMODE: u32 = 3;
+    /// O_RDONLY.
+    pub const RDONLY: u32 = 0;
+    /// O_WRONLY.
+    pub const WRONLY: u32 = 1;
+    /// To be executed: the kernel's own `__FMODE_EXEC` (linux/fs.h).
+    pub const EXEC: u32 = 0o40;
     /// O_EXCL.
     pub const EXCL: u32 = 0o200;
     /// O_TRUNC.

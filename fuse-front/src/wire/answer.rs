@@ -16,6 +16,8 @@ pub enum Answer {
     Absent(Duration),
     /// A file that was created and is open from now on, its cached pages kept.
     Created(Attr, Duration),
+    /// A file that is open from now on, its cached pages kept.
+    Opened,
     /// Attributes.
     Attributes(Attr, Duration),
     /// How much was written.
@@ -42,6 +44,7 @@ impl Answer {
             Answer::Entry(attr, keep) => Head::entry(attr, *keep),
             Answer::Absent(keep) => Head::absent(*keep),
             Answer::Created(attr, keep) => Head::created(attr, *keep),
+            Answer::Opened => Head::opened(),
             Answer::Attributes(attr, keep) => Head::attr(attr, *keep),
             Answer::Written(size) => Head::written(*size),
             Answer::Copied(size) => Head::copied(*size),

@@ -78,7 +78,9 @@ fn request<'a>(
             node: body.node()?,
             name: body.name()?,
         },
-        opcode::OPEN => Request::Open,
+        opcode::OPEN => Request::Open {
+            how: flags::opening(body.u32()?),
+        },
         opcode::OPENDIR => Request::Opendir,
         opcode::READ => read(body)?,
         opcode::WRITE => write(header, body)?,

@@ -82,10 +82,17 @@ impl Head {
 
     /// A file that was created and is open from now on, its cached pages kept.
     pub fn created(attr: &Attr, keep: Duration) -> Head {
-        Head::entry(attr, keep)
-            .u64(0)
-            .u32(abi::FOPEN_KEEP_CACHE)
-            .u32(0)
+        Head::entry(attr, keep).open()
+    }
+
+    /// A file that is open from now on, its cached pages kept.
+    pub fn opened() -> Head {
+        Head::default().open()
+    }
+
+    /// What OPEN and CREATE say of the descriptor.
+    fn open(self) -> Head {
+        self.u64(0).u32(abi::FOPEN_KEEP_CACHE).u32(0)
     }
 
     /// Attributes, which the kernel may keep for `keep`.

@@ -1,7 +1,9 @@
 //! What the kernel's numbers mean in the engine's words, for whoever has decoded a request.
 
 use super::abi::{self, open};
-use engine::types::{Caller, Fallocate, RenameFlags, SETXATTR_KILL_SGID, Seek, WriteFlags, mode};
+use engine::types::{
+    Caller, Fallocate, Opening, RenameFlags, SETXATTR_KILL_SGID, Seek, WriteFlags, mode,
+};
 use rustix::io::Errno;
 
 /// Permission bits of a mode, set-id and sticky included.
@@ -27,6 +29,18 @@ pub(crate) fn rename(flags: u32, who: Caller) -> Result<RenameFlags, Errno> {
         exchange: flags & abi::RENAME_EXCHANGE != 0,
         whiteout: (flags & abi::RENAME_WHITEOUT != 0).then_some(who),
     })
+}
+
+/// How a file is opened.
+pub(crate) fn opening(descriptor: u32) -> Opening {
+    let access = descriptor & open::ACCMODE;
+    let exec = descriptor & open::EXEC != 0;
+    Opening {
+        read: access != open::WRONLY && !exec,
+        write: access != open::RDONLY,
+        append: descriptor & open::APPEND != 0,
+        exec,
+    }
 }
 
 /// Flags of a WRITE and of the descriptor, and the thread that writes.

@@ -1,7 +1,7 @@
 //! Requests, as the rest of the front sees them.
 
 use super::abi::{UNIQUE_RESENT, opcode};
-use engine::types::{Caller, Fallocate, NodeId, RenameFlags, Seek, SetAttr, WriteFlags};
+use engine::types::{Caller, Fallocate, NodeId, Opening, RenameFlags, Seek, SetAttr, WriteFlags};
 use rustix::io::Errno;
 
 /// What every request begins with.
@@ -138,7 +138,9 @@ pub enum Request<'a> {
         node: NodeId,
         name: &'a [u8],
     },
-    Open,
+    Open {
+        how: Opening,
+    },
     Opendir,
     Read {
         offset: u64,

@@ -3,7 +3,7 @@
 //! Commit ids are texts of 64 hex digits; `null` is an id that is not known yet (`pending`).
 //! Unknown fields are refused, so that a misspelt option is never silently without effect.
 
-use super::{Bytes, LineCount};
+use super::{Bytes, LineCount, MountChoice};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -83,37 +83,6 @@ wire! {
         /// How to mount it.
         #[serde(default)]
         pub options: MountChoice,
-    }
-
-    /// How a workspace is mounted; kept until it is stopped.
-    #[derive(Default)]
-    pub struct MountChoice {
-        /// Other users may enter; `null`: where the daemon is root's.
-        #[serde(default)]
-        pub allow_other: Option<bool>,
-        /// Set-id bits count.
-        #[serde(default)]
-        pub suid: bool,
-        /// Device nodes can be opened.
-        #[serde(default)]
-        pub dev: bool,
-        /// How much waking up may cost.
-        #[serde(default)]
-        pub latency: Latency,
-        /// The file that events are appended to, absolute.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub audit: Option<Bytes>,
-    }
-
-    /// A wish about latency.
-    #[derive(Default, Copy, Eq)]
-    #[serde(rename_all = "lowercase")]
-    pub enum Latency {
-        /// Keep processors awake while requests come fast.
-        #[default]
-        Low,
-        /// Let idle processors sleep.
-        Normal,
     }
 
     /// What a workspace is doing.
@@ -280,6 +249,12 @@ wire! {
         /// The file that events are appended to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub audit: Option<Bytes>,
+        /// Number of the branch, as events have it.
+        #[serde(default)]
+        pub branch_id: u64,
+        /// Where events come from.
+        #[serde(default)]
+        pub telemetry: Vec<String>,
     }
 
     /// Requests of one kind.

@@ -27,6 +27,8 @@ pub struct Running {
     pub held: Option<Held>,
     /// While its events are appended to a file.
     pub audit: Option<Audit>,
+    /// Each open of a file is an event.
+    pub opens: bool,
 }
 
 impl Running {
@@ -82,6 +84,7 @@ impl Running {
             permissions,
             held: None,
             audit: None,
+            opens: record.options.opens,
         }
     }
 
@@ -122,6 +125,7 @@ fn options(place: &Path, name: &str, allow_other: bool, choice: &MountChoice) ->
             Latency::Low => fuse_front::Latency::Low,
             Latency::Normal => fuse_front::Latency::Normal,
         },
+        opens: choice.opens,
         ..MountOptions::new(place)
     }
 }

@@ -94,9 +94,7 @@ fn branch(
             rows.push(("memory", daemon));
         }
     }
-    if let Some(audit) = &more.audit {
-        rows.push(("audit", shown(&audit.0)));
-    }
+    rows.extend(events(more));
     if let Some(recovered) = &more.recovered {
         rows.push(("recovered", shown(recovered.as_bytes())));
     }
@@ -104,6 +102,13 @@ fn branch(
         next.push("agentvfs log lists the commits, agentvfs rollback goes back to one".to_owned());
     }
     Ok(next)
+}
+
+/// Where events come from, if not from the front alone, and where they go.
+fn events(more: &Facts) -> impl Iterator<Item = (&'static str, String)> {
+    let sources = (more.telemetry != ["front"]).then(|| ("events", more.telemetry.join(", ")));
+    let audit = more.audit.as_ref().map(|file| ("audit", shown(&file.0)));
+    sources.into_iter().chain(audit)
 }
 
 /// What differs from the head, and whether anything does.

@@ -113,6 +113,9 @@ fn say(reply: Reply, answer: &Answer, room: &mut Room) -> Result<(), Reply> {
             let (attr, flags) = (words::attributes(attr), FopenFlags::FOPEN_KEEP_CACHE);
             reply.created(keep, &attr, GENERATION, FileHandle(0), flags);
         }
+        (Reply::Open(reply), Answer::Opened) => {
+            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+        }
         (Reply::Write(reply), Answer::Written(size)) => reply.written(*size),
         (Reply::Lseek(reply), Answer::Found(offset)) => reply.offset(*offset as i64),
         (Reply::Xattr(reply), Answer::Length(size)) => reply.size(*size),

@@ -248,8 +248,9 @@ impl<S: Serve> Filesystem for Callbacks<S> {
         );
     }
 
-    fn open(&self, from: &From, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.plain((from, opcode::OPEN, node), Ok(Request::Open), reply);
+    fn open(&self, from: &From, node: INodeNo, open: OpenFlags, reply: ReplyOpen) {
+        let how = flags::opening(open.0 as u32);
+        self.plain((from, opcode::OPEN, node), Ok(Request::Open { how }), reply);
     }
 
     fn read(
