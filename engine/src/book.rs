@@ -10,6 +10,7 @@
 pub(crate) mod anchors;
 pub(crate) mod digits;
 pub(crate) mod history;
+pub(crate) mod joined;
 pub(crate) mod later;
 pub(crate) mod retention;
 pub(crate) mod states;

@@ -69,10 +69,10 @@ pub use verbs::timeline::sources::TimelineSource;
 pub use verbs::timeline::stats::ToolStats;
 pub use verbs::timeline::verify::{TimelineFault, Verified};
 pub use verbs::{
-    BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed, Created, Deleted,
-    DiffSide, Expect, ImportState, ImportStatus, LogCursor, LogEntry, LogPage, MergeReport,
-    MergeRequest, NodeInfo, OpenAs, OpenFile, Resolution, RolledBack, Space, Standing, StateReader,
-    Status, Stretch, WriteFile, patch,
+    AutomaticRequest, BranchInfo, CallUndone, Calls, Change, CheckpointRequest, Checkpointed,
+    Created, Deleted, DiffSide, Expect, ImportState, ImportStatus, LogCursor, LogEntry, LogPage,
+    MergeReport, MergeRequest, NodeInfo, OpenAs, OpenFile, Resolution, RolledBack, Space, Standing,
+    StateReader, Status, Stretch, WriteFile, patch,
 };
 pub use workspace::branches::SeenBy;
 pub use workspace::kept::Look;

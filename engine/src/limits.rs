@@ -65,6 +65,8 @@ pub const FEED_EVENTS_MAX: usize = 65_536;
 pub const FEED_BYTES_MAX: usize = 32 << 20;
 /// How long a feed goes on once nobody follows it: who comes back in time has lost nothing.
 pub const FEED_LINGER: Duration = Duration::from_secs(600);
+/// Sessions whose metadata one commit has, at most.
+pub const JOINED_MAX: u32 = 16;
 /// Threads whose names a thread keeps at hand, at most: each is an open file.
 pub const NAMED_THREADS_MAX: usize = 16;
 /// How long a thread's name is taken to be what it was when it was read: less than a program takes from its exec(2) to

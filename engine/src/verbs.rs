@@ -95,6 +95,17 @@ pub struct CheckpointRequest {
     pub wait: bool,
 }
 
+/// What to make an automatic commit with.
+#[derive(Clone, Debug, Default)]
+pub struct AutomaticRequest {
+    /// Message, metadata, and whether to wait.
+    pub commit: CheckpointRequest,
+    /// Key and value: none where the newest commit with that metadata is what the branch shows.
+    pub unlike: Option<(String, String)>,
+    /// A key: where the newest automatic commit that has it is what the branch shows, this one has its metadata, too.
+    pub joins: Option<String>,
+}
+
 /// What a checkpoint did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpointed {

@@ -43,13 +43,15 @@ fn world(rng: &mut Rng) -> (tempfile::TempDir, World) {
             )),
             4 => {
                 put_in(&world, &branch, &format!("f{step}"), b"x");
-                let request = CheckpointRequest {
-                    message: "nobody asked".into(),
-                    wait: true,
-                    ..CheckpointRequest::default()
+                let request = AutomaticRequest {
+                    commit: CheckpointRequest {
+                        message: "nobody asked".into(),
+                        wait: true,
+                        ..CheckpointRequest::default()
+                    },
+                    ..AutomaticRequest::default()
                 };
-                verbs::commit_automatically(world.w(), &branch, (request, None), &|_, _| ())
-                    .unwrap();
+                verbs::commit_automatically(world.w(), &branch, request, &|_, _| ()).unwrap();
             }
             _ => {
                 put_in(&world, &branch, &format!("f{step}"), b"x");

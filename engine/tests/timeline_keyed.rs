@@ -6,7 +6,8 @@ mod calls;
 use calls::*;
 use engine::verbs;
 use engine::{
-    CallOutcome, CallStart, CallStatus, CheckpointRequest, EndedBy, Error, Owner, Target, Workspace,
+    AutomaticRequest, CallOutcome, CallStart, CallStatus, CheckpointRequest, EndedBy, Error, Owner,
+    Target, Workspace,
 };
 use objstore::crash_storage::Policy;
 
@@ -117,12 +118,15 @@ fn keys_that_cannot_be_are_refused() {
 }
 
 fn commit(w: &Workspace, key: &str, unlike: Option<&str>) -> bool {
-    let request = CheckpointRequest {
-        meta: vec![(key.into(), "7".into())],
-        ..CheckpointRequest::default()
+    let request = AutomaticRequest {
+        commit: CheckpointRequest {
+            meta: vec![(key.into(), "7".into())],
+            ..CheckpointRequest::default()
+        },
+        unlike: unlike.map(|key| (key.to_owned(), "7".to_owned())),
+        joins: None,
     };
-    let unlike = unlike.map(|key| (key.to_owned(), "7".to_owned()));
-    let made = verbs::commit_automatically(w, MAIN, (request, unlike), &|_, _| {});
+    let made = verbs::commit_automatically(w, MAIN, request, &|_, _| {});
     made.unwrap().is_some()
 }
 
@@ -153,4 +157,55 @@ fn a_turn_has_an_end_only_where_it_changed_something() {
         commit(&w, "session-end", Some("session")),
         "none to be like"
     );
+}
+
+/// Ends a turn of a session; gives its metadata as they are in the newest commit that `rollback` finds for it.
+fn turn_ends(w: &Workspace, session: &str) -> Vec<(String, String)> {
+    let pair = |key: &str| (key.to_owned(), session.to_owned());
+    let request = AutomaticRequest {
+        commit: CheckpointRequest {
+            meta: vec![pair("prompt-end"), pair("session")],
+            ..CheckpointRequest::default()
+        },
+        unlike: Some(pair("session")),
+        joins: Some("prompt-end".into()),
+    };
+    let made = verbs::commit_automatically(w, MAIN, request, &|_, _| {}).unwrap();
+    let state = made.unwrap().state;
+    let log = verbs::log(w, MAIN, true).unwrap();
+    log.into_iter().find(|e| e.number == state).unwrap().meta
+}
+
+#[test]
+fn turns_that_end_with_the_same_files_are_in_one_commit_and_others_are_not() {
+    let dir = base();
+    let (disk, engine, w) = start(dir.path());
+    let meta = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        pairs.iter().map(pair).collect()
+    };
+    write(&w, "f", "both\n");
+    let own = meta(&[("prompt-end", "a"), ("session", "a")]);
+    assert_eq!(turn_ends(&w, "a"), own);
+    let both = meta(&[
+        ("prompt-end", "b"),
+        ("prompt-end.2", "a"),
+        ("session", "b"),
+        ("session.2", "a"),
+    ]);
+    assert_eq!(turn_ends(&w, "b"), both);
+    write(&w, "f", "later\n");
+    let own = meta(&[("prompt-end", "c"), ("session", "c")]);
+    assert_eq!(turn_ends(&w, "c"), own, "other files");
+    end(&engine);
+    drop((engine, w));
+    let (_engine, w) = open(&disk, dir.path());
+    for session in ["a", "b"] {
+        let target = Target::Meta {
+            key: "prompt-end".into(),
+            value: session.into(),
+        };
+        verbs::rollback(&w, MAIN, &target).unwrap();
+        assert_eq!(read(&w, "f"), "both\n");
+    }
 }

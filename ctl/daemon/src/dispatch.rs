@@ -9,7 +9,7 @@ use super::sessions::requests as sessions;
 use super::{apply, branches, events, exchange, files, holders, kv, open_files, store, timeline};
 use agentvfs_client::protocol::*;
 use engine::verbs;
-use engine::{CheckpointRequest, DiffSide, Error};
+use engine::{AutomaticRequest, CheckpointRequest, DiffSide, Error};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -167,14 +167,21 @@ fn checkpoint(
     let wrong = match ask.automatic {
         true if ask.label.is_some() => Some("an automatic commit has no label"),
         false if ask.unlike.is_some() => Some("unlike is for automatic commits"),
+        false if ask.joins.is_some() => Some("joins is for automatic commits"),
         _ => None,
     };
     if let Some(why) = wrong {
         return Err(Fault::protocol(code::INVALID_PARAMS, why));
     }
-    let unlike = ask.unlike.clone();
     let made = on(mounts, &ask.workspace, |w| match ask.automatic {
-        true => verbs::commit_automatically(w, &ask.branch, (request, unlike), progress),
+        true => {
+            let request = AutomaticRequest {
+                commit: request,
+                unlike: ask.unlike.clone(),
+                joins: ask.joins.clone(),
+            };
+            verbs::commit_automatically(w, &ask.branch, request, progress)
+        }
         false => verbs::checkpoint(w, &ask.branch, request, progress).map(Some),
     })?;
     let Some(made) = made else {

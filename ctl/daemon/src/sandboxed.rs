@@ -156,8 +156,9 @@ fn is_of_a_run(ask: &Checkpoint) -> bool {
     let mut keys = ask.meta.iter().map(|(key, _)| key.as_str());
     match ask.automatic {
         true => {
-            ask.meta.is_empty()
-                || !keys.all(|key| turns::ALL.contains(&key) || key.starts_with(NESTED))
+            let joins = ask.joins.as_deref();
+            let is_of_hooks = |key| turns::ALL.contains(&key) || key.starts_with(NESTED);
+            ask.meta.is_empty() || !keys.all(is_of_hooks) || !joins.is_none_or(is_of_hooks)
         }
         false => keys.any(|key| KEYS_OF_RUNS.contains(&key)),
     }
@@ -494,7 +495,7 @@ mod tests {
 
     #[test]
     fn commits_that_a_run_would_take_for_its_own_are_refused() {
-        let checkpoint = |automatic, key: &str| {
+        let joining = |automatic, key: &str, joins: Option<&str>| {
             Call::Checkpoint(Checkpoint {
                 workspace: "w".into(),
                 branch: "b".into(),
@@ -504,17 +505,21 @@ mod tests {
                 wait: true,
                 automatic,
                 unlike: None,
+                joins: joins.map(str::to_owned),
                 progress: false,
             })
         };
+        let checkpoint = |automatic, key: &str| joining(automatic, key, None);
         let is_refused = |call: &Call| matches!(needs(call), Needs::More);
         assert!(!is_refused(&checkpoint(false, "task")));
         assert!(is_refused(&checkpoint(true, "task")));
         assert!(!is_refused(&checkpoint(true, "nested-run")));
         for key in turns::ALL {
             assert!(!is_refused(&checkpoint(true, key)), "{key}");
+            assert!(!is_refused(&joining(true, key, Some(key))), "{key}");
         }
         for key in KEYS_OF_RUNS {
+            assert!(is_refused(&joining(true, turns::TURN, Some(key))), "{key}");
             assert!(is_refused(&checkpoint(false, key)), "{key}");
             assert!(is_refused(&checkpoint(true, key)), "{key}");
         }

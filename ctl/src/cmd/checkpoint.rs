@@ -32,6 +32,7 @@ pub fn run(args: &CheckpointArgs, context: &mut Context) -> Result<u8, Failure> 
         wait: !args.no_wait,
         automatic: false,
         unlike: None,
+        joins: None,
         progress: Bar::is_wanted(),
     });
     let since = Instant::now();

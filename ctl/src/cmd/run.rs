@@ -296,6 +296,7 @@ fn commit(
         wait,
         automatic: true,
         unlike: None,
+        joins: None,
         progress: false,
     });
     let _: CheckpointAnswer = context.ask(&what, &call)?;

@@ -3,6 +3,7 @@
 //! A state is a frozen tree that is, or will be, a commit. Numbers ascend in time. All of it is made
 //! of [`Event`]s in the journal and kept in the state file.
 
+use crate::book::joined;
 use crate::book::later::{Asked, Later};
 use crate::book::states::{State, States};
 use crate::error::{Error, Result};
@@ -452,9 +453,13 @@ impl History {
             .ok_or_else(|| Error::NoCommit("is that old".into()))
     }
 
-    /// Newest state with this metadata, before those of other branches.
+    /// Newest state with this metadata, before those of other branches. An automatic commit may have them as those of a
+    /// session beside its own.
     pub fn with_meta(&self, key: &str, value: &str) -> Result<u64> {
-        let has = |s: &&State| s.info.meta.iter().any(|(k, v)| k == key && v == value);
+        let has = |s: &&State| match s.info.kind {
+            OpKind::Auto => joined::has(&s.info.meta, key, value),
+            _ => s.info.meta.iter().any(|(k, v)| k == key && v == value),
+        };
         let own = |s: &&State| s.info.kind != OpKind::Foreign;
         let found = || self.states.values().rev().filter(has);
         found()

@@ -1,7 +1,9 @@
 //! Making commits.
 
 use super::diff::files_changed;
-use super::{CheckpointRequest, Checkpointed};
+use super::{AutomaticRequest, CheckpointRequest, Checkpointed};
+use crate::book::joined::joined;
+use crate::book::states::State;
 use crate::branch::Branch;
 use crate::branch::seal;
 use crate::branch::states;
@@ -167,32 +169,51 @@ pub fn checkpoint(
 }
 
 /// Makes a commit that nobody asked for, with metadata, such as before and after a run; the head stays. After `Ok`
-/// it survives a power cut if it was waited for, else as what programs write does.
-///
-/// With `unlike`, key and value: none where the newest commit with that metadata is what the branch shows now.
+/// it survives a power cut if it was waited for, else as what programs write does. `None` where it would be like
+/// another one.
 pub fn commit_automatically(
     ws: &Workspace,
     branch: &str,
-    (req, unlike): (CheckpointRequest, Option<(String, String)>),
+    req: AutomaticRequest,
     progress: Progress<'_>,
 ) -> Result<Option<Checkpointed>> {
     let b = ws.branch(branch)?;
     let _one = b.control.lock();
-    if let Some((key, value)) = unlike
-        && shows(&b, &Target::Meta { key, value })?
-    {
-        return Ok(None);
+    let AutomaticRequest {
+        mut commit,
+        unlike,
+        joins,
+    } = req;
+    if let Some((key, value)) = unlike {
+        let like = states::resolve(&b, &Target::Meta { key, value });
+        if let Ok(state) = like
+            && shows(&b, state)?
+        {
+            return Ok(None);
+        }
     }
-    let done = commit_in(&b, ws.author(), OpKind::Auto, req, progress)?;
+    let before = joins.and_then(|key| newest_with_key(&b, &key));
+    if let Some((state, meta)) = before
+        && shows(&b, state)?
+    {
+        commit.meta = joined(commit.meta, &meta);
+    }
+    let done = commit_in(&b, ws.author(), OpKind::Auto, commit, progress)?;
     branches::snapshots_changed(ws, &b);
     Ok(Some(done))
 }
 
-/// Whether a branch has such a state, and shows it.
-fn shows(branch: &Branch, target: &Target) -> Result<bool> {
-    let Ok(state) = states::resolve(branch, target) else {
-        return Ok(false);
-    };
+/// The newest automatic commit of the branch that has a value for a key, with its metadata.
+fn newest_with_key(branch: &Branch, key: &str) -> Option<(u64, Vec<(String, String)>)> {
+    let inner = branch.lock();
+    let mut states = inner.book.history.states.own().rev();
+    let has = |s: &&State| s.info.kind == OpKind::Auto && s.info.meta.iter().any(|(k, _)| k == key);
+    let info = &states.find(has)?.info;
+    Some((info.number, info.meta.clone()))
+}
+
+/// Whether a branch shows what a state has.
+fn shows(branch: &Branch, state: u64) -> Result<bool> {
     branch.cache().flush_dirty();
     let tree = states::tree_of(branch, state)?;
     let live = branch.lock().live.clone();

@@ -290,6 +290,10 @@ wire! {
         /// Key and value, with `automatic`: none where the newest commit with that metadata shows the same.
         #[serde(default)]
         pub unlike: Option<(String, String)>,
+        /// A key, with `automatic`: where the newest automatic commit that has it shows the same, this one has its
+        /// metadata, too, with numbered keys.
+        #[serde(default)]
+        pub joins: Option<String>,
         /// Send progress notifications.
         #[serde(default)]
         pub progress: bool,

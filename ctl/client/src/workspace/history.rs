@@ -40,6 +40,7 @@ impl Workspace {
             wait: true,
             automatic: false,
             unlike: None,
+            joins: None,
             progress: false,
         });
         self.ask(&ask)

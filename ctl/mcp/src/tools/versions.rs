@@ -82,6 +82,7 @@ fn checkpoint(turn: &mut Turn<'_>, args: CheckpointArgs) -> Result<Answer, Failu
         wait: true,
         automatic: false,
         unlike: None,
+        joins: None,
         progress: false,
     });
     let answer: CheckpointAnswer = turn.ask(&what, &call)?;
