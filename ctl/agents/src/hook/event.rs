@@ -120,8 +120,12 @@ impl Told {
         let session = text(&value, &["session_id", "conversation_id", "sessionId"]);
         let session = session.map_or_else(|| "unknown".to_owned(), id_part);
         let prompt = text(&value, &["prompt_id", "turn_id", "generation_id"]);
-        // Gemini gives turns no id, and tells the prompt at both ends.
-        let words = || Some(hashed(&[&session, text(&value, &["prompt"])?]));
+        // Gemini gives turns no id, and tells the prompt at both ends; OpenHands tells it as they begin.
+        let said = match event {
+            Event::Prompt => &["prompt", "message"][..],
+            _ => &["prompt"],
+        };
+        let words = || Some(hashed(&[&session, text(&value, said)?]));
         let has_own_id = prompt.is_some();
         let prompt = prompt.map(id_part).or_else(words);
         let subagent = text(&value, &["agent_id", "subagent_id"]).map(id_part);
@@ -359,6 +363,11 @@ mod tests {
         assert_eq!(begins.prompt, ends.prompt);
         assert_ne!(begins.prompt, turn("BeforeAgent", "stop").prompt);
         assert_eq!(ends.event, Event::TurnEnds(Some("Done:all".into())));
+        let hands = |name: &str| {
+            told(json!({"event_type": name, "session_id": "s", "message": "go"})).unwrap()
+        };
+        assert_eq!(hands("UserPromptSubmit").prompt, begins.prompt);
+        assert_eq!(hands("Stop").prompt, None, "nothing says which turn ends");
     }
 
     #[test]

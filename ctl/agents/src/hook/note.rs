@@ -9,8 +9,8 @@ use agentvfs_client::connection::{Client, ClientError};
 use agentvfs_client::home::Home;
 use agentvfs_client::protocol::turns;
 use agentvfs_client::protocol::{
-    Call, CallId, Checkpoint, CheckpointAnswer, Finished, GivenUp, ToolFinish, ToolGiveUp,
-    ToolStart,
+    Call, CallId, Checkpoint, CheckpointAnswer, Finished, GivenUp, Log, LogAnswer, LogRow,
+    ToolFinish, ToolGiveUp, ToolStart,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -24,11 +24,19 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// What is left of the deadline when the tries end.
 const RESERVE: Duration = Duration::from_millis(300);
 
+/// Commits among which the beginning of a turn is looked for.
+const LOOKED_AT_MAX: u64 = 500;
+
 /// Why a call failed of whose end the agent did not tell.
 const NO_END: &str = "no end was reported";
 
 /// Notes it; gives what the agent is to be told.
-pub fn note(home: &Home, place: &Place, told: Told, deadline: Instant) -> Result<String, String> {
+pub fn note(
+    home: &Home,
+    place: &Place,
+    mut told: Told,
+    deadline: Instant,
+) -> Result<String, String> {
     let mut daemon = Daemon {
         home,
         client: None,
@@ -39,7 +47,7 @@ pub fn note(home: &Home, place: &Place, told: Told, deadline: Instant) -> Result
         Event::CallBegins => begin(&mut daemon, place, &told),
         Event::CallEnds => end(&mut daemon, place, &told),
         Event::Prompt => prompt(&mut daemon, place, &told),
-        Event::TurnEnds(words) => turn_ends(&mut daemon, place, &told, words.as_deref()),
+        Event::TurnEnds(_) => turn_ends(&mut daemon, place, &mut told),
         Event::SubagentEnds => match &told.subagent {
             Some(subagent) => {
                 let keys = told.keys_of(Some(subagent));
@@ -114,63 +122,114 @@ fn prompt(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), Str
     give_up(daemon, place, told.keys_of(None))?;
     // One of whose turns the agent tells no ids may be asked the same again.
     let unlike = told.prompt.as_deref().filter(|_| told.has_own_id);
-    let unlike = unlike.map(|id| (turns::PROMPT, id));
-    commit(daemon, place, told, ((turns::PROMPT, unlike), ""))
+    let named = Named {
+        turn: turns::PROMPT,
+        unlike: unlike.map(|id| (turns::PROMPT, id)),
+        joins: None,
+        message: "",
+    };
+    commit(daemon, place, told, &named)
 }
 
-fn turn_ends(
-    daemon: &mut Daemon<'_>,
-    place: &Place,
-    told: &Told,
-    words: Option<&str>,
-) -> Result<(), String> {
+fn turn_ends(daemon: &mut Daemon<'_>, place: &Place, told: &mut Told) -> Result<(), String> {
     give_up(daemon, place, told.keys_of(None))?;
+    if told.prompt.is_none() {
+        told.prompt = last_prompt(daemon, place, told)?;
+    }
+    let told = &*told;
+    let words = match &told.event {
+        Event::TurnEnds(words) => words.as_deref(),
+        _ => None,
+    };
     let turn = told.turn();
     let unlike = turn.as_deref().map(|turn| (turns::TURN, turn));
     let unlike = unlike.unwrap_or((turns::SESSION, &told.session));
-    let words = words.unwrap_or_default();
-    commit(
-        daemon,
-        place,
-        told,
-        ((turns::PROMPT_END, Some(unlike)), words),
-    )
+    let named = Named {
+        turn: turns::PROMPT_END,
+        unlike: Some(unlike),
+        // Sessions that end a turn on one branch at once leave the same files, which are the work of both.
+        joins: Some(turns::PROMPT_END),
+        message: words.unwrap_or_default(),
+    };
+    commit(daemon, place, told, &named)
+}
+
+/// The session's newest turn, for an agent that names it only as it begins (OpenHands).
+fn last_prompt(
+    daemon: &mut Daemon<'_>,
+    place: &Place,
+    told: &Told,
+) -> Result<Option<String>, String> {
+    let call = Call::Log(Log {
+        workspace: place.workspace.clone(),
+        branch: place.branch.clone(),
+        all: true,
+        limit: Some(LOOKED_AT_MAX),
+        after: None,
+        digits: false,
+        count: false,
+    });
+    let log = daemon.ask::<LogAnswer>(&call)?;
+    let value = |row: &LogRow, key: &str| {
+        let mut meta = row.meta.iter();
+        meta.find(|(k, _)| k == key).map(|(_, v)| v.clone())
+    };
+    let own = |row: &&LogRow| {
+        value(row, turns::SESSION).as_ref() == Some(&told.session)
+            && value(row, turns::AGENT).as_ref() == Some(&told.agent)
+    };
+    let mut own = log.commits.iter().filter(own);
+    Ok(own.find_map(|row| value(row, turns::PROMPT)))
 }
 
 fn session_ends(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), String> {
     give_up(daemon, place, told.keys_of(None))?;
     give_up(daemon, place, told.keys_of_subagents())?;
-    let unlike = Some((turns::SESSION, told.session.as_str()));
-    commit(daemon, place, told, ((turns::SESSION_END, unlike), ""))
+    let named = Named {
+        turn: turns::SESSION_END,
+        unlike: Some((turns::SESSION, told.session.as_str())),
+        joins: None,
+        message: "",
+    };
+    commit(daemon, place, told, &named)
 }
 
-/// What of a commit is of its event: the key that names the turn in it, the one of a commit that it must differ from.
-type Named<'a> = (&'a str, Option<(&'a str, &'a str)>);
+/// What of a commit is of its event.
+struct Named<'a> {
+    /// The key that names the turn.
+    turn: &'a str,
+    /// Key and value of the commit that it must differ from.
+    unlike: Option<(&'a str, &'a str)>,
+    /// The key of commits of other sessions whose metadata it has, too, where the files are the same.
+    joins: Option<&'a str>,
+    message: &'a str,
+}
 
 /// An automatic commit that names the session and the turn.
 fn commit(
     daemon: &mut Daemon<'_>,
     place: &Place,
     told: &Told,
-    ((turn, unlike), message): (Named<'_>, &str),
+    named: &Named<'_>,
 ) -> Result<(), String> {
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
     let mut meta = vec![
         owned((turns::AGENT, &told.agent)),
         owned((turns::SESSION, &told.session)),
     ];
-    meta.extend(told.prompt.as_deref().map(|id| owned((turn, id))));
+    meta.extend(told.prompt.as_deref().map(|id| owned((named.turn, id))));
     // On both ends of a turn, so that a hook that is installed twice, for the user and for the project, makes one commit.
     meta.extend(told.turn().map(|turn| (turns::TURN.to_owned(), turn)));
     let call = Call::Checkpoint(Checkpoint {
         workspace: place.workspace.clone(),
         branch: place.branch.clone(),
         label: None,
-        message: message.to_owned(),
+        message: named.message.to_owned(),
         meta,
         wait: false,
         automatic: true,
-        unlike: unlike.map(owned),
+        unlike: named.unlike.map(owned),
+        joins: named.joins.map(str::to_owned),
         progress: false,
     });
     daemon.ask::<CheckpointAnswer>(&call).map(drop)
