@@ -102,6 +102,7 @@ const WANTED: &[&str] = &[
     "cursor hooks .cursor/hooks.json written",
     "cursor skill .agents/skills/agentvfs/SKILL.md same",
     "cursor mcp .cursor/mcp.json written",
+    "openhands hooks .openhands/hooks.json written",
     "openhands skill .agents/skills/agentvfs/SKILL.md same",
     "openhands mcp .openhands/mcp.json written",
     "opencode skill .agents/skills/agentvfs/SKILL.md same",
@@ -126,15 +127,7 @@ fn what_is_installed_is_the_same_the_second_time_and_goes_without_a_trace() {
     let dry = user.rows(&[&with("install")[..], &["--dry-run"]].concat());
     assert_eq!(tree(&user.home), before);
     assert_eq!(user.rows(&with("install")), WANTED);
-    // Nothing is written, so the second agent of a file does not find what the first one wrote.
-    let dry_wanted: Vec<String> = WANTED
-        .iter()
-        .map(|row| match row.starts_with("codex hooks") {
-            true => (*row).to_owned(),
-            false => row.replace(" same", " written"),
-        })
-        .collect();
-    assert_eq!(dry, dry_wanted);
+    assert_eq!(dry, WANTED);
     let mode = user.env.home().metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o711, "the home is private, whoever makes it");
     let installed = tree(&user.home);
@@ -143,13 +136,16 @@ fn what_is_installed_is_the_same_the_second_time_and_goes_without_a_trace() {
     assert_eq!(tree(&user.home), installed);
     let claude = user.settings();
     assert!(claude.starts_with("{\r\n\t// mine\r\n\t\"model\": \"opus\", /* and */ \"hooks\""));
+    let dry = user.rows(&[&with("remove")[..], &["--dry-run"]].concat());
+    assert_eq!(tree(&user.home), installed);
     let removed = user.rows(&with("remove"));
+    assert_eq!(dry, removed);
     assert_eq!(
         removed
             .iter()
             .filter(|row| row.ends_with(" removed"))
             .count(),
-        16,
+        17,
         "{removed:?}"
     );
     assert_eq!(
@@ -324,6 +320,15 @@ fn directories_of_settings_may_be_elsewhere_and_a_project_has_its_own() {
     let elsewhere = user.env.path("elsewhere");
     user.env
         .set_variable("CLAUDE_CONFIG_DIR", elsewhere.to_str().unwrap());
+    let codex = user.env.path("codex-elsewhere");
+    user.env.set_variable("CODEX_HOME", codex.to_str().unwrap());
+    user.agent(&["install", "codex"]).ok();
+    for name in ["hooks.json", "config.toml", "AGENTS.md"] {
+        assert!(codex.join(name).exists(), "{name}");
+    }
+    assert!(!user.home.join(".codex").exists());
+    user.agent(&["remove", "codex"]).ok();
+    assert!(!codex.exists());
     user.agent(&["install", "claude"]).ok();
     assert!(
         elsewhere.join("settings.json").exists()

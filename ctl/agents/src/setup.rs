@@ -26,6 +26,7 @@ pub use part::{Part, Row, Scope, State, User};
 
 use agentvfs_client::home::Home;
 use edit::{Change, Edited};
+use file::Files;
 use record::{Entry, Record};
 use std::fs::File;
 use std::io;
@@ -63,21 +64,37 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Does it; a row for each part of each agent that has it.
+    /// Does it; a row for each part of each agent that has it. A dry run gives the same rows.
     ///
     /// # Errors
     /// The record cannot be read or written. What goes wrong with an agent's own file is in its row.
     pub fn run(&self, action: Action) -> io::Result<Vec<Row>> {
-        let is_written = action != Action::Look && !self.dry_run;
+        let files = match self.dry_run {
+            true => Files::in_mind(),
+            false => Files::on_disk(),
+        };
+        Work { setup: self, files }.run(action)
+    }
+}
+
+/// A request that is carried out.
+struct Work<'a> {
+    setup: &'a Setup<'a>,
+    files: Files,
+}
+
+impl Work<'_> {
+    fn run(&self, action: Action) -> io::Result<Vec<Row>> {
+        let is_written = action != Action::Look && !self.setup.dry_run;
         let _lock = is_written.then(|| self.lock()).transpose()?;
-        let mut record = Record::load(self.home.root())?;
+        let mut record = Record::load(self.setup.home.root())?;
         let mut rows = Vec::new();
-        for agent in self.agents {
-            let mut left = self.parts.to_vec();
+        for agent in self.setup.agents {
+            let mut left = self.setup.parts.to_vec();
             let mut done = Vec::new();
             while !left.is_empty() {
                 let part = left.remove(self.next(action, agent, &left, &record));
-                let Some(path) = agent.file(part, &self.scope) else {
+                let Some(path) = agent.file(part, &self.setup.scope) else {
                     continue;
                 };
                 let state = match agent.change(part) {
@@ -87,7 +104,7 @@ impl Setup<'_> {
                     None => self.skill(action, agent, &path, &mut record),
                 };
                 if is_written {
-                    record.save(self.home.root())?;
+                    record.save(self.setup.home.root())?;
                 }
                 done.push(Row {
                     agent: agent.name,
@@ -106,8 +123,8 @@ impl Setup<'_> {
     /// file is as that left it, so it is afterwards what it was before.
     fn next(&self, action: Action, agent: &Agent, left: &[Part], record: &Record) -> usize {
         let is_as_left = |part: &Part| {
-            let path = agent.file(*part, &self.scope)?;
-            let text = file::read(&path).ok()??;
+            let path = agent.file(*part, &self.setup.scope)?;
+            let text = self.files.read(&path).ok()??;
             let entry = record.of(*part, &path, &text)?;
             entry.is_as_left(&text).then_some(())
         };
@@ -122,8 +139,8 @@ impl Setup<'_> {
 
     /// Held while files are changed.
     fn lock(&self) -> io::Result<File> {
-        self.home.prepare().map_err(io::Error::other)?;
-        let file = File::create(self.home.root().join("agents.lock"))?;
+        self.setup.home.prepare().map_err(io::Error::other)?;
+        let file = File::create(self.setup.home.root().join("agents.lock"))?;
         file.lock()?;
         Ok(file)
     }
@@ -136,7 +153,7 @@ impl Setup<'_> {
         change: &dyn Change,
         record: &mut Record,
     ) -> Result<State, String> {
-        let there = file::read(path)?;
+        let there = self.files.read(path)?;
         let text = there.as_deref().unwrap_or_default();
         // A file that the user removed is as if it had never been written.
         let known = there.as_ref().and_then(|_| record.of(part, path, text));
@@ -156,7 +173,7 @@ impl Setup<'_> {
             },
             _ if !missing => {
                 if action == Action::Install {
-                    self.note(|| record.add_user(part, path, agent.name));
+                    record.add_user(part, path, agent.name);
                 }
                 Ok(State::Same)
             }
@@ -167,7 +184,7 @@ impl Setup<'_> {
                 let (after, mut entry) = self.added(agent, change, there.as_deref(), known)?;
                 entry.agents.extend(users);
                 self.put(part, path, &after, entry, record)?;
-                Ok(match agent.needs_trust(part, &self.scope) {
+                Ok(match agent.needs_trust(part, &self.setup.scope) {
                     true => State::NeedsTrust,
                     false => State::Written,
                 })
@@ -186,7 +203,7 @@ impl Setup<'_> {
             return Ok(State::Shared);
         }
         if entry.agents.len() > 1 {
-            self.note(|| record.remove_user(part, path, agent.name));
+            record.remove_user(part, path, agent.name);
             return Ok(State::Shared);
         }
         let left = change.without(text, entry)?;
@@ -195,7 +212,7 @@ impl Setup<'_> {
             (true, false) => return Ok(State::Changed),
             // The user has taken it out already.
             (true, true) => {
-                self.note(|| drop(record.forget(part, path)));
+                record.forget(part, path);
                 return Ok(State::Absent);
             }
             (false, _) => {
@@ -224,7 +241,7 @@ impl Setup<'_> {
             None => text.to_owned(),
         };
         let created = known.map_or(there.is_none(), |entry| entry.created);
-        let after = change.with(&before, self.program)?;
+        let after = change.with(&before, self.setup.program)?;
         let entry = Entry::of(agent.name, (&before, &after), created);
         Ok((after.text, entry))
     }
@@ -236,7 +253,7 @@ impl Setup<'_> {
         path: &Path,
         record: &mut Record,
     ) -> Result<State, String> {
-        let there = file::read(path)?;
+        let there = self.files.read(path)?;
         let text = there.as_deref().unwrap_or_default();
         let users = record.users(Part::Skill, path);
         let is_left = record
@@ -249,7 +266,7 @@ impl Setup<'_> {
         match there {
             Some(_) if text == crate::SKILL => {
                 if action == Action::Install {
-                    self.note(|| record.add_user(Part::Skill, path, agent.name));
+                    record.add_user(Part::Skill, path, agent.name);
                 }
                 Ok(State::Same)
             }
@@ -276,14 +293,14 @@ impl Setup<'_> {
         let is_user = users.contains(agent.name);
         match left {
             None => {
-                self.note(|| file::remove_dirs(&record.forget(Part::Skill, path)));
+                self.files.remove_dirs(&record.forget(Part::Skill, path));
                 Ok(State::Absent)
             }
             // Somebody else's.
             Some(_) if users.is_empty() => Ok(State::Changed),
             Some(_) if !is_user => Ok(State::Shared),
             Some(_) if users.len() > 1 => {
-                self.note(|| record.remove_user(Part::Skill, path, agent.name));
+                record.remove_user(Part::Skill, path, agent.name);
                 Ok(State::Shared)
             }
             Some(false) => Ok(State::Changed),
@@ -303,13 +320,14 @@ impl Setup<'_> {
         entry: Entry,
         record: &mut Record,
     ) -> Result<(), String> {
-        file::check(path)?;
-        if self.dry_run {
-            return Ok(());
-        }
+        self.files.check(path)?;
         record.put(part, path, entry, file::missing_dirs(path));
-        record.save(self.home.root()).map_err(|e| e.to_string())?;
-        file::write(path, text)
+        if !self.setup.dry_run {
+            record
+                .save(self.setup.home.root())
+                .map_err(|e| e.to_string())?;
+        }
+        self.files.write(path, text)
     }
 
     /// Writes what is left of a file; of one of which nothing is left, removes it with the directories that were made for
@@ -321,22 +339,12 @@ impl Setup<'_> {
         left: Option<&str>,
         record: &mut Record,
     ) -> Result<(), String> {
-        file::check(path)?;
-        if self.dry_run {
-            return Ok(());
-        }
+        self.files.check(path)?;
         match left {
-            None => std::fs::remove_file(path).map_err(|e| e.to_string())?,
-            Some(text) => file::write(path, text)?,
+            None => self.files.remove(path)?,
+            Some(text) => self.files.write(path, text)?,
         }
-        file::remove_dirs(&record.forget(part, path));
+        self.files.remove_dirs(&record.forget(part, path));
         Ok(())
-    }
-
-    /// Changes the record, unless nothing is to be done.
-    fn note(&self, change: impl FnOnce()) {
-        if !self.dry_run {
-            change();
-        }
     }
 }

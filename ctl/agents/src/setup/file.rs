@@ -1,5 +1,10 @@
 //! Files of others: read as text, replaced as a whole, never through a dangling link.
+//!
+//! [`Files`] are those on the disk, or in a dry run those as they would be: what is written is then only remembered, and
+//! read again, so that a dry run finds what it would have written before.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -7,6 +12,79 @@ use std::path::{Path, PathBuf};
 
 /// Longest file that is read; settings are far shorter.
 const BYTES_MAX: u64 = 8 << 20;
+
+/// Files that are read and written.
+#[derive(Debug)]
+pub struct Files {
+    /// In a dry run: what was written, or `None` where a file was removed.
+    in_mind: Option<RefCell<BTreeMap<PathBuf, Option<String>>>>,
+}
+
+impl Files {
+    /// Those on the disk.
+    pub fn on_disk() -> Files {
+        Files { in_mind: None }
+    }
+
+    /// Those on the disk as long as nothing is written; what is written stays in memory.
+    pub fn in_mind() -> Files {
+        Files {
+            in_mind: Some(RefCell::default()),
+        }
+    }
+
+    fn remembered(&self, path: &Path) -> Option<Option<String>> {
+        self.in_mind.as_ref()?.borrow().get(&place(path)).cloned()
+    }
+
+    /// The text of a file; `None` where there is none.
+    pub fn read(&self, path: &Path) -> Result<Option<String>, String> {
+        self.remembered(path).map_or_else(|| read(path), Ok)
+    }
+
+    /// Whether a file may be written.
+    pub fn check(&self, path: &Path) -> Result<(), String> {
+        check(path)
+    }
+
+    /// Writes a file: at once as a whole, through symbolic links, with the owner and the mode that it has.
+    pub fn write(&self, path: &Path, text: &str) -> Result<(), String> {
+        match &self.in_mind {
+            None => write(path, text),
+            Some(all) => {
+                all.borrow_mut().insert(place(path), Some(text.to_owned()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes a file.
+    pub fn remove(&self, path: &Path) -> Result<(), String> {
+        match &self.in_mind {
+            None => std::fs::remove_file(path).map_err(|e| e.to_string()),
+            Some(all) => {
+                all.borrow_mut().insert(place(path), None);
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes those directories that are empty.
+    pub fn remove_dirs(&self, dirs: &[PathBuf]) {
+        if self.in_mind.is_some() {
+            return;
+        }
+        for dir in dirs {
+            // Something else may be in it by now.
+            let _ = std::fs::remove_dir(dir);
+        }
+    }
+}
+
+/// Where a path leads through symbolic links.
+fn place(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
 
 /// The text of a file; `None` where there is none.
 pub fn read(path: &Path) -> Result<Option<String>, String> {
@@ -25,8 +103,7 @@ pub fn read(path: &Path) -> Result<Option<String>, String> {
     text.map(Some).map_err(|_| "it is not UTF-8".to_owned())
 }
 
-/// Whether a file may be written.
-pub fn check(path: &Path) -> Result<(), String> {
+fn check(path: &Path) -> Result<(), String> {
     if path.to_str().is_none() {
         return Err("its path is not UTF-8".to_owned());
     }
@@ -52,9 +129,8 @@ pub fn missing_dirs(path: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// Writes a file: at once as a whole, through symbolic links, with the owner and the mode that it has.
-pub fn write(path: &Path, text: &str) -> Result<(), String> {
-    let place = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let place = place(path);
     if let Some(dir) = place.parent() {
         std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
     }
@@ -90,12 +166,4 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         let _ = std::fs::remove_file(&beside);
     }
     written
-}
-
-/// Removes those directories that are empty.
-pub fn remove_dirs(dirs: &[PathBuf]) {
-    for dir in dirs {
-        // Something else may be in it by now.
-        let _ = std::fs::remove_dir(dir);
-    }
 }

@@ -33,8 +33,6 @@ pub struct Agent {
     dir: (&'static str, Option<&'static str>),
     /// File of the hooks in its directory.
     hooks: &'static str,
-    /// Its hooks are for projects alone.
-    project_only: bool,
     /// Its directory of Skills below the home or the project.
     skills: &'static str,
     /// Hooks do nothing before the user trusts them.
@@ -114,7 +112,6 @@ static AGENTS: [Agent; 6] = [
         events: CLAUDE,
         dir: (".claude", Some("CLAUDE_CONFIG_DIR")),
         hooks: "settings.json",
-        project_only: false,
         skills: ".claude/skills",
         needs_trust: false,
         mcp: Mcp {
@@ -139,7 +136,6 @@ static AGENTS: [Agent; 6] = [
         ],
         dir: (".codex", Some("CODEX_HOME")),
         hooks: "hooks.json",
-        project_only: false,
         skills: ".agents/skills",
         needs_trust: true,
         mcp: Mcp {
@@ -164,7 +160,6 @@ static AGENTS: [Agent; 6] = [
         ],
         dir: (".gemini", None),
         hooks: "settings.json",
-        project_only: false,
         skills: ".agents/skills",
         needs_trust: false,
         mcp: Mcp {
@@ -190,7 +185,6 @@ static AGENTS: [Agent; 6] = [
         ],
         dir: (".cursor", None),
         hooks: "hooks.json",
-        project_only: false,
         skills: ".agents/skills",
         needs_trust: false,
         mcp: Mcp {
@@ -215,7 +209,6 @@ static AGENTS: [Agent; 6] = [
         ],
         dir: (".openhands", None),
         hooks: "hooks.json",
-        project_only: true,
         skills: ".agents/skills",
         needs_trust: false,
         mcp: Mcp {
@@ -233,7 +226,6 @@ static AGENTS: [Agent; 6] = [
         events: &[],
         dir: (".config/opencode", None),
         hooks: "",
-        project_only: false,
         skills: ".agents/skills",
         needs_trust: false,
         mcp: Mcp {
@@ -266,7 +258,6 @@ impl Agent {
     pub fn file(&self, part: Part, scope: &Scope) -> Option<PathBuf> {
         match (part, scope) {
             (Part::Hooks, _) if self.events.is_empty() => None,
-            (Part::Hooks, Scope::User(_)) if self.project_only => None,
             (Part::Hooks, Scope::User(user)) => Some(self.own_dir(user).join(self.hooks)),
             (Part::Hooks, Scope::Project(dir)) => Some(dir.join(self.dir.0).join(self.hooks)),
             (Part::Skill, _) => Some(self.skills(scope).join("agentvfs/SKILL.md")),
