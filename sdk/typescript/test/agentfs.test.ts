@@ -120,7 +120,28 @@ test(":memory: is a workspace that nobody else sees, and is deleted at close", a
   await workspaces[0]!.rollback("one");
   assert.equal(await agents[0]!.fs.readFile("/x", "utf8"), "0");
   for (const agent of agents) await agent.close();
-  assert.deepEqual(own(await names()), []);
+  await until("the workspaces are deleted", async () => own(await names()).length === 0);
+});
+
+test(":memory: opened again and again is empty each time, and what was closed does not stay", async () => {
+  const names = new Set<string>();
+  let home = "";
+  for (let round = 0; round < 20; round++) {
+    const agent = await AgentFS.open({ path: ":memory:" });
+    assert.deepEqual(await agent.fs.readdir("/"), []);
+    assert.deepEqual([await agent.kv.list(""), await agent.tools.getRecent(0)], [[], []]);
+    await agent.fs.writeFile("/x", `${round}`);
+    await agent.kv.set("k", round);
+    await agent.tools.start("t");
+    const { name, client } = await agent.workspace();
+    home = client.home.root;
+    names.add(name);
+    await agent.close();
+    await assert.rejects(agent.fs.readFile("/x"), { kind: "closed" });
+  }
+  assert.equal(names.size, 20, "no workspace is given twice");
+  const left = async () => (await Workspace.list({ home })).filter((one) => names.has(one.name)).length;
+  await until("the workspaces are deleted", async () => (await left()) === 0);
 });
 
 test(":memory: begins with a project where one is named", async () => {

@@ -13,7 +13,7 @@ import { join, resolve } from "node:path";
 import { Client, type ClientOptions } from "../client.js";
 import { AgentVfsError } from "../errors.js";
 import { isNotRunning, Workspace } from "../workspace.js";
-import { collect, memoryHome } from "./memory.js";
+import { MemoryHome, remove } from "./memory.js";
 import { create, isAlive, workspaceAt } from "./place.js";
 
 const MEMORY = "agentfs-memory-";
@@ -38,7 +38,8 @@ export class Database {
   /** Whether it is deleted at `close`: then nothing waits for the disk. */
   readonly memory: boolean;
   readonly #options: DatabaseOptions;
-  #client: Client;
+  readonly #client: Client;
+  #home: MemoryHome | null = null;
   #workspace: Promise<Workspace> | null = null;
   #closed = false;
 
@@ -73,17 +74,14 @@ export class Database {
   async #opened(): Promise<Workspace> {
     const { base } = this.#options;
     if (!this.memory) return workspaceAt(this.#client, resolve(this.name), base);
-    const name = `${MEMORY}${processId()}-${randomBytes(5).toString("hex")}`;
     // In the sandbox of a run there is no other daemon.
-    const home = this.#client.home.ofRun ? null : memoryHome(this.#client);
-    if (home === null) {
-      await sweep(this.#client);
-      await create(this.#client, name, base);
-    } else {
-      this.#client = new Client({ program: this.#client.program, home: home.root });
-    }
+    this.#home = this.#client.home.ofRun ? null : MemoryHome.of(this.#client);
+    if (this.#home !== null) return this.#home.take(base);
+    await sweep(this.#client);
+    const name = `${MEMORY}${processId()}-${randomBytes(5).toString("hex")}`;
+    await create(this.#client, name, base);
     const workspace = new Workspace(this.#client, name);
-    await workspace.start(home === null ? {} : { from: base ?? home.empty });
+    await workspace.start();
     return workspace;
   }
 
@@ -116,8 +114,8 @@ export class Database {
     const workspace = await this.#workspace?.catch(() => null);
     if (workspace && options.export !== undefined) await workspace.export(options.export, { force: true });
     this.#closed = true;
-    if (workspace && this.memory) await remove(workspace);
-    if (workspace && this.memory) await collect(this.#client);
+    if (workspace && this.#home !== null) await this.#home.give(workspace);
+    else if (workspace && this.memory) await remove(workspace);
     this.#client.close();
   }
 }
@@ -218,11 +216,4 @@ async function sweep(client: Client): Promise<void> {
     const [, of, pid] = /^agentfs-memory-(\d+)-(\d+)-/.exec(name) ?? [];
     if (of === namespace && !isAlive(Number(pid))) await remove(new Workspace(client, name)).catch(() => {});
   }
-}
-
-async function remove(workspace: Workspace): Promise<void> {
-  await workspace.stop({ force: true, checkpoint: false }).catch((error: unknown) => {
-    if (!isNotRunning(error)) throw error;
-  });
-  await workspace.delete();
 }
