@@ -92,7 +92,7 @@ impl Copies {
         let upper = item.upper();
         std::fs::set_permissions(&upper, PermissionsExt::from_mode(mode | 0o700))?;
         // A killed run's is of no use, and what it says of the upper directory is not so any more.
-        remove_tree(&item.work())?;
+        remove_work(&item.work())?;
         std::fs::create_dir(item.work())?;
         let (upper, work) = (item.upper(), item.work());
         self.items.push(item);
@@ -226,6 +226,26 @@ fn finish(
     layer.done()
 }
 
+/// What overlayfs leaves in a work directory (fs/overlayfs/super.c), the innermost first.
+const LEFT_IN_WORK: [&str; 4] = [
+    "work/incompat/volatile/dirty",
+    "work/incompat/volatile",
+    "work/incompat",
+    "work",
+];
+
+/// Removes a work directory. By the names in it that takes six calls instead of fifty; an ordinary user may not look into
+/// these directories, and whatever else is in one is removed as any tree.
+fn remove_work(work: &Path) -> io::Result<()> {
+    let [file, dirs @ ..] = LEFT_IN_WORK;
+    let removed = std::fs::remove_file(work.join(file)).and_then(|()| {
+        let mut dirs = dirs.iter().map(|dir| work.join(dir));
+        dirs.try_for_each(std::fs::remove_dir)?;
+        std::fs::remove_dir(work)
+    });
+    removed.or_else(|_| remove_tree(work))
+}
+
 /// What tells whether a file has changed; none where there is none.
 fn stamp(path: &Path) -> Option<Stamp> {
     rustix::fs::lstat(path).ok().map(|stat| Stamp::of(&stat))
@@ -298,6 +318,27 @@ mod tests {
         let (mut copies, _) = Copies::take(&dir.path().join("s"), "r").unwrap();
         copies.names(&home, &["one".into()]).unwrap().unwrap();
         assert_eq!(upper.join("link").read_link().unwrap(), Path::new("f"));
+    }
+
+    #[test]
+    fn a_work_directory_is_removed_with_whatever_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("work");
+        remove_work(&work).unwrap();
+        for more in [
+            None,
+            Some("other"),
+            Some("work/incompat/other"),
+            Some("work/#1"),
+        ] {
+            std::fs::create_dir_all(work.join(LEFT_IN_WORK[1])).unwrap();
+            std::fs::write(work.join(LEFT_IN_WORK[0]), b"").unwrap();
+            if let Some(more) = more {
+                std::fs::write(work.join(more), b"").unwrap();
+            }
+            remove_work(&work).unwrap();
+            assert!(!work.exists(), "{more:?}");
+        }
     }
 
     #[test]

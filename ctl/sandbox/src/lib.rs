@@ -35,4 +35,4 @@ pub use error::{Error, Result};
 pub use outside::{Ended, Standing, start};
 pub use own::OWN_PROC;
 pub use plan::{Limits, Nested, Net, PathRule, Plan, Protection, What};
-pub use private::is_replaced_by;
+pub use private::are_replaced_by;

@@ -11,7 +11,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{WaitOptions, waitpid};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where they are, and their names in the file system.
 const DIRECTORIES: [(&str, &str); 3] = [
@@ -27,13 +27,13 @@ pub const SHARED_MEMORY: &str = "/dev/shm";
 /// The directories as detached mounts, each with where it belongs.
 pub type Directories = Vec<(&'static str, OwnedFd)>;
 
-/// Whether what is placed at a path takes the place of one of the directories: then they are not another sandbox's to have.
-pub fn is_replaced_by(at: &Path) -> bool {
-    let replaces = |dir: &str| {
-        let real = Path::new(dir).canonicalize();
-        Path::new(dir).starts_with(at) || real.is_ok_and(|real| real.starts_with(at))
-    };
-    DIRECTORIES.iter().any(|(dir, _)| replaces(dir))
+/// Whether what is placed at one of these paths takes the place of one of the directories: then they are not another
+/// sandbox's to have.
+pub fn are_replaced_by<'a>(mut at: impl Iterator<Item = &'a Path>) -> bool {
+    let named = DIRECTORIES.map(|(dir, _)| PathBuf::from(dir));
+    let real = named.iter().filter_map(|dir| dir.canonicalize().ok());
+    let all: Vec<PathBuf> = real.chain(named.iter().cloned()).collect();
+    at.any(|at| all.iter().any(|dir| dir.starts_with(at)))
 }
 
 /// Makes new ones. Their file system stays mounted at `/tmp`, where something else is placed later.
@@ -124,7 +124,8 @@ mod tests {
             ("/tmp/x", false),
             ("/srv", false),
         ] {
-            assert_eq!(is_replaced_by(Path::new(at)), is, "{at}");
+            let places = [Path::new("/nowhere"), Path::new(at)];
+            assert_eq!(are_replaced_by(places.into_iter()), is, "{at}");
         }
     }
 }

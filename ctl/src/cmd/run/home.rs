@@ -154,7 +154,9 @@ impl Chosen {
 
     fn add_defaults(&mut self, user: &Path, places: &[PathRule], home: &Path) {
         let there = |name: &str| {
-            let real = user.join(name).canonicalize().ok()?;
+            let path = user.join(name);
+            path.symlink_metadata().ok()?;
+            let real = path.canonicalize().ok()?;
             (real.is_dir() && is_open(&real, places)).then_some(real)
         };
         for agent in AGENTS.iter().filter_map(|name| there(name)) {

@@ -14,7 +14,7 @@ use agentvfs_client::home::SOCKET_VARIABLE;
 use agentvfs_client::infer::read_state;
 use agentvfs_client::protocol::WorkspaceStatus;
 use agentvfs_client::quote::shown;
-use agentvfs_sandbox::{Limits, Nested, Net, PathRule, Plan, Protection, What, is_replaced_by};
+use agentvfs_sandbox::{Limits, Nested, Net, PathRule, Plan, Protection, What, are_replaced_by};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
@@ -275,8 +275,8 @@ pub fn view_in<'a>(places: &'a [PathRule], work: &Work) -> Option<&'a Path> {
 
 /// Whether the directories in memory are the session's: nothing else is in the place of one.
 pub fn shares(plan: &Plan) -> bool {
-    let mut places = plan.places.iter();
-    plan.protection != Protection::ViewOnly && !places.any(|p| is_replaced_by(&p.at))
+    let mut places = plan.places.iter().map(|place| place.at.as_path());
+    plan.protection != Protection::ViewOnly && !are_replaced_by(&mut places)
 }
 
 /// Where the branches that are made in the sandbox appear in it.
@@ -416,8 +416,10 @@ fn secrets() -> Vec<PathBuf> {
     let Some(home) = user_home() else {
         return Vec::new();
     };
-    let all = SECRETS.iter().map(|name| home.join(name).canonicalize());
-    all.filter_map(Result::ok).collect()
+    let all = SECRETS.iter().map(|name| home.join(name));
+    // Most are not there, which one look tells; a path without links takes one for each directory in it.
+    let there = all.filter(|path| path.symlink_metadata().is_ok());
+    there.filter_map(|path| path.canonicalize().ok()).collect()
 }
 
 fn runtime_directory() -> Option<PathBuf> {
