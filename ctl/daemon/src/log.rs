@@ -15,6 +15,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Bytes of lines that wait to be written, at most. Lines beyond them are counted, not kept.
 const WAITING_BYTES_MAX: usize = 1 << 20;
@@ -22,30 +25,34 @@ const WAITING_BYTES_MAX: usize = 1 << 20;
 /// How long an ending daemon waits for its last lines to be written.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// Variables that set what is logged, in the syntax of tracing's `EnvFilter`; the first one counts.
+/// Variables that set what is logged, such as `debug` or `info,engine=trace`; the first one counts.
 const VARIABLES: [&str; 2] = ["AGENTVFS_LOG", "RUST_LOG"];
 
 /// Starts logging.
 pub fn start(home: &Home) -> Log {
     let wanted = VARIABLES.into_iter().find_map(process_env);
-    let filter = wanted
-        .and_then(|text| text.into_string().ok())
-        .and_then(|text| tracing_subscriber::EnvFilter::try_new(text).ok());
-    let filter = filter.unwrap_or_else(|| tracing_subscriber::EnvFilter::new("info"));
+    let filter = filter(wanted.and_then(|text| text.into_string().ok()));
     let place = home.log();
     let written = place.metadata().map_or(0, |meta| meta.len());
     let mut file = File { place, written };
     let log = Log::new(move |text: &[u8]| file.write(text));
     let lines = log.clone();
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        // The filter decides.
+        .with_max_level(LevelFilter::TRACE)
         .with_ansi(false)
         // What it would say of its own errors goes to standard error, and panics where that fails.
         .log_internal_errors(false)
         .with_writer(move || lines.clone());
     // Only one logger can be set; a second attempt would mean that there is one already.
-    let _ = subscriber.try_init();
+    let _ = subscriber.finish().with(filter).try_init();
     log
+}
+
+/// What is logged: level `info` where nothing is asked for that can be understood.
+fn filter(wanted: Option<String>) -> Targets {
+    let understood = wanted.and_then(|text| text.parse().ok());
+    understood.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO))
 }
 
 /// Where lines wait for the thread that writes them. Clones share the queue.
@@ -195,6 +202,21 @@ mod tests {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().1.clone()).unwrap()
         }
+    }
+
+    #[test]
+    fn what_is_logged_is_told_by_level_and_part() {
+        let logs = |text: Option<&str>, target: &str, level| {
+            filter(text.map(str::to_owned)).would_enable(target, &level)
+        };
+        for text in [None, Some("engine=loud"), Some("info")] {
+            assert!(logs(text, "engine::gc", tracing::Level::INFO), "{text:?}");
+            assert!(!logs(text, "engine::gc", tracing::Level::DEBUG), "{text:?}");
+        }
+        assert!(logs(Some("debug"), "objstore", tracing::Level::DEBUG));
+        let parts = Some("warn,engine=trace");
+        assert!(logs(parts, "engine::gc", tracing::Level::TRACE));
+        assert!(!logs(parts, "objstore", tracing::Level::INFO));
     }
 
     #[test]
