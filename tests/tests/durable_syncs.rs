@@ -6,6 +6,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use agentvfs_client::context::Options;
+use agentvfs_client::launch::{Launch, Program};
+use agentvfs_client::workspace::{Error, Workspace};
+use serde_json::json;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tests::env::Env;
 use tests::skip::{Want, skip};
-use tests::{binary, wait};
+use tests::{binary, mcp, wait};
 
 /// What a program writes, and a label: neither is anywhere else in what the daemon writes.
 const DATA: &[u8] = b"these bytes were fsynced by the program that wrote them";
@@ -21,6 +25,9 @@ const LABEL: &str = "a-label-that-nothing-else-has";
 
 /// Files that are applied: more than are put on stable storage together.
 const APPLIED: usize = 150;
+
+/// Calls whose syncs are counted.
+const CALLS: usize = 8;
 
 /// Number of the request FSYNC (linux/fuse.h).
 const FUSE_FSYNC: u32 = 20;
@@ -319,6 +326,86 @@ fn syncs_are_made_before_anything_is_answered() {
         .iter()
         .any(|call| call.is(&["fsync"], journal) && call.ended < mark.begun);
     assert!(named, "{journal} was not synced before its mark was made");
+}
+
+/// Syncs of the journal for each call whose parameters name `PREFIX0`, `PREFIX1` and so on, in turn.
+fn syncs_of_calls(calls: &[Call], prefix: &str) -> Vec<usize> {
+    let begins = |n: usize| {
+        let name = format!("{prefix}{n}-");
+        calls
+            .iter()
+            .find(|call| call.writes(".seg", name.as_bytes()))
+    };
+    let begun: Vec<usize> = (0..=CALLS)
+        .map_while(begins)
+        .map(|call| call.begun)
+        .collect();
+    assert_eq!(begun.len(), CALLS + 1, "{prefix}");
+    let is_sync = |call: &Call| {
+        let syncs = ["fsync", "fdatasync"].contains(&&call.name[..]);
+        syncs && call.file.ends_with(".seg")
+    };
+    let between = |range: &[usize]| {
+        let inside = |call: &&Call| range[0] < call.begun && call.begun < range[1];
+        calls
+            .iter()
+            .filter(inside)
+            .filter(|call| is_sync(call))
+            .count()
+    };
+    begun.windows(2).map(between).collect()
+}
+
+#[test]
+fn a_call_of_mcp_or_an_sdk_that_changes_files_costs_one_sync() {
+    let Some(env) = Env::new() else { return };
+    let trace = env.path("trace");
+    let Some(mut daemon) = traced_daemon(&env, &trace) else {
+        return;
+    };
+    env.start();
+    env.imported();
+    let mut mcp = mcp::serve(&env);
+    for n in 0..=CALLS {
+        let path = format!("mcp{n}-");
+        mcp.call("write_file", json!({"path": path, "content": "x"}))
+            .ok();
+    }
+    assert_eq!(mcp.end().1, 0);
+    let options = Options {
+        root: Some(env.home().to_owned()),
+        workspace: Some("project".to_owned()),
+        branch: Some("main".to_owned()),
+        launch: Launch {
+            program: Program::At(binary::agentvfs().to_owned()),
+            verbose: false,
+        },
+    };
+    let mut ws = Workspace::open_with(options).unwrap();
+    for n in 0..=CALLS {
+        let path = format!("sdk{n}-");
+        let written: Result<(), Error> = ws.call("edit", &[&path], |ws| {
+            ws.write(&path, b"x")?;
+            ws.write(format!("{path}2"), b"y")
+        });
+        written.unwrap();
+    }
+    drop(ws);
+    env.workspace(&["stop"]).ok();
+    wait::until("the daemon has ended", || {
+        daemon.try_wait().unwrap().is_some()
+    });
+    let text = fs::read(&trace).unwrap();
+    let all = calls(&String::from_utf8_lossy(&text));
+    for prefix in ["mcp", "sdk"] {
+        let syncs = syncs_of_calls(&all, prefix);
+        // Now and then the daemon syncs what it stores meanwhile.
+        let usual = syncs.iter().filter(|count| **count == 1).count();
+        assert!(
+            syncs.iter().all(|count| *count >= 1) && 2 * usual > CALLS,
+            "{prefix}: {syncs:?}"
+        );
+    }
 }
 
 #[test]
