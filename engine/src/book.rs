@@ -51,7 +51,7 @@ pub(crate) struct Book {
 pub(crate) struct Beside<'a> {
     /// Sequence number of its record.
     pub seq: u64,
-    /// The live tree as the event leaves it; empty where it is not known.
+    /// The live tree as the event leaves it, or the tree that [`Event::Kept`] keeps; empty where it is not known.
     pub live: &'a Tree,
 }
 
@@ -75,7 +75,7 @@ impl Book {
     /// The event says that more of the timeline was stored than there is. Then it changes nothing.
     pub fn carry_out(&mut self, event: Event, beside: Beside<'_>) -> Result<(), &'static str> {
         let switched = Switched::by(&event);
-        if event.patches_live() {
+        if event.has_patch() {
             self.anchors.switched(beside.seq, beside.live.clone());
         }
         self.note(event, beside)?;
@@ -89,6 +89,7 @@ impl Book {
         let history = &mut self.history;
         match event {
             Event::Freeze { info, head, label } => self.freeze(info, beside.live, head, label),
+            Event::Kept { info } => self.keep(info, beside.live),
             Event::Withdraw { state } => {
                 history.withdraw(state);
             }
@@ -169,6 +170,15 @@ impl Book {
             .set_timeline(number, self.timeline.head());
     }
 
+    /// A tree from before is a state.
+    fn keep(&mut self, info: StateInfo, tree: &Tree) {
+        let number = info.number;
+        self.counters.pass_state(number);
+        self.history.keep(info, tree.clone());
+        let head = self.timeline.head();
+        self.history.states.set_timeline(number, head);
+    }
+
     /// The commit of a state became known.
     fn name(&mut self, state: u64, id: CommitId) {
         let time = self.history.states.set_id(state, id).map(|s| s.info.time);
@@ -219,6 +229,7 @@ impl Switched {
             // `Patched` is how a new branch comes to what it shows, which its origin's timeline tells.
             Event::Patched { .. }
             | Event::Freeze { .. }
+            | Event::Kept { .. }
             | Event::Withdraw { .. }
             | Event::Same { .. }
             | Event::Expired { .. }

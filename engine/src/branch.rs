@@ -17,6 +17,7 @@ pub(crate) mod fence;
 pub(crate) mod frames;
 pub(crate) mod inherit;
 pub(crate) mod inspect;
+pub(crate) mod judging;
 pub(crate) mod kept;
 pub(crate) mod known;
 pub(crate) mod left;
@@ -38,12 +39,14 @@ pub(crate) mod wake;
 pub(crate) mod whose;
 
 use self::fence::Fence;
+use self::judging::Judged;
 use self::tree_file::Trees;
 use crate::book::Book;
 use crate::branch::wake::Wake;
 use crate::error::{Error, Result};
 use crate::feed::Feed;
 use crate::journal::{Appended, JournalError, PayloadRef};
+use crate::judge::Judges;
 use crate::limits::{DISK_RESERVE_BYTES, SPACE_CHECK_BYTES};
 use crate::record::{Counters, Event, Mutation, Record, encode};
 use crate::stored::data::Places;
@@ -90,6 +93,8 @@ pub(crate) struct Inner {
     pub storing: Option<Tree>,
     /// Whose changes are while calls run that are apart.
     pub whose: whose::Whose,
+    /// What rules say of changes.
+    pub judging: judging::Judging,
     /// What became of requests that the kernel may send again.
     pub outcomes: outcomes::Outcomes,
     /// States that switches replaced which may not have ended when the daemon before died: the kernel may have pages and
@@ -142,6 +147,8 @@ pub(crate) struct Branch {
     pub auto: auto::Automatic,
     /// What happens in the workspace, for those who follow it.
     pub feed: Arc<Feed>,
+    /// Rules that changes are judged by.
+    pub judges: Arc<Judges>,
     /// What tells it from all others in the feed, also from a later one of its name or number.
     pub teller: u64,
     /// Serialises storing the timeline.
@@ -202,6 +209,7 @@ impl Branch {
     /// Gives it another name.
     pub fn set_name(&self, name: &str) {
         *self.name.write() = name.into();
+        self.lock().judging.forget_decisions();
     }
 
     /// Sets what is told to forget.
@@ -266,6 +274,11 @@ impl Branch {
                 | Mutation::Rename { .. }
                 | Mutation::Kv { entry: None, .. }
         );
+        let judged = match self.judges.version() {
+            0 => None,
+            _ if self.read_only => None,
+            _ => Some(self.judge(inner, &m)?),
+        };
         let record = inner.outcomes.record_of(m);
         let appended = self.append(&record, payload, frees)?;
         inner.outcomes.note(&record, payload.len() as u64);
@@ -273,6 +286,10 @@ impl Branch {
             return Ok(());
         };
         self.auto.note_change();
+        let is_watched = judged.as_ref().is_some_and(Judged::is_watched);
+        if let Some(judged) = judged {
+            self.judged(inner, m, judged);
+        }
         if inner.whose.is_active() {
             inner.put_down(m);
         }
@@ -285,6 +302,7 @@ impl Branch {
             }
         })?;
         if let Some(draft) = told {
+            let draft = draft.watched(is_watched);
             self.tell_change(inner, draft, m, payload.len());
         }
         Ok(())
@@ -354,7 +372,7 @@ impl Branch {
                 acting::look_up();
                 continue;
             }
-            if changes && self.feed.is_on() && acting::is_nameless() {
+            if changes && self.wants_names() && acting::is_nameless() {
                 drop(inner);
                 acting::find_name();
                 continue;
@@ -376,6 +394,11 @@ impl Branch {
                 other => return other,
             }
         }
+    }
+
+    /// Whether the name of a program that changes something is needed.
+    fn wants_names(&self) -> bool {
+        self.feed.is_on() || self.judges.want_names()
     }
 
     /// Refuses data where the disk is nearly full, so that deleting and rolling back go on working.
@@ -479,7 +502,10 @@ impl Inner {
     /// True where nothing here waits for a background thread, now or later.
     pub fn is_at_rest(&self) -> bool {
         let calls = &self.book.timeline.running;
-        self.fence.is_none() && calls.is_empty() && self.book.history.first_pending().is_none()
+        self.fence.is_none()
+            && calls.is_empty()
+            && self.judging.is_at_rest()
+            && self.book.history.first_pending().is_none()
     }
 
     /// Trees and history as they are now, for looking at; O(states).
@@ -498,6 +524,7 @@ impl Inner {
             tree_file: self.tree_file.clone(),
             pins: pins::Pins::default(),
             whose: whose::Whose::default(),
+            judging: judging::Judging::default(),
             outcomes: outcomes::Outcomes::default(),
             cut_off: BTreeSet::new(),
         }

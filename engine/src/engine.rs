@@ -3,6 +3,7 @@
 pub(crate) mod exchange;
 pub(crate) mod fsck;
 pub(crate) mod gc;
+pub(crate) mod policy;
 
 use crate::base::{Base, BaseIdent};
 use crate::branch::auto::Expiring;
@@ -336,6 +337,7 @@ impl Engine {
         let same = kept.map(|kept| opened.is(&kept)).transpose()?;
         if same != Some(true) {
             self.refs.delete(&crate::verbs::apply::ref_name(name))?;
+            self.refs.delete(&policy::ref_name(name))?;
             crate::verbs::apply::forget_interrupted(name, &opened, &*self.storage)?;
         }
         opened.ident()?.keep(&self.refs, name)?;
@@ -471,6 +473,7 @@ impl Engine {
             expiry: self.expiry.clone(),
             garbage: self.garbage.clone(),
             feed: Arc::default(),
+            judges: Arc::default(),
         }
     }
 

@@ -21,6 +21,7 @@ pub mod errno {
     pub const E2BIG: i32 = 7;
     pub const EAGAIN: i32 = 11;
     pub const EACCES: i32 = 13;
+    pub const EBUSY: i32 = 16;
     pub const EEXIST: i32 = 17;
     pub const EXDEV: i32 = 18;
     pub const ENOTDIR: i32 = 20;
@@ -71,6 +72,14 @@ pub enum Error {
     /// The caller (or, for a file of the base, this process) may not.
     #[error("permission denied")]
     Access,
+    /// A rule of the policy denies it.
+    #[error("denied by rule {rule} of the policy")]
+    Denied {
+        /// The error that programs get.
+        code: i32,
+        /// Name of the rule.
+        rule: std::sync::Arc<str>,
+    },
     /// Between two views.
     #[error("invalid cross-device link")]
     CrossDevice,
@@ -376,6 +385,7 @@ impl Error {
             Error::Invalid => EINVAL,
             Error::NotPermitted => EPERM,
             Error::Access | Error::BaseUnreadable { .. } => EACCES,
+            Error::Denied { code, .. } => *code,
             Error::CrossDevice | Error::LeadsOut(_) => EXDEV,
             Error::ReadOnly => EROFS,
             Error::TooManyLinks => EMLINK,

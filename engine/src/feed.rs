@@ -12,7 +12,7 @@
 
 mod event;
 
-pub use event::{Detail, FeedBackend, FeedEvent, FeedOp, FeedWho};
+pub use event::{Detail, FeedBackend, FeedEvent, FeedOp, FeedWho, Sentence};
 
 use crate::limits::{FEED_BYTES_MAX, FEED_EVENTS_MAX, FEED_LINGER};
 use parking_lot::{Condvar, Mutex};

@@ -61,6 +61,10 @@ pub const MEND_ROUNDS_MAX: usize = 50;
 pub const MEND_PAUSE: Duration = Duration::from_millis(1);
 /// Events that a feed keeps, at most.
 pub const FEED_EVENTS_MAX: usize = 65_536;
+/// Files of which a branch remembers what rules allow, at most.
+pub const DECISIONS_MAX: usize = 4_096;
+/// Names in a directory that is moved which are judged, at most: one that has more is not moved.
+pub const MOVED_NAMES_MAX: usize = 200_000;
 /// Bytes of events that a feed keeps, at most.
 pub const FEED_BYTES_MAX: usize = 32 << 20;
 /// How long a feed goes on once nobody follows it: who comes back in time has lost nothing.

@@ -19,6 +19,7 @@ use crate::branch::Branch;
 use crate::branch::shared::SharedParts;
 use crate::error::{Error, Result};
 use crate::feed::Feed;
+use crate::judge::Judges;
 use crate::limits::RESERVED_NAME;
 use crate::types::*;
 use crate::workspace::branches::Views;
@@ -110,6 +111,11 @@ impl Workspace {
     /// What happens in it, for those who follow that.
     pub fn feed(&self) -> Arc<Feed> {
         self.views.shared().feed.clone()
+    }
+
+    /// The rules that its changes are judged by.
+    pub fn judges(&self) -> Arc<Judges> {
+        self.views.shared().judges.clone()
     }
 
     /// The agentvfs home.

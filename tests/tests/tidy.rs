@@ -32,7 +32,7 @@ const CIRCLE_MAX: usize = 6;
 const FLOORS: [&[&str]; 13] = [
     &["types", "limits", "names", "clock", "cancel", "error"],
     &["journal", "base"],
-    &["kv", "feed"],
+    &["kv", "feed", "judge"],
     &["record", "settings"],
     &["tree"],
     &["stored"],

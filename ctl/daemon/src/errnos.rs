@@ -14,6 +14,7 @@ pub fn name(error: &Error) -> Option<&'static str> {
         E2BIG => "E2BIG",
         EAGAIN => "EAGAIN",
         EACCES => "EACCES",
+        EBUSY => "EBUSY",
         EEXIST => "EEXIST",
         EXDEV => "EXDEV",
         ENOTDIR => "ENOTDIR",
@@ -44,6 +45,7 @@ fn is_of_files(error: &Error) -> bool {
             | Error::Journal(_)
             | Error::Store(_)
             | Error::Damaged { .. }
+            | Error::Denied { .. }
             | Error::BaseChanged(_)
     )
 }

@@ -2,7 +2,7 @@
 
 use agentvfs_client::protocol::{Device, EventExtra, EventLine, LOST};
 use agentvfs_client::quote::base64;
-use engine::feed::{Batch, Detail, FeedEvent, Follower, Lost};
+use engine::feed::{Batch, Detail, FeedEvent, Follower, Lost, Sentence};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,9 +38,9 @@ impl<'a> Lines<'a> {
             ts: event.time_ns,
             session_id: number,
             branch_id: number,
-            policy_version: 0,
+            policy_version: event.policy_version,
             op: event.op.word().into(),
-            verdict: "allow".into(),
+            verdict: event.sentence.word().into(),
             dev: self.dev,
             ino: event.ino,
             i_generation: 0,
@@ -58,7 +58,7 @@ impl<'a> Lines<'a> {
                 call: event.call.map_or(Cow::default(), |c| c.to_string().into()),
                 comm: (&*event.who.comm).into(),
                 path2: text(&event.path2),
-                result: "ok".into(),
+                result: result(event.sentence).into(),
                 path_b64: in_base64(&event.path),
                 path2_b64: in_base64(&event.path2),
                 count: Cow::default(),
@@ -99,6 +99,13 @@ fn push(bytes: &mut Vec<u8>, line: &impl Serialize) {
     // Writing numbers and texts to memory cannot fail.
     if serde_json::to_writer(&mut *bytes, line).is_ok() {
         bytes.push(b'\n');
+    }
+}
+
+fn result(sentence: Sentence) -> &'static str {
+    match sentence {
+        Sentence::Deny(_) => "denied",
+        _ => "ok",
     }
 }
 

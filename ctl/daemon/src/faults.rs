@@ -69,6 +69,7 @@ fn kind(error: &Error) -> &'static str {
         Error::NotJson { .. } => "not-json",
         Error::ValueTooLong { .. } | Error::TooManyValues => "too-long",
         Error::NoSuchRef(_) => "no-such-ref",
+        Error::Denied { .. } => "denied",
         Error::AmbiguousRef { .. } => "ambiguous-ref",
         Error::NotFound | Error::NoSuchPath(_) => "no-such-path",
         Error::InTheWay(_) => "in-the-way",
@@ -126,6 +127,7 @@ fn hint(error: &Error, name: &str) -> String {
         Error::NoSuchBranch(_) => {
             format!("agentvfs branch list --workspace {name} shows all")
         }
+        Error::Denied { .. } => format!("agentvfs policy show {name} prints the rules"),
         Error::BranchExists(_) => "use another name, or delete it first".to_owned(),
         Error::MainBranch => {
             format!("agentvfs branch list --workspace {name} lists the other branches")

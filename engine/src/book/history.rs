@@ -157,6 +157,18 @@ impl History {
         }
     }
 
+    /// Adds a state that is not what is shown now, but what was shown before.
+    pub fn keep(&mut self, info: StateInfo, tree: Tree) {
+        self.states.freeze(info, tree);
+    }
+
+    /// The newest value of a key of metadata.
+    pub fn newest_meta(&self, key: &str) -> Option<&str> {
+        let metas = self.newest_first().flat_map(|state| &state.info.meta);
+        let mut values = metas.filter(|(k, _)| k == key).map(|(_, value)| value);
+        values.next().map(String::as_str)
+    }
+
     fn place_of(&self, label: &str) -> Option<(usize, u64)> {
         let at = self.labels.iter().position(|(l, _)| l == label)?;
         Some((at, self.labels[at].1))

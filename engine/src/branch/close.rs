@@ -5,6 +5,7 @@
 use super::{Branch, Paused};
 use crate::branch::auto;
 use crate::branch::endings;
+use crate::branch::judging::keep_due;
 use crate::branch::load;
 use crate::branch::seal;
 use crate::branch::timeline;
@@ -46,6 +47,7 @@ impl Branch {
             return false;
         }
         load::drop_stale(self);
+        keep_due(self);
         auto::auto_tick(self, true);
         endings::end_overdue_calls(self);
         let seq = self.places.journal.last_seq();

@@ -212,6 +212,7 @@ pub(crate) fn snapshot(branch: &Branch, slot: u16, tree: Tree) -> Branch {
         wake: branch.wake.clone(),
         auto: branch.auto.again(),
         feed: branch.feed.clone(),
+        judges: branch.judges.clone(),
         read_only: true,
     };
     parts.into_branch(inner, None, u64::MAX)

@@ -9,7 +9,7 @@ use crate::base::Stamp;
 use crate::book::Beside;
 use crate::error::{Error, Result};
 use crate::journal::{PayloadRef, ReplayError};
-use crate::record::{Event, Loaded, Record};
+use crate::record::{Event, Loaded, Record, StateInfo, TreePatch};
 use crate::tree::file::Body;
 use crate::tree::{NewVersion, Tree, load};
 use crate::types::{Kind, Nid, Time};
@@ -25,8 +25,10 @@ pub(crate) struct Recorded {
     pub seq: u64,
     /// Where its payload lies.
     pub payload: Option<PayloadRef>,
-    /// The live tree with the record's patch.
+    /// The live tree with the record's patch, where that is shown from now on.
     pub live: Option<Tree>,
+    /// The same, where it is only kept ([`Event::Kept`]).
+    pub kept: Option<Tree>,
 }
 
 /// Nothing can be switched while the journal takes no records.
@@ -43,7 +45,7 @@ pub(crate) fn check_journal(branch: &Branch) -> Result<()> {
 impl Branch {
     /// Journals an event and carries it out.
     pub fn carry_out(&self, inner: &mut Inner, event: Event, payload: &[u8]) -> Result<()> {
-        self.append_and_carry_out(inner, event, payload, None)
+        self.append_and_carry_out(inner, event, payload, (None, None))
     }
 
     /// Journals an event with a patch, in parts where that is long, and carries it out: the live tree is `live`
@@ -56,7 +58,15 @@ impl Branch {
         live: Tree,
     ) -> Result<()> {
         let last = self.record_parts(patch)?;
-        self.append_and_carry_out(inner, event, last, Some(live))
+        self.append_and_carry_out(inner, event, last, (Some(live), None))
+    }
+
+    /// Journals that a tree from before is a state, and makes it one. Everything that it refers to in the store is on
+    /// stable storage.
+    pub fn keep_tree(&self, inner: &mut Inner, info: StateInfo, tree: Tree) -> Result<()> {
+        let patch = TreePatch::between(&inner.live, &tree).to_bytes();
+        let last = self.record_parts(&patch)?;
+        self.append_and_carry_out(inner, Event::Kept { info }, last, (None, Some(tree)))
     }
 
     /// Journals an event with a patch that is carried out already.
@@ -81,7 +91,7 @@ impl Branch {
         inner: &mut Inner,
         event: Event,
         payload: &[u8],
-        live: Option<Tree>,
+        (live, kept): (Option<Tree>, Option<Tree>),
     ) -> Result<()> {
         let record = Record::Event(event);
         let appended = self.append(&record, payload, true)?;
@@ -92,6 +102,7 @@ impl Branch {
             seq: appended.seq,
             payload: appended.payload,
             live,
+            kept,
         };
         let told = match self.feed.is_on() {
             true => inner.about_to_happen(&event, recorded.live.as_ref()),
@@ -118,6 +129,7 @@ impl Inner {
     pub fn carry_out(&mut self, event: Event, recorded: Recorded) -> Result<(), ReplayError> {
         if let Some(live) = recorded.live {
             self.live = live;
+            self.judging.forget_decisions();
         }
         match &event {
             Event::Fenced {
@@ -157,6 +169,7 @@ impl Inner {
             // What these change besides the book comes with them, as `live`, or is nothing.
             Event::LoadDir { more: true, .. }
             | Event::Freeze { .. }
+            | Event::Kept { .. }
             | Event::Withdraw { .. }
             | Event::Same { .. }
             | Event::Expired { .. }
@@ -177,7 +190,7 @@ impl Inner {
         }
         let beside = Beside {
             seq: recorded.seq,
-            live: &self.live,
+            live: recorded.kept.as_ref().unwrap_or(&self.live),
         };
         Ok(self.book.carry_out(event, beside)?)
     }

@@ -17,6 +17,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::feed::Feed;
 use crate::journal::{Journal, JournalConfig, RecoveryReport};
+use crate::judge::Judges;
 use crate::limits::{FIRST_NEW_INO, JOURNAL_CAP_BYTES_MIN};
 use crate::record::{Counters, Event, OpKind, Record, StateInfo, encode};
 use crate::settings::SharedSettings;
@@ -68,6 +69,7 @@ pub(crate) struct OpenBranch {
     pub kept: Option<u64>,
     /// What happens in the workspace.
     pub feed: Arc<Feed>,
+    pub judges: Arc<Judges>,
 }
 
 impl Branch {
@@ -254,6 +256,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         pins: Default::default(),
         storing: None,
         whose: Default::default(),
+        judging: Default::default(),
         outcomes: Default::default(),
         cut_off: Default::default(),
     }
@@ -311,6 +314,7 @@ pub(super) fn assemble(
         wake: o.wake,
         auto: Automatic::new(o.settings, o.expiry, o.author),
         feed: o.feed,
+        judges: o.judges,
         read_only: false,
     };
     parts.into_branch(inner, recovered, sealed)
@@ -328,6 +332,7 @@ pub(super) struct Parts {
     pub wake: Arc<Wake>,
     pub auto: Automatic,
     pub feed: Arc<Feed>,
+    pub judges: Arc<Judges>,
     pub read_only: bool,
 }
 
@@ -364,6 +369,7 @@ impl Parts {
             wake: self.wake,
             auto: self.auto,
             feed: self.feed,
+            judges: self.judges,
             teller: TELLERS.fetch_add(1, Ordering::Relaxed),
             flushing: Mutex::new(()),
             rest: Mutex::new(Rest {

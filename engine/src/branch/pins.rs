@@ -25,6 +25,19 @@ impl Pins {
         self.trees.values()
     }
 
+    /// Pins a tree until it is released by this number.
+    pub fn hold(&mut self, tree: Tree) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.trees.insert(number, tree);
+        number
+    }
+
+    /// Lets go of a pinned tree, and gives it as it is now.
+    pub fn release(&mut self, number: u64) -> Option<Tree> {
+        self.trees.remove(&number)
+    }
+
     /// The trees, to keep them in step.
     pub fn trees_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
         self.trees.values_mut()
@@ -41,7 +54,7 @@ pub(crate) struct Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.branch.lock().pins.trees.remove(&self.number);
+        self.branch.lock().pins.release(self.number);
     }
 }
 
@@ -58,12 +71,9 @@ impl Branch {
 
     /// Pins a tree of the branch under its lock.
     pub fn pin_in(self: &Arc<Branch>, inner: &mut super::Inner, tree: Tree) -> Pinned {
-        let number = inner.pins.next;
-        inner.pins.next += 1;
-        inner.pins.trees.insert(number, tree);
         Pinned {
             branch: self.clone(),
-            number,
+            number: inner.pins.hold(tree),
         }
     }
 }

@@ -143,14 +143,19 @@ impl<'a> Replay<'a> {
             other => other,
         };
         self.note_switch(&event);
-        let live = match event.patches_live() {
-            true => Some(self.patched(payload, read)?),
+        let patched = match event.has_patch() {
+            true => Some(self.patched(payload, read, event.patches_live())?),
             false => None,
+        };
+        let (live, kept) = match event.patches_live() {
+            true => (patched, None),
+            false => (None, patched),
         };
         let recorded = Recorded {
             seq: self.seq,
             payload,
             live,
+            kept,
         };
         self.inner.carry_out(event, recorded)
     }
@@ -173,11 +178,15 @@ impl<'a> Replay<'a> {
         &mut self,
         payload: Option<PayloadRef>,
         read: Option<&ReadPayload<'_>>,
+        takes_live: bool,
     ) -> Result<Tree, ReplayError> {
         self.parts.extend(payload);
         let patch = read_patch(&std::mem::take(&mut self.parts), read)?;
         // Not a copy: where the patch does not fit, nothing of the branch is used.
-        let mut live = std::mem::take(&mut self.inner.live);
+        let mut live = match takes_live {
+            true => std::mem::take(&mut self.inner.live),
+            false => self.inner.live.clone(),
+        };
         patch.apply(&mut live, &mut self.dirs)?;
         Ok(live)
     }
@@ -185,7 +194,7 @@ impl<'a> Replay<'a> {
 
 /// The record's payload is a patch, or a part of one.
 fn is_of_patch(record: &Record) -> bool {
-    matches!(record, Record::Event(e) if e.patches_live() || matches!(e, Event::SwitchPart))
+    matches!(record, Record::Event(e) if e.has_patch() || matches!(e, Event::SwitchPart))
 }
 
 fn read_patch(

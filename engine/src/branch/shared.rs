@@ -3,6 +3,7 @@
 use super::auto::Expiring;
 use crate::base::Base;
 use crate::feed::Feed;
+use crate::judge::Judges;
 use crate::settings::SharedSettings;
 use objstore::ObjectStore;
 use objstore::import_table::ImportTable;
@@ -28,4 +29,6 @@ pub(crate) struct SharedParts {
     pub garbage: Arc<AtomicBool>,
     /// What happens in the workspace.
     pub feed: Arc<Feed>,
+    /// Rules that changes are judged by.
+    pub judges: Arc<Judges>,
 }

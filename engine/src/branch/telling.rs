@@ -10,7 +10,8 @@
 use super::acting;
 use super::{Branch, Inner};
 use crate::clock::now;
-use crate::feed::{Detail, FeedEvent, FeedOp};
+use crate::feed::{Detail, FeedEvent, FeedOp, Sentence};
+use crate::judge::Ruling;
 use crate::record::{Allocation, CallOutcome, Event, Mutation, OpKind, SwitchKind, What};
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
@@ -33,6 +34,7 @@ pub(super) struct Draft {
     bytes: u64,
     call: Option<u64>,
     detail: Detail,
+    sentence: Sentence,
 }
 
 impl Draft {
@@ -46,6 +48,7 @@ impl Draft {
             bytes: 0,
             call: None,
             detail: Detail::default(),
+            sentence: Sentence::Allow,
         }
     }
 
@@ -76,6 +79,14 @@ impl Draft {
 
     fn with(mut self, words: impl Into<Cow<'static, str>>) -> Draft {
         self.detail.words = words.into();
+        self
+    }
+
+    /// A rule watches what it tells of.
+    pub(super) fn watched(mut self, is_watched: bool) -> Draft {
+        if is_watched {
+            self.sentence = Sentence::Watch;
+        }
         self
     }
 
@@ -119,6 +130,23 @@ impl Branch {
         self.tell(inner, draft);
     }
 
+    /// Tells what a rule says of a mutation that is denied, or will be carried out.
+    pub(super) fn tell_verdict(&self, inner: &Inner, m: &Mutation, ruling: &Ruling) {
+        let mut draft = self.about_to(inner, m);
+        let rule = ruling.rule.as_ref().map_or("", |(_, name)| name);
+        let mut words = format!("rule={rule} op={}", draft.op.word());
+        if let Sentence::Deny(code) = ruling.sentence {
+            words.push_str(&format!(" errno={code}"));
+        }
+        draft.op = FeedOp::Verdict;
+        draft.detail.words = words.into();
+        draft.bytes = 0;
+        draft.sentence = ruling.sentence;
+        // What was not made has no number.
+        draft.nid = draft.nid.filter(|nid| inner.live.get(*nid).is_some());
+        self.tell(inner, draft);
+    }
+
     /// Tells of something that was carried out.
     pub(super) fn tell(&self, inner: &Inner, draft: Draft) {
         let (who, since) = acting::who();
@@ -131,6 +159,8 @@ impl Branch {
             latency_ns: since.map_or(0, since_then),
             call: draft.call.or_else(|| inner.call_now()),
             detail: draft.detail,
+            sentence: draft.sentence,
+            policy_version: self.judges.version(),
             who,
             branch_number: self.slot,
             teller: self.teller,
@@ -349,6 +379,7 @@ impl Inner {
                 }
                 _ => Vec::new(),
             },
+            Event::Kept { .. } => named(FeedOp::Checkpoint, "automatic".into()),
             Event::Label { label, .. } => named(FeedOp::Checkpoint, label_words(Some(label))),
             Event::Switch { kind, .. } => named(switch(*kind), names()),
             Event::CallUndone { call, .. } => {

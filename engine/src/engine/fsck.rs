@@ -15,6 +15,7 @@ mod strays;
 use crate::cancel::Cancel;
 use crate::engine::Engine;
 use crate::engine::gc;
+use crate::engine::policy::{POLICY_DIR, decode_policy};
 use crate::error::{Error, Result};
 use crate::types::Progress;
 use crate::verbs::timeline::kept::kept;
@@ -246,6 +247,12 @@ impl Check<'_> {
                 (Ok(Some(bytes)), None) if name.starts_with(UNTRUSTED_DIR) => {
                     match check_marks(&bytes) {
                         Ok(()) => continue,
+                        Err(why) => why,
+                    }
+                }
+                (Ok(Some(bytes)), None) if name.starts_with(POLICY_DIR) => {
+                    match decode_policy(&bytes) {
+                        Ok(_) => continue,
                         Err(why) => why,
                     }
                 }

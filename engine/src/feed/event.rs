@@ -59,11 +59,13 @@ pub enum FeedOp {
     Read,
     /// Events of a source were lost before they came here.
     Lost,
+    /// A rule watches a change, or denies it.
+    Verdict,
 }
 
 impl FeedOp {
     /// All of them.
-    pub const ALL: [FeedOp; 26] = [
+    pub const ALL: [FeedOp; 27] = [
         FeedOp::Create,
         FeedOp::Write,
         FeedOp::Truncate,
@@ -90,6 +92,7 @@ impl FeedOp {
         FeedOp::Open,
         FeedOp::Read,
         FeedOp::Lost,
+        FeedOp::Verdict,
     ];
 
     /// Its word.
@@ -121,6 +124,7 @@ impl FeedOp {
             FeedOp::Open => "open",
             FeedOp::Read => "read",
             FeedOp::Lost => "lost",
+            FeedOp::Verdict => "verdict",
         }
     }
 }
@@ -147,6 +151,32 @@ impl FeedBackend {
             FeedBackend::Front => "fuse",
             FeedBackend::Control => "control",
             FeedBackend::Fanotify => "fanotify",
+        }
+    }
+}
+
+/// What is done with a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sentence {
+    /// It is made.
+    #[default]
+    Allow,
+    /// It is made, and told of.
+    Watch,
+    /// The user is asked first: of tool calls alone.
+    Ask,
+    /// It fails with this error.
+    Deny(i32),
+}
+
+impl Sentence {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Sentence::Allow => "allow",
+            Sentence::Watch => "soft_watch",
+            Sentence::Ask => "ask",
+            Sentence::Deny(_) => "deny",
         }
     }
 }
@@ -230,6 +260,10 @@ pub struct FeedEvent {
     pub call: Option<u64>,
     /// What else there is to say.
     pub detail: Detail,
+    /// What rules say of it.
+    pub sentence: Sentence,
+    /// Version of the rules; 0: there are none.
+    pub policy_version: u64,
 }
 
 impl FeedEvent {
@@ -250,6 +284,8 @@ impl FeedEvent {
             latency_ns: 0,
             call: None,
             detail: Detail::default(),
+            sentence: Sentence::Allow,
+            policy_version: 0,
         }
     }
 

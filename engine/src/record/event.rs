@@ -295,11 +295,22 @@ pub enum Event {
         /// When.
         time: Time,
     },
+    /// What the branch showed some time before is a state; the payload is the [`TreePatch`](super::TreePatch) that makes
+    /// it of the live tree, which stays.
+    Kept {
+        /// The state.
+        info: StateInfo,
+    },
 }
 
 impl Event {
-    /// True where the record's payload, after those of the [`Event::SwitchPart`]s right before it, is a patch of
-    /// the live tree.
+    /// True where the record's payload, after those of the [`Event::SwitchPart`]s right before it, is a patch of the live
+    /// tree.
+    pub fn has_patch(&self) -> bool {
+        self.patches_live() || matches!(self, Event::Kept { .. })
+    }
+
+    /// True where the live tree is another one afterwards, which the record's patch makes of it.
     pub fn patches_live(&self) -> bool {
         matches!(
             self,

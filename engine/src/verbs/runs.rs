@@ -22,6 +22,7 @@ pub fn run_begins(
     let _one = ws.views.changing();
     let found = ws.branch(branch)?;
     let made_of = ws.untrusted.begins(branch, run, made_of)?;
+    found.lock().judging.begin_run(run);
     found.tell_of(FeedOp::Run, &|| format!("begin run={run}"));
     Ok(made_of)
 }

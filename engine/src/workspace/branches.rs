@@ -247,6 +247,7 @@ impl Views {
             expiry: s.expiry.clone(),
             kept: self.kept,
             feed: s.feed.clone(),
+            judges: s.judges.clone(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! is gone, is in the journal and is stored after the next start.
 
 use super::Workspace;
+use crate::branch::judging;
 use crate::branch::seal;
 use crate::branch::states;
 use crate::branch::{Branch, drop_orphans};
@@ -42,6 +43,7 @@ impl Workspace {
     pub(crate) fn close(&self, mode: CloseMode, progress: Progress<'_>) -> Result<Closed> {
         let branches = self.views.branches();
         let _one: Vec<_> = branches.iter().map(|b| b.control.lock()).collect();
+        branches.iter().for_each(|b| judging::keep_due(b));
         let mut closed = Closed::default();
         if mode == CloseMode::Checkpoint {
             closed = self.commit_all(&branches, progress)?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Values of `op`, in the order of docs/events.md.
-pub const OPS: [&str; 26] = [
+pub const OPS: [&str; 27] = [
     "create",
     "write",
     "truncate",
@@ -29,6 +29,7 @@ pub const OPS: [&str; 26] = [
     "kv",
     "open",
     "read",
+    "verdict",
     LOST,
 ];
 

@@ -46,6 +46,8 @@ impl Roots {
             scan_done: _,
             base_inodes: _,
             whose: _,
+            // What it keeps is pinned.
+            judging: _,
             outcomes: _,
             cut_off: _,
         } = inner;

@@ -1,0 +1,449 @@
+//! What rules say of changes, one after the other: of one branch, whose changes they count.
+//!
+//! A change touches paths: a write all names of a file, a rename both its ends and all that a directory has in it. Each
+//! touch is judged by itself, and the strictest verdict counts.
+//!
+//! A move is judged as `rename` at both ends. What moves out of a rule's reach is gone there, and what moves into it is
+//! new there: so it is judged as `unlink` (or `rmdir`) of the old path, and as `create` and `write` of the new one, by
+//! rules that do not fit the other end just as well. Otherwise two moves would get round a rule.
+//!
+//! Invariant: a change that is denied is not counted, but by the rule that denied it.
+
+use crate::Policy;
+use crate::op::Op;
+use crate::paths::{Fits, Looks};
+use crate::rate::Window;
+use crate::rule::{ChangeRule, Verdict};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who changes something, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Who<'a> {
+    /// User.
+    pub uid: u32,
+    /// Name of the program; empty where it is not known.
+    pub command: &'a str,
+    /// Branch.
+    pub branch: &'a str,
+    /// Run that began there last.
+    pub run: Option<&'a str>,
+}
+
+/// What a change does to a path.
+#[derive(Clone, Copy, Debug)]
+pub enum Touch<'a> {
+    /// An operation at a path; the path is empty for the root, for keys and for what has no name.
+    At(Op, &'a [u8]),
+    /// Something gets another path.
+    Moved {
+        /// It is a directory.
+        is_dir: bool,
+        /// Path before.
+        from: &'a [u8],
+        /// Path afterwards.
+        to: &'a [u8],
+    },
+    /// A file gets a further path.
+    Linked {
+        /// One that it has.
+        from: &'a [u8],
+        /// The further one.
+        to: &'a [u8],
+    },
+}
+
+/// What is said of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ruling {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The rule that it is from; `None`: no rule fits.
+    pub rule: Option<usize>,
+    /// It is the first change that a rule with a rate denies since its time began.
+    pub is_first: bool,
+    /// The next change of the same kind to the same names by the same program gets the same verdict, and is not counted.
+    pub lasts: bool,
+}
+
+/// Rules at work in one branch.
+#[derive(Debug)]
+pub struct Bench {
+    policy: Arc<Policy>,
+    windows: Vec<Window>,
+    scope: Scope,
+    looks: Looks,
+    fits: [Fits; 2],
+    trial: Trial,
+}
+
+/// Which rules hold for whom: most changes come from the program of the change before.
+#[derive(Debug, Default)]
+struct Scope {
+    is_set: bool,
+    uid: u32,
+    command: String,
+    branch: String,
+    run: Option<String>,
+    holds: Vec<bool>,
+}
+
+/// What was found for one change so far.
+#[derive(Debug, Default)]
+struct Trial {
+    now: Duration,
+    strictest: Option<(Verdict, usize)>,
+    /// Rules with a rate that fit and are not full.
+    counted: Vec<usize>,
+}
+
+impl Bench {
+    /// That of a branch that has changed nothing yet.
+    pub fn new(policy: Arc<Policy>) -> Bench {
+        Bench {
+            windows: vec![Window::default(); policy.changes.len()],
+            scope: Scope::default(),
+            looks: policy.paths.looks(),
+            fits: [policy.paths.fits(), policy.paths.fits()],
+            trial: Trial::default(),
+            policy,
+        }
+    }
+
+    /// Its rules.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// Begins with a change. `now` is the time since any moment, the same for all changes.
+    pub fn begin(&mut self, who: &Who<'_>, now: Duration) {
+        self.scope.set(&self.policy, who);
+        self.trial = Trial {
+            now,
+            strictest: None,
+            counted: std::mem::take(&mut self.trial.counted),
+        };
+        self.trial.counted.clear();
+    }
+
+    /// Looks at one thing that the change does.
+    pub fn touch(&mut self, touch: Touch<'_>) {
+        match touch {
+            Touch::At(op, path) => {
+                if !self.policy.rules_of(op).is_empty() {
+                    self.look(0, path);
+                    self.judge(op, 0);
+                }
+            }
+            Touch::Moved { is_dir, from, to } => {
+                self.look(0, from);
+                self.look(1, to);
+                self.judge(Op::Rename, 0);
+                self.judge(Op::Rename, 1);
+                let goes = if is_dir { Op::Rmdir } else { Op::Unlink };
+                self.judge_unless(goes, 0, 1);
+                self.judge_unless(Op::Create, 1, 0);
+                if !is_dir {
+                    self.judge_unless(Op::Write, 1, 0);
+                }
+            }
+            Touch::Linked { from, to } => {
+                self.look(0, from);
+                self.look(1, to);
+                self.judge(Op::Link, 0);
+                self.judge(Op::Link, 1);
+                self.judge_unless(Op::Write, 1, 0);
+            }
+        }
+    }
+
+    /// What is said of the change. One that is denied ends with that.
+    pub fn end(&mut self) -> Ruling {
+        let (verdict, rule) = match self.trial.strictest {
+            Some((verdict, rule)) => (verdict, Some(rule)),
+            None => (Verdict::Allow, None),
+        };
+        let rate = rule.and_then(|rule| Some((rule, self.policy.changes.get(rule)?.rate?)));
+        let is_first = match (verdict, rate) {
+            (Verdict::Deny(_), Some((rule, rate))) => {
+                self.windows[rule].refuse(rate, self.trial.now)
+            }
+            _ => false,
+        };
+        Ruling {
+            verdict,
+            rule,
+            is_first,
+            lasts: verdict == Verdict::Allow && self.trial.counted.is_empty(),
+        }
+    }
+
+    /// The change was made: it counts. Gives the rules with a rate whose time begins with it.
+    pub fn made(&mut self) -> Vec<usize> {
+        let mut begins = Vec::new();
+        for rule in self.trial.counted.drain(..) {
+            let rate = self.policy.changes.get(rule).and_then(|rule| rule.rate);
+            if rate.is_some_and(|rate| self.windows[rule].count(rate, self.trial.now)) {
+                begins.push(rule);
+            }
+        }
+        begins
+    }
+
+    fn look(&mut self, side: usize, path: &[u8]) {
+        let paths = &self.policy.paths;
+        paths.look(&mut self.looks, path, &mut self.fits[side]);
+    }
+
+    /// Judges an operation at the path of one side: the first rule decides that fits, and has no rate or is full.
+    fn judge(&mut self, op: Op, side: usize) {
+        let trial = &mut self.trial;
+        for number in self.policy.rules_of(op) {
+            let rule = &self.policy.changes[*number];
+            if !self.scope.holds[*number] || !self.fits[side].fit(rule) {
+                continue;
+            }
+            if let Some(rate) = rule.rate {
+                if !trial.counted.contains(number) {
+                    trial.counted.push(*number);
+                }
+                if !self.windows[*number].is_full(rate, trial.now) {
+                    continue;
+                }
+            }
+            return trial.note(rule.verdict, *number);
+        }
+    }
+
+    /// The same, unless the rule that decides there decides at the other side, too.
+    fn judge_unless(&mut self, op: Op, side: usize, other: usize) {
+        if self.first(op, side) != self.first(op, other) {
+            self.judge(op, side);
+        }
+    }
+
+    /// The first rule that fits, whether it is full or not.
+    fn first(&self, op: Op, side: usize) -> Option<usize> {
+        let rules = self.policy.rules_of(op).iter().copied();
+        let mut holding = rules.filter(|number| self.scope.holds[*number]);
+        holding.find(|number| self.fits[side].fit(&self.policy.changes[*number]))
+    }
+}
+
+impl Trial {
+    /// A rule says this of a part of the change.
+    fn note(&mut self, verdict: Verdict, rule: usize) {
+        let before = self.strictest.map(|(verdict, _)| verdict.severity());
+        if before.is_none_or(|before| before < verdict.severity()) {
+            self.strictest = Some((verdict, rule));
+        }
+    }
+}
+
+impl Scope {
+    fn set(&mut self, policy: &Policy, who: &Who<'_>) {
+        let is_same = self.is_set
+            && self.uid == who.uid
+            && self.command == who.command
+            && self.branch == who.branch
+            && self.run.as_deref() == who.run;
+        if is_same {
+            return;
+        }
+        *self = Scope {
+            is_set: true,
+            uid: who.uid,
+            command: who.command.to_owned(),
+            branch: who.branch.to_owned(),
+            run: who.run.map(str::to_owned),
+            holds: policy
+                .changes
+                .iter()
+                .map(|rule| rule.holds_for(who))
+                .collect(),
+        };
+    }
+}
+
+impl ChangeRule {
+    fn holds_for(&self, who: &Who<'_>) -> bool {
+        let uid = self
+            .uids
+            .as_ref()
+            .is_none_or(|uids| uids.contains(&who.uid));
+        let fits = |names: &crate::names::Names| names.fit(who.command);
+        uid && self.commands.as_ref().is_none_or(fits) && self.place.holds(who.branch, who.run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHO: Who<'_> = Who {
+        uid: 1000,
+        command: "rm",
+        branch: "main",
+        run: None,
+    };
+
+    fn bench(rules: &str) -> Bench {
+        Bench::new(Arc::new(Policy::load(rules).unwrap()))
+    }
+
+    fn judged(bench: &mut Bench, who: &Who<'_>, at: u64, touches: &[Touch<'_>]) -> Ruling {
+        bench.begin(who, Duration::from_secs(at));
+        touches.iter().for_each(|touch| bench.touch(*touch));
+        bench.end()
+    }
+
+    /// The same, and makes the change if it may; gives the rules whose time begins with that.
+    fn made(bench: &mut Bench, at: u64, path: &[u8]) -> (Ruling, Vec<usize>) {
+        let ruling = judged(bench, &WHO, at, &[Touch::At(Op::Unlink, path)]);
+        let is_denied = matches!(ruling.verdict, Verdict::Deny(_));
+        let begins = if is_denied { Vec::new() } else { bench.made() };
+        (ruling, begins)
+    }
+
+    fn word(rules: &str, who: &Who<'_>, touch: Touch<'_>) -> &'static str {
+        judged(&mut bench(rules), who, 0, &[touch]).verdict.word()
+    }
+
+    const MIGRATIONS: &str = r#"
+        [[rule]]
+        op = ["write", "unlink"]
+        path = "migrations/**"
+        verdict = "deny"
+        errno = "EROFS"
+    "#;
+
+    #[test]
+    fn a_move_out_of_a_rules_reach_or_into_it_is_judged_as_what_it_comes_to() {
+        let moved = |from, to, is_dir| word(MIGRATIONS, &WHO, Touch::Moved { is_dir, from, to });
+        assert_eq!(moved(b"migrations/1", b"x", false), "deny", "as unlink");
+        assert_eq!(moved(b"x", b"migrations/1", false), "deny", "as write");
+        assert_eq!(moved(b"migrations/1", b"migrations/2", false), "allow");
+        assert_eq!(moved(b"x", b"y", false), "allow");
+        assert_eq!(
+            moved(b"x", b"migrations/d", true),
+            "allow",
+            "nothing is written"
+        );
+        let linked = |from, to| word(MIGRATIONS, &WHO, Touch::Linked { from, to });
+        assert_eq!(linked(b"x", b"migrations/1"), "deny");
+        assert_eq!(linked(b"migrations/1", b"x"), "allow");
+        let at = |op, path| word(MIGRATIONS, &WHO, Touch::At(op, path));
+        assert_eq!(at(Op::Truncate, b"migrations/1"), "deny", "write covers it");
+        assert_eq!(at(Op::Create, b"migrations/1"), "allow");
+    }
+
+    #[test]
+    fn the_strictest_verdict_of_all_names_counts() {
+        let rules = r#"
+            [[rule]]
+            path = "open/**"
+            verdict = "allow"
+            [[rule]]
+            name = "seen"
+            path = "seen/**"
+            verdict = "soft_watch"
+            [[rule]]
+            path = "closed/**"
+            verdict = "deny"
+            errno = "EPERM"
+        "#;
+        let write = |path| Touch::At(Op::Write, path);
+        let (open, seen, closed) = (write(b"open/a"), write(b"seen/a"), write(b"closed/a"));
+        let mut bench = bench(rules);
+        let mut word = |all: &[Touch<'_>]| judged(&mut bench, &WHO, 0, all).verdict.word();
+        assert_eq!(word(&[open]), "allow");
+        assert_eq!(word(&[open, seen]), "soft_watch");
+        assert_eq!(word(&[closed, seen, open]), "deny");
+        assert_eq!(word(&[write(b"elsewhere")]), "allow");
+    }
+
+    #[test]
+    fn users_programs_branches_and_runs_are_told_apart() {
+        let rules = r#"
+            [[rule]]
+            uid = [0, 7]
+            verdict = "deny"
+            [[rule]]
+            command = "py*"
+            verdict = "deny"
+            [[rule]]
+            branch = "release/*"
+            verdict = "deny"
+            [[rule]]
+            run = "*"
+            op = "kv"
+            verdict = "deny"
+        "#;
+        let at = |who: Who<'_>| word(rules, &who, Touch::At(Op::Create, b"a"));
+        assert_eq!(at(WHO), "allow");
+        assert_eq!(at(Who { uid: 7, ..WHO }), "deny");
+        let command = "python3";
+        assert_eq!(at(Who { command, ..WHO }), "deny");
+        let branch = "release/1";
+        assert_eq!(at(Who { branch, ..WHO }), "deny");
+        let run = Some("r1");
+        assert_eq!(at(Who { run, ..WHO }), "allow");
+        assert_eq!(
+            word(rules, &Who { run, ..WHO }, Touch::At(Op::Kv, b"")),
+            "deny"
+        );
+    }
+
+    const MASS: &str = r#"
+        [[rule]]
+        name = "mass-delete"
+        op = ["unlink", "rmdir"]
+        rate = "3/10s"
+        verdict = "deny"
+        [[rule]]
+        path = "kept"
+        verdict = "deny"
+    "#;
+
+    #[test]
+    fn a_rate_denies_what_is_too_much_and_what_is_denied_is_not_counted() {
+        let mut bench = bench(MASS);
+        let mut unlink = |at, path: &[u8]| made(&mut bench, at, path);
+        for _ in 0..9 {
+            assert_eq!(unlink(0, b"kept").0.rule, Some(1), "by the other rule");
+        }
+        assert_eq!(unlink(1, b"a").1, [0]);
+        assert!(unlink(2, b"b").1.is_empty());
+        let last = unlink(3, b"c").0;
+        assert_eq!((last.verdict, last.lasts), (Verdict::Allow, false));
+        let denied = unlink(4, b"d").0;
+        assert_eq!((denied.rule, denied.is_first), (Some(0), true));
+        assert!(!unlink(5, b"d").0.is_first);
+        assert_eq!(
+            unlink(14, b"d").0.verdict.word(),
+            "deny",
+            "it went on trying"
+        );
+        assert_eq!(unlink(24, b"d").1, [0], "it rested");
+    }
+
+    #[test]
+    fn what_could_not_be_made_is_not_counted() {
+        let mut bench = bench(MASS);
+        for _ in 0..9 {
+            let ruling = judged(&mut bench, &WHO, 0, &[Touch::At(Op::Unlink, b"a")]);
+            assert_eq!(ruling.verdict, Verdict::Allow);
+        }
+    }
+
+    #[test]
+    fn one_change_counts_once_however_many_names_it_has() {
+        let mut bench = bench(MASS);
+        let all: Vec<Touch<'_>> = (0..100).map(|_| Touch::At(Op::Unlink, b"a")).collect();
+        for _ in 0..3 {
+            assert_eq!(judged(&mut bench, &WHO, 0, &all).verdict, Verdict::Allow);
+            bench.made();
+        }
+        assert_eq!(judged(&mut bench, &WHO, 0, &all).verdict.word(), "deny");
+    }
+}

@@ -1,0 +1,132 @@
+//! Rules about what may be changed, and by whom: TOML text to a compiled [`Policy`], and what that says of a change or
+//! a tool call (docs/policy.md).
+//!
+//! Pure data and functions: no I/O, no clock, nothing of the engine. Whoever asks brings the time. Loading is total: any
+//! text gives a policy or a [`Fault`] with its line and column. Each text, list and automaton has a limit, and judging
+//! takes time that is linear in the length of the path, so no policy can cost more than its size allows.
+//!
+//! Invariant: rules are looked at in their order, and the first that fits decides. A rule with a rate fits only once
+//! more changes than that came within its time.
+//!
+//! Tests: beside the parts; `tests/model.rs` (a naive reader of the same rules), fuzz target `policy`.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod errno;
+mod load;
+mod names;
+mod op;
+mod paths;
+mod rate;
+mod rule;
+mod tools;
+
+pub use bench::{Bench, Ruling, Touch, Who};
+pub use errno::Errno;
+pub use load::Fault;
+pub use op::{Op, Ops};
+pub use rule::Verdict;
+pub use tools::{ToolCall, ToolRuling, ToolVerdict, texts_of};
+
+use paths::Paths;
+use rule::ChangeRule;
+use std::sync::Arc;
+use std::time::Duration;
+use tools::ToolRule;
+
+/// Longest text of a policy, in bytes.
+pub const TEXT_BYTES_MAX: usize = 256 << 10;
+/// Rules of a policy, at most.
+pub const RULES_MAX: usize = 1_000;
+/// Patterns of a policy, at most.
+pub const PATTERNS_MAX: usize = 5_000;
+/// Longest pattern, in bytes.
+pub const PATTERN_BYTES_MAX: usize = 1_024;
+/// Longest name of a rule, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Memory of all automata of a policy, in bytes, each at most.
+pub const AUTOMATON_BYTES_MAX: usize = 4 << 20;
+
+/// Compiled rules.
+#[derive(Debug, Default)]
+pub struct Policy {
+    changes: Vec<ChangeRule>,
+    /// By operation: its rules, in order.
+    by_op: [Vec<usize>; Op::ALL.len()],
+    paths: Paths,
+    tools: Vec<ToolRule>,
+}
+
+impl Policy {
+    /// Compiles a text.
+    pub fn load(text: &str) -> Result<Policy, Fault> {
+        load::load(text)
+    }
+
+    /// Rules that it has.
+    pub fn len(&self) -> usize {
+        self.changes.len() + self.tools.len()
+    }
+
+    /// Whether it has no rules.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it has rules about changes.
+    pub fn is_about_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Whether a rule asks for the name of the program that changes something.
+    pub fn wants_commands(&self) -> bool {
+        let wants = |rule: &ChangeRule| rule.commands.is_some();
+        self.changes.iter().any(wants)
+    }
+
+    /// Name of a rule about changes.
+    pub fn name(&self, rule: usize) -> Option<&Arc<str>> {
+        Some(&self.changes.get(rule)?.name)
+    }
+
+    /// For how long a rule counts, if it has a rate.
+    pub fn period(&self, rule: usize) -> Option<Duration> {
+        self.changes.get(rule)?.rate.map(|rate| rate.period())
+    }
+
+    /// Whether some rule can fit a path below this directory, for an operation by which a directory is moved.
+    pub fn reaches_below(&self, dir: &[u8]) -> bool {
+        let moves = Ops::of_move();
+        let can = |rule: &ChangeRule| rule.ops.meets(moves) && self.paths.reach_below(rule, dir);
+        self.changes.iter().any(can)
+    }
+
+    /// What it says of a tool call.
+    pub fn judge_tool(&self, call: &ToolCall<'_>) -> Option<ToolRuling> {
+        self.tools.iter().find_map(|rule| rule.judge(call))
+    }
+
+    /// Whether it has rules about tool calls.
+    pub fn is_about_tools(&self) -> bool {
+        !self.tools.is_empty()
+    }
+
+    fn new(changes: Vec<ChangeRule>, tools: Vec<ToolRule>, paths: Paths) -> Policy {
+        let mut by_op: [Vec<usize>; Op::ALL.len()] = Default::default();
+        for (number, rule) in changes.iter().enumerate() {
+            for op in rule.ops.iter() {
+                by_op[op as usize].push(number);
+            }
+        }
+        Policy {
+            changes,
+            by_op,
+            paths,
+            tools,
+        }
+    }
+
+    fn rules_of(&self, op: Op) -> &[usize] {
+        &self.by_op[op as usize]
+    }
+}

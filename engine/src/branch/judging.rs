@@ -1,0 +1,534 @@
+//! Asking the workspace's rules before a change is made ([`crate::judge`]).
+//!
+//! [`Branch::change`](super::Branch::change) asks for every mutation before it is journaled, so nothing gets round the
+//! rules: requests of the kernel, of the control protocol and of SDKs come there. Switches (rollback, undo, merge) are
+//! events, and the user's own verbs. Late pages of a replaced state are not changes of what is shown.
+//!
+//! A mutation is told as what it does to paths: all names of a file, both ends of a rename, and everything in a
+//! directory that is moved. Where a rule counts, the tree as it was when it began to is pinned, in O(1); the first
+//! change that is one too many makes that an automatic commit, in the background.
+//!
+//! Invariants: a change that is denied leaves journal and tree as they were; a change is counted once, after its record
+//! is in the journal. Decisions that are remembered hold for one version of the rules, and are forgotten when any name
+//! moves or a file gets a further one.
+//!
+//! Tests: `engine/tests/judging.rs`.
+
+use super::acting;
+use super::states;
+use super::{Branch, Inner};
+use crate::error::{Error, Result, errno};
+use crate::feed::{FeedOp, FeedWho};
+use crate::judge::{Asker, Bench, Counting, Judge, Ruling, Sentence, Touch};
+use crate::limits::{DECISIONS_MAX, MOVED_NAMES_MAX};
+use crate::record::{Mutation, OpKind};
+use crate::tree::Tree;
+use crate::types::{Kind, Nid};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Key of metadata by which a commit names the run that it was made before.
+const RUN_KEY: &str = "run";
+
+/// What a branch knows of the rules, and what they said.
+#[derive(Debug, Default)]
+pub(crate) struct Judging {
+    /// Version of the rules that this is about; 0: none.
+    version: u64,
+    rules: Option<(Arc<dyn Judge>, Box<dyn Bench>)>,
+    /// Operations on files that are allowed.
+    allowed: HashMap<Nid, Decision>,
+    /// By rule that counts: what was shown when it began to.
+    before: BTreeMap<usize, Before>,
+    /// What is to become commits.
+    due: Vec<Due>,
+    /// The run that began last.
+    run: Option<Arc<str>>,
+}
+
+/// What a program may do with a file, one bit for each operation.
+#[derive(Debug)]
+struct Decision {
+    ops: u32,
+    uid: u32,
+    comm: Arc<str>,
+}
+
+/// A tree that was shown when a rule began to count.
+#[derive(Debug)]
+struct Before {
+    /// Number of its pin.
+    pin: u64,
+    /// When it is not needed any more.
+    until: Instant,
+}
+
+/// A pinned tree that is to become an automatic commit.
+#[derive(Debug)]
+struct Due {
+    /// Number of its pin.
+    pin: u64,
+    /// The rule because of which it is kept.
+    rule: Arc<str>,
+    /// Version of the rules.
+    version: u64,
+}
+
+/// What was said of a change that may be made.
+#[derive(Debug)]
+pub(super) struct Judged {
+    pub ruling: Ruling,
+    /// The file and operation that need not be asked for again.
+    decision: Option<(Nid, FeedOp, FeedWho)>,
+    /// The rules were asked, so they are told that it was made.
+    is_asked: bool,
+}
+
+impl Judged {
+    /// Whether the change is told of as watched.
+    pub fn is_watched(&self) -> bool {
+        self.ruling.sentence == Sentence::Watch
+    }
+}
+
+/// Makes commits of the trees because of which rules denied something, and lets go of those that are not needed.
+pub(crate) fn keep_due(branch: &Branch) {
+    let is_due = {
+        let mut inner = branch.lock();
+        inner.drop_old_trees();
+        inner.judging.has_due() && inner.fence.is_none()
+    };
+    if is_due && let Err(e) = keep_all_due(branch) {
+        tracing::warn!("{}: no automatic commit for a rule yet: {e}", branch.name());
+    }
+}
+
+fn keep_all_due(branch: &Branch) -> Result<()> {
+    let mut inner = branch.lock_synced()?;
+    while inner.fence.is_none()
+        && let Some(due) = inner.judging.due.pop()
+    {
+        let Some(tree) = inner.pins.release(due.pin) else {
+            continue;
+        };
+        let message = format!("before rule {} denied something", due.rule);
+        let version = due.version.to_string();
+        let meta = [("policy-rule", &*due.rule), ("policy-version", &*version)];
+        let meta = meta.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let author = &branch.auto.author;
+        let info = states::new_state(&inner, OpKind::Auto, author, message, meta.into());
+        if let Err(error) = branch.keep_tree(&mut inner, info, tree.clone()) {
+            let pin = inner.pins.hold(tree);
+            inner.judging.due.push(Due { pin, ..due });
+            return Err(error);
+        }
+    }
+    drop(inner);
+    branch.signal();
+    Ok(())
+}
+
+/// The moment from which times are counted.
+fn since_start() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+impl Branch {
+    /// Asks the rules for a mutation; an error if it is denied.
+    pub(super) fn judge(&self, inner: &mut Inner, m: &Mutation) -> Result<Judged> {
+        self.take_rules(inner);
+        let who = acting::who().0;
+        let about = lasting(m);
+        if let Some((nid, op)) = about
+            && inner.judging.remembers(nid, op, &who)
+        {
+            return Ok(Judged {
+                ruling: Ruling::default(),
+                decision: None,
+                is_asked: false,
+            });
+        }
+        let ruling = self.rule(inner, m, &who)?;
+        if let Sentence::Deny(code) = ruling.sentence {
+            return Err(self.denied(inner, m, &ruling, code));
+        }
+        let decision = about.filter(|_| ruling.lasts);
+        Ok(Judged {
+            decision: decision.map(|(nid, op)| (nid, op, who)),
+            ruling,
+            is_asked: true,
+        })
+    }
+
+    /// Has the rules that hold now at hand.
+    fn take_rules(&self, inner: &mut Inner) {
+        let version = self.judges.version();
+        if inner.judging.version == version {
+            return;
+        }
+        let rules = self.judges.judge().map(|judge| {
+            let bench = judge.bench();
+            (judge, bench)
+        });
+        if inner.judging.run.is_none() {
+            // A daemon before began it.
+            inner.judging.run = inner.book.history.newest_meta(RUN_KEY).map(Arc::from);
+        }
+        let before = std::mem::take(&mut inner.judging.before);
+        before
+            .into_values()
+            .for_each(|before| drop(inner.pins.release(before.pin)));
+        inner.judging = Judging {
+            version,
+            rules,
+            due: std::mem::take(&mut inner.judging.due),
+            run: inner.judging.run.take(),
+            ..Judging::default()
+        };
+    }
+
+    fn rule(&self, inner: &mut Inner, m: &Mutation, who: &FeedWho) -> Result<Ruling> {
+        let Inner { judging, live, .. } = inner;
+        let Some((judge, bench)) = &mut judging.rules else {
+            return Ok(Ruling::default());
+        };
+        let branch = self.shared_name();
+        let asker = Asker {
+            uid: who.uid,
+            comm: &who.comm,
+            branch: &branch,
+            run: judging.run.as_deref(),
+        };
+        bench.begin(&asker, since_start());
+        let told = each_touch(live, m, &**judge, &mut |touch| bench.touch(touch))?;
+        let ruling = bench.end();
+        match told {
+            true => Ok(ruling),
+            false => Ok(Ruling {
+                sentence: Sentence::Deny(errno::EACCES),
+                rule: Some((usize::MAX, "too-many-names-to-judge".into())),
+                ..Ruling::default()
+            }),
+        }
+    }
+
+    /// Tells of a change that is denied, and has what was shown before made a commit if it is the first one.
+    fn denied(&self, inner: &mut Inner, m: &Mutation, ruling: &Ruling, code: i32) -> Error {
+        let (number, rule) = ruling.rule.clone().unwrap_or_default();
+        if self.feed.is_on() {
+            self.tell_verdict(inner, m, ruling);
+        }
+        if ruling.is_first
+            && let Some(before) = inner.judging.before.remove(&number)
+        {
+            inner.judging.due.push(Due {
+                pin: before.pin,
+                rule: rule.clone(),
+                version: inner.judging.version,
+            });
+            self.wake.wake();
+        }
+        Error::Denied { code, rule }
+    }
+
+    /// A change that was asked for is in the journal and is carried out now: it counts.
+    pub(super) fn judged(&self, inner: &mut Inner, m: &Mutation, judged: Judged) {
+        if !judged.is_asked {
+            return;
+        }
+        if judged.ruling.sentence == Sentence::Watch && self.feed.is_on() {
+            self.tell_verdict(inner, m, &judged.ruling);
+        }
+        let judging = &mut inner.judging;
+        if let Mutation::Rename { .. } | Mutation::Whiteout { .. } | Mutation::Link { .. } = m {
+            judging.allowed.clear();
+        }
+        if let Some((nid, op, who)) = judged.decision {
+            judging.remember(nid, op, who);
+        }
+        let bench = judging.rules.as_mut().map(|(_, bench)| bench);
+        let begun = bench.map(|bench| bench.made()).unwrap_or_default();
+        for Counting { rule, period } in begun {
+            let before = Before {
+                pin: inner.pins.hold(inner.live.clone()),
+                until: Instant::now() + period,
+            };
+            if let Some(old) = inner.judging.before.insert(rule, before) {
+                inner.pins.release(old.pin);
+            }
+        }
+    }
+}
+
+impl Judging {
+    /// Whether a program may do that, as far as it is remembered.
+    fn remembers(&self, nid: Nid, op: FeedOp, who: &FeedWho) -> bool {
+        let known = self.allowed.get(&nid);
+        known.is_some_and(|d| d.ops & bit(op) != 0 && d.uid == who.uid && d.comm == who.comm)
+    }
+
+    fn remember(&mut self, nid: Nid, op: FeedOp, who: FeedWho) {
+        if self.allowed.len() >= DECISIONS_MAX {
+            self.allowed.clear();
+        }
+        let known = self.allowed.get_mut(&nid);
+        match known.filter(|d| d.uid == who.uid && d.comm == who.comm) {
+            Some(decision) => decision.ops |= bit(op),
+            None => {
+                let decision = Decision {
+                    ops: bit(op),
+                    uid: who.uid,
+                    comm: who.comm,
+                };
+                self.allowed.insert(nid, decision);
+            }
+        }
+    }
+
+    /// A run begins.
+    pub fn begin_run(&mut self, run: &str) {
+        self.run = Some(run.into());
+        self.forget_decisions();
+    }
+
+    /// What is shown is another tree, or the branch has another name: names may be others.
+    pub fn forget_decisions(&mut self) {
+        self.allowed.clear();
+    }
+
+    /// Whether nothing is to be done in the background.
+    pub fn is_at_rest(&self) -> bool {
+        self.before.is_empty() && self.due.is_empty()
+    }
+
+    fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+}
+
+impl Inner {
+    /// Lets go of trees of rules whose time is over.
+    fn drop_old_trees(&mut self) {
+        let now = Instant::now();
+        let is_old = |before: &&Before| before.until <= now;
+        let old: Vec<u64> = self
+            .judging
+            .before
+            .values()
+            .filter(is_old)
+            .map(|b| b.pin)
+            .collect();
+        self.judging.before.retain(|_, before| before.until > now);
+        old.into_iter().for_each(|pin| drop(self.pins.release(pin)));
+    }
+}
+
+fn bit(op: FeedOp) -> u32 {
+    1 << op as u32
+}
+
+/// The file and operation of a mutation that may be remembered: its names stay.
+fn lasting(m: &Mutation) -> Option<(Nid, FeedOp)> {
+    match m {
+        Mutation::Write { nid, .. }
+        | Mutation::Allocate { nid, .. }
+        | Mutation::Copy { dst: nid, .. } => Some((Nid(*nid), FeedOp::Write)),
+        Mutation::SetAttr { nid, .. } => Some((Nid(*nid), of_attributes(m).0)),
+        _ => None,
+    }
+}
+
+/// What changed attributes are, and whether the owner changes besides.
+fn of_attributes(m: &Mutation) -> (FeedOp, bool) {
+    match m {
+        Mutation::SetAttr {
+            size: Some(_),
+            uid,
+            gid,
+            ..
+        } => (FeedOp::Truncate, uid.is_some() || gid.is_some()),
+        Mutation::SetAttr {
+            perm: None, xattrs, ..
+        } if !xattrs.is_empty() => (FeedOp::SetXattr, false),
+        _ => (FeedOp::SetAttr, false),
+    }
+}
+
+/// Calls `each` for all that a mutation does to paths; false where that is more than is looked at.
+fn each_touch(
+    tree: &Tree,
+    m: &Mutation,
+    judge: &dyn Judge,
+    each: &mut dyn FnMut(Touch<'_>),
+) -> Result<bool> {
+    match m {
+        Mutation::Create {
+            parent, name, mode, ..
+        } => {
+            let op = match Kind::of_mode(*mode) {
+                Some(Kind::Symlink) => FeedOp::Symlink,
+                _ => FeedOp::Create,
+            };
+            each(Touch::At(op, &below(tree, *parent, name)));
+        }
+        Mutation::Nameless { .. } => each(Touch::At(FeedOp::Create, b"")),
+        Mutation::Link {
+            nid, parent, name, ..
+        } => {
+            let to = below(tree, *parent, name);
+            each_name(tree, Nid(*nid), &mut |from| {
+                each(Touch::Linked { from, to: &to })
+            });
+        }
+        Mutation::Unlink { parent, name, .. } => {
+            let entry = tree.lookup(Nid(*parent), name)?;
+            each(Touch::At(removal(entry.kind), &below(tree, *parent, name)));
+        }
+        Mutation::Rename { .. } | Mutation::Whiteout { .. } => {
+            return each_moved(tree, m, judge, each);
+        }
+        Mutation::SetAttr { nid, .. } => {
+            let (op, with_owner) = of_attributes(m);
+            each_name(tree, Nid(*nid), &mut |path| {
+                each(Touch::At(op, path));
+                if with_owner {
+                    each(Touch::At(FeedOp::SetAttr, path));
+                }
+            });
+        }
+        Mutation::Write { nid, .. }
+        | Mutation::Allocate { nid, .. }
+        | Mutation::Copy { dst: nid, .. } => {
+            each_name(tree, Nid(*nid), &mut |path| {
+                each(Touch::At(FeedOp::Write, path))
+            });
+        }
+        Mutation::Kv { .. } => each(Touch::At(FeedOp::Kv, b"")),
+    }
+    Ok(true)
+}
+
+fn removal(kind: Kind) -> FeedOp {
+    match kind {
+        Kind::Dir => FeedOp::Rmdir,
+        _ => FeedOp::Unlink,
+    }
+}
+
+/// A rename: what it replaces goes, and what it moves, with everything in it, is somewhere else.
+fn each_moved(
+    tree: &Tree,
+    m: &Mutation,
+    judge: &dyn Judge,
+    each: &mut dyn FnMut(Touch<'_>),
+) -> Result<bool> {
+    let (Mutation::Rename {
+        parent,
+        name,
+        new_parent,
+        new_name,
+        ..
+    }
+    | Mutation::Whiteout {
+        parent,
+        name,
+        new_parent,
+        new_name,
+        ..
+    }) = m
+    else {
+        return Ok(true);
+    };
+    let (from, to) = (
+        below(tree, *parent, name),
+        below(tree, *new_parent, new_name),
+    );
+    let moved = tree.lookup(Nid(*parent), name)?;
+    let replaced = tree.lookup(Nid(*new_parent), new_name).ok();
+    let mut left = MOVED_NAMES_MAX;
+    let mut all = each_within(
+        tree,
+        (moved.nid, moved.kind),
+        (&from, &to),
+        judge,
+        &mut left,
+        each,
+    )?;
+    if let Mutation::Whiteout { .. } = m {
+        each(Touch::At(FeedOp::Create, &from));
+    }
+    match (m, replaced) {
+        (Mutation::Rename { exchange: true, .. }, Some(other)) => {
+            let back = (&to[..], &from[..]);
+            all &= each_within(tree, (other.nid, other.kind), back, judge, &mut left, each)?;
+        }
+        (_, Some(gone)) => each(Touch::At(removal(gone.kind), &to)),
+        (_, None) => {}
+    }
+    Ok(all)
+}
+
+/// Something that is moved, and everything in it where rules may say something of that; false where it is too much.
+fn each_within(
+    tree: &Tree,
+    (nid, kind): (Nid, Kind),
+    (from, to): (&[u8], &[u8]),
+    judge: &dyn Judge,
+    left: &mut usize,
+    each: &mut dyn FnMut(Touch<'_>),
+) -> Result<bool> {
+    let is_dir = kind == Kind::Dir;
+    each(Touch::Moved { is_dir, from, to });
+    if !is_dir || !(judge.reaches_below(from) || judge.reaches_below(to)) {
+        return Ok(true);
+    }
+    let mut dirs = vec![(nid, Vec::new())];
+    while let Some((nid, below)) = dirs.pop() {
+        let dir = tree.dir(nid)?;
+        if dir.lazy.is_some() {
+            return Err(Error::NeedsDir(nid));
+        }
+        if dir.map.len() > *left {
+            return Ok(false);
+        }
+        *left -= dir.map.len();
+        for entry in dir.map.entries() {
+            let path = [&below[..], b"/", entry.name].concat();
+            let [from, to] = [from, to].map(|end| [end, &path].concat());
+            let (nid, kind) = (entry.entry.nid, entry.entry.kind);
+            let is_dir = kind == Kind::Dir;
+            each(Touch::Moved {
+                is_dir,
+                from: &from,
+                to: &to,
+            });
+            if is_dir {
+                dirs.push((nid, path));
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The path of a name in a directory; without one where the directory was removed.
+fn below(tree: &Tree, parent: u64, name: &[u8]) -> Vec<u8> {
+    tree.path_below(Nid(parent), name).unwrap_or_default()
+}
+
+/// Calls `each` for all paths of a file; for an empty one where it has none.
+fn each_name(tree: &Tree, nid: Nid, each: &mut dyn FnMut(&[u8])) {
+    let inode = tree.get(nid);
+    let only = inode.is_none_or(|inode| inode.links.is_none());
+    if nid == Nid::ROOT || only {
+        return each(&tree.path(nid).unwrap_or_default());
+    }
+    let names = inode.map(|inode| inode.names()).unwrap_or_default();
+    if names.is_empty() {
+        each(b"");
+    }
+    for name in names {
+        each(&tree.path_of_name(nid, name).unwrap_or_default());
+    }
+}

@@ -1,0 +1,134 @@
+//! What may be asked before a change is made: somebody's rules (docs/policy.md).
+//!
+//! A workspace has at most one [`Judge`]. Each branch asks it for a [`Bench`], which remembers what that branch changed,
+//! and asks the bench under its own lock, before it journals a change. While there is no judge, a change tests one
+//! number and does nothing else.
+//!
+//! Invariant: a bench answers at once, from memory: it is asked under a branch's lock.
+
+use crate::feed::FeedOp;
+pub use crate::feed::Sentence;
+use parking_lot::RwLock;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Who changes something, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// User.
+    pub uid: u32,
+    /// Name of the program; empty where it is not known.
+    pub comm: &'a str,
+    /// Branch.
+    pub branch: &'a str,
+    /// Run that began there last.
+    pub run: Option<&'a str>,
+}
+
+/// What a change does to a path. Paths are from the root, and empty for the root and for what has none.
+#[derive(Clone, Copy, Debug)]
+pub enum Touch<'a> {
+    /// An operation at a path: one of those that have an event.
+    At(FeedOp, &'a [u8]),
+    /// Something gets another path.
+    Moved {
+        /// It is a directory.
+        is_dir: bool,
+        /// Path before.
+        from: &'a [u8],
+        /// Path afterwards.
+        to: &'a [u8],
+    },
+    /// A file gets a further path.
+    Linked {
+        /// One that it has.
+        from: &'a [u8],
+        /// The further one.
+        to: &'a [u8],
+    },
+}
+
+/// What is said of a change.
+#[derive(Clone, Debug, Default)]
+pub struct Ruling {
+    /// What is done with it.
+    pub sentence: Sentence,
+    /// Number and name of the rule that says so.
+    pub rule: Option<(usize, Arc<str>)>,
+    /// It is the first change that this rule denies since its time began: what was before that is kept.
+    pub is_first: bool,
+    /// The same operation on the same names by the same program need not be asked for again.
+    pub lasts: bool,
+}
+
+/// A rule that counts what is made within a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counting {
+    /// Number of the rule.
+    pub rule: usize,
+    /// How long it counts.
+    pub period: Duration,
+}
+
+/// Rules at work in one branch: [`begin`](Bench::begin), [`touch`](Bench::touch) for all that the change does,
+/// [`end`](Bench::end), and [`made`](Bench::made) if it was made.
+pub trait Bench: Debug + Send {
+    /// Begins with a change; `now` is the time since a moment that is the same for all changes.
+    fn begin(&mut self, asker: &Asker<'_>, now: Duration);
+    /// Looks at one thing that it does.
+    fn touch(&mut self, touch: Touch<'_>);
+    /// What is said of it.
+    fn end(&mut self) -> Ruling;
+    /// It was made. Gives the rules whose time begins with it.
+    fn made(&mut self) -> Vec<Counting>;
+}
+
+/// Rules.
+pub trait Judge: Debug + Send + Sync {
+    /// Their version, which ascends; never 0.
+    fn version(&self) -> u64;
+    /// Whether they depend on the program's name.
+    fn wants_names(&self) -> bool;
+    /// Whether they may say something of what is moved with a directory, which has this path before or afterwards.
+    fn reaches_below(&self, dir: &[u8]) -> bool;
+    /// Rules at work in one branch, which has changed nothing yet.
+    fn bench(&self) -> Box<dyn Bench>;
+}
+
+/// The judge of a workspace.
+#[derive(Debug, Default)]
+pub struct Judges {
+    /// Version of the rules; 0 while there are none.
+    version: AtomicU64,
+    wants_names: AtomicBool,
+    judge: RwLock<Option<Arc<dyn Judge>>>,
+}
+
+impl Judges {
+    /// Sets the rules, or takes them away. Changes that begin later are judged by them.
+    pub fn set(&self, judge: Option<Arc<dyn Judge>>) {
+        let mut place = self.judge.write();
+        let wants_names = judge.as_ref().is_some_and(|judge| judge.wants_names());
+        let version = judge.as_ref().map_or(0, |judge| judge.version());
+        *place = judge;
+        self.wants_names.store(wants_names, Ordering::Relaxed);
+        self.version.store(version, Ordering::Release);
+    }
+
+    /// Version of the rules; 0 while there are none.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Whether they depend on the program's name.
+    pub(crate) fn want_names(&self) -> bool {
+        self.wants_names.load(Ordering::Relaxed)
+    }
+
+    /// The rules.
+    pub(crate) fn judge(&self) -> Option<Arc<dyn Judge>> {
+        self.judge.read().clone()
+    }
+}
