@@ -643,7 +643,9 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(decode(&bytes[..cut], Layout::default()), None);
         }
-        assert_eq!(decode(&[bytes, vec![0]].concat(), Layout::default()), None);
+        let longer = [bytes, vec![0]].concat();
+        let found = decode(&longer, Layout::default()).unwrap();
+        assert_eq!((found.header.unique, found.request), (11, Err(Errno::IO)));
     }
 
     proptest! {
