@@ -18,6 +18,7 @@ mod compress;
 pub mod content;
 pub mod crash_storage;
 mod error;
+pub mod exchange;
 pub mod file_storage;
 mod frozen;
 pub mod gc;
@@ -48,5 +49,6 @@ pub use object::manifest::{Form, Manifest, Node, Part};
 pub use object::tree::{
     Body, Edit, Meta, TreeEntry, TreeNode, diff_trees, edit_tree, name_hash, read_tree, tree_entry,
 };
+pub use pack::Key;
 pub use store::{ObjectStore, StoreConfig, StoreStats};
 pub use verify::{Damage, VerifyReport};

@@ -17,7 +17,7 @@ use crate::limits;
 use crate::object::Object;
 use crate::object::manifest::{Form, Node, OpenManifest, Part};
 use crate::pack::Key;
-use crate::pack::record::{Codec, bytes_max};
+use crate::pack::record::{Codec, RecordHeader, bytes_max};
 use crate::pack::set::PackSet;
 
 /// Newest version of the store as a whole.
@@ -305,6 +305,20 @@ impl ObjectStore {
         }
         self.flush_in_order()?;
         self.append(key, bytes, false)
+    }
+
+    /// Stores an object as another store had it.
+    pub(crate) fn put_stored(&self, key: Key, header: &RecordHeader, data: &[u8]) -> Result<()> {
+        if self.packs.is_poisoned() {
+            return Err(Error::Poisoned);
+        }
+        let gc = self.gc.read();
+        if self.finds(gc.as_deref(), &key) {
+            return Ok(());
+        }
+        self.flush_in_order()?;
+        let record = (header.codec, header.raw_len as usize, data);
+        self.packs.append(key, record, false)
     }
 
     /// Appends an object to the packs; one that was `accepted` waited for it.

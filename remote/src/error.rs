@@ -66,6 +66,47 @@ pub enum Error {
         /// The bound.
         max: u64,
     },
+    /// There is no remote where one was expected.
+    #[error("there is no agentvfs remote here")]
+    NoRemote,
+    /// A later program wrote it.
+    #[error("the {what} has version {found}; this program supports versions up to {supported}")]
+    Newer {
+        /// Which object.
+        what: &'static str,
+        /// Version in the remote.
+        found: u64,
+        /// Newest known one.
+        supported: u64,
+    },
+    /// Its contents are encrypted, which this program cannot do.
+    #[error("the remote is encrypted, which this program does not support")]
+    Encrypted,
+    /// Its contents were cut into other chunks than this program makes.
+    #[error("the remote was made with another chunker")]
+    OtherChunker,
+    /// The branch of the remote has moved, so that the push would lose what is there.
+    #[error("rejected: {project}/{branch} has moved")]
+    Rejected {
+        /// Project in the remote.
+        project: String,
+        /// Branch of it.
+        branch: String,
+    },
+    /// It was told to stop.
+    #[error("it was stopped")]
+    Stopped,
+    /// There is no room for what would come.
+    #[error("no room for {bytes} bytes: {why}")]
+    NoRoom {
+        /// Bytes that would come.
+        bytes: u64,
+        /// What the store said.
+        why: String,
+    },
+    /// The local store.
+    #[error(transparent)]
+    Store(#[from] objstore::Error),
     /// A name cannot be an object's.
     #[error("{name:?} is not the name of an object")]
     BadName {
@@ -79,6 +120,11 @@ impl Error {
     pub fn io(name: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let name = name.into();
         move |source| Error::Io { name, source }
+    }
+
+    /// True where an answer may have been damaged on its way, so that it is worth another one.
+    pub fn may_be_the_way(&self) -> bool {
+        matches!(self, Error::Damaged { .. } | Error::TooLarge { .. })
     }
 
     /// True where the same request may succeed a moment later.

@@ -13,6 +13,13 @@ pub mod bucket;
 pub mod chance;
 pub mod clock;
 mod error;
+pub mod fetch;
+pub mod gc;
+pub mod layout;
 pub mod limits;
+pub mod push;
+mod remote;
+mod walk;
 
 pub use error::{Error, Result};
+pub use remote::{Found, Generation, Remote};

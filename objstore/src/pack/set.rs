@@ -103,6 +103,18 @@ impl PackSet {
         Err(self.missing(key))
     }
 
+    /// A record as it is stored, verified; `None` where there is none that is whole.
+    pub fn read_stored(&self, key: &Key) -> Result<Option<(RecordHeader, Vec<u8>)>> {
+        let Some((pack, at)) = self.locate(key, false) else {
+            return Ok(None);
+        };
+        match pack.read_stored(key, at) {
+            // Reading it as usual says what is wrong, and finds another one.
+            Err(Error::Corrupt { .. }) => Ok(None),
+            record => record.map(Some),
+        }
+    }
+
     /// Why nothing can be read under this key: damage, or nothing was ever there.
     fn missing(&self, key: &Key) -> Error {
         match self.locate(key, true) {
