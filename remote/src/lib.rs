@@ -22,4 +22,4 @@ mod remote;
 mod walk;
 
 pub use error::{Error, Result};
-pub use remote::{Found, Generation, Remote};
+pub use remote::{Found, Generation, Remote, Sizes};

@@ -12,18 +12,37 @@ use crate::layout::catalog::{self, BranchName, Catalog, Head, IndexEntry};
 use crate::layout::index::{self, Index, PackEntry, Place};
 use crate::layout::reference::{self, RemoteRef};
 use crate::layout::{HEAD, Hash, catalog_name, index_name, marker, pack_name, ref_name};
-use crate::limits::{INDEX_BYTES_TOTAL_MAX, READS_MAX};
+use crate::limits::{INDEX_BYTES_TOTAL_MAX, PACK_BYTES, READS_MAX, REGISTER_BYTES};
 use objstore::Key;
 use objstore::exchange::Record;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// How large what a push puts becomes; [`Default`] is what programs use, tests choose less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Length at which a pack is full.
+    pub pack_bytes: u64,
+    /// Bytes of packs after which a push makes them present.
+    pub register_bytes: u64,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes {
+            pack_bytes: PACK_BYTES,
+            register_bytes: REGISTER_BYTES,
+        }
+    }
+}
+
 /// A remote. All methods may be called from several threads.
 #[derive(Debug)]
 pub struct Remote {
     bucket: RetryBucket,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) sizes: Sizes,
     chance: Mutex<Chance>,
     /// Indexes that were read. They never change.
     indexes: Mutex<HashMap<Hash, Arc<Index>>>,
@@ -110,9 +129,15 @@ impl Remote {
         Remote {
             bucket: RetryBucket::new(bucket, clock.clone()),
             clock,
+            sizes: Sizes::default(),
             chance: Mutex::new(Chance::fresh()),
             indexes: Mutex::default(),
         }
+    }
+
+    /// The same remote with other sizes.
+    pub fn sized(self, sizes: Sizes) -> Remote {
+        Remote { sizes, ..self }
     }
 
     /// Whether conditions of puts are kept.

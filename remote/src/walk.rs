@@ -87,3 +87,91 @@ impl<'a> Walk<'a> {
         self.found.into_iter().flatten().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use objstore::crash_storage::CrashStorage;
+    use objstore::exchange::commit_key;
+    use objstore::{
+        Body, Commit, CommitId, CommitKind, Edit, FileContent, Meta, StoreConfig, TreeEntry,
+        edit_tree,
+    };
+    use std::sync::Arc;
+
+    struct Nothing;
+
+    impl Present for Nothing {
+        fn is_whole(&self, _: &Key) -> bool {
+            false
+        }
+
+        fn is_sent(&self, _: &Key) -> bool {
+            false
+        }
+    }
+
+    fn entry(name: String, body: Body) -> Edit {
+        let meta = Meta::default();
+        Edit::Put(TreeEntry {
+            name: name.into_bytes(),
+            meta,
+            body,
+        })
+    }
+
+    /// Directories in each other, each with the one before it twice, over three commits.
+    fn history(store: &ObjectStore) -> CommitId {
+        let (mut below, mut parents) = (None, Vec::new());
+        for n in 0..30u32 {
+            let bytes = n.to_le_bytes();
+            let id = store.put_chunk(&bytes).unwrap();
+            let mut edits = vec![entry(
+                "f".into(),
+                Body::File(FileContent::Chunk { id, len: 4 }),
+            )];
+            edits.extend((0..2).map(|i| entry(format!("d{i}"), Body::Dir(below))));
+            below = edit_tree(store, None, edits).unwrap();
+            if n % 10 == 9 {
+                let commit = Commit {
+                    root_meta: Meta::default(),
+                    root: below,
+                    parents: parents.clone(),
+                    time_sec: 0,
+                    time_nsec: 0,
+                    author: String::new(),
+                    message: String::new(),
+                    meta: Vec::new(),
+                    kind: CommitKind::Asked,
+                    kv: None,
+                    timeline: None,
+                };
+                parents = vec![store.put_object(&commit).unwrap()];
+            }
+        }
+        parents[0]
+    }
+
+    #[test]
+    fn each_object_comes_once_and_after_what_it_refers_to() {
+        let disk = Arc::new(CrashStorage::without_log());
+        let store = ObjectStore::open(disk, StoreConfig::default()).unwrap();
+        let mut walk = Walk::new(&store, &Nothing, &|| Ok(()));
+        walk.root(commit_key(&history(&store)), false).unwrap();
+        let keys = walk.finish();
+        assert_eq!(keys.len(), store.stats().objects);
+        let mut seen = HashSet::new();
+        for key in keys {
+            let found = store.references(&key).unwrap();
+            let parents = found.parents.iter().map(commit_key);
+            assert!(
+                found
+                    .needed
+                    .into_iter()
+                    .chain(parents)
+                    .all(|key| seen.contains(&key))
+            );
+            assert!(seen.insert(key));
+        }
+    }
+}

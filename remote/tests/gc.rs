@@ -14,7 +14,7 @@ use remote::clock::SimulatedClock;
 use remote::gc::{Collected, Context, GcRequest, collect};
 use remote::limits::GRACE_SEC;
 use remote::push::Allow;
-use remote::{Error, Remote};
+use remote::{Error, Remote, Sizes};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -216,7 +216,10 @@ impl World {
                 }
             };
             Actor {
-                machine: Machine::with(remote),
+                machine: Machine::with(remote.sized(Sizes {
+                    pack_bytes: 2000,
+                    register_bytes: 4000,
+                })),
                 faulty,
                 head: None,
             }

@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::layout::catalog::Catalog;
 use crate::layout::index::{self, Index, PackEntry, Place};
 use crate::layout::pack_name;
-use crate::limits::PACK_BYTES;
 use crate::remote::{Found, Generation, Remote};
 use objstore::Key;
 use objstore::exchange::{PACK_START, PackBuilder, RECORD_START};
@@ -132,7 +131,7 @@ fn copy(
     for (key, pack, place) in order.into_values() {
         (context.check)()?;
         let record = remote.record(&key, &Found { pack, place })?;
-        if !builder.is_empty() && builder.len() + record.stored_len() > PACK_BYTES {
+        if !builder.is_empty() && builder.len() + record.stored_len() > remote.sizes.pack_bytes {
             let full = std::mem::replace(&mut builder, PackBuilder::new(remote.random() as u32));
             copied.push(put(
                 remote,

@@ -7,7 +7,7 @@ use crate::layout::catalog::{Catalog, INDEXES_MAX, IndexEntry, Pending};
 use crate::layout::index::{self, Index, PackEntry, Place};
 use crate::layout::reference::RemoteRef;
 use crate::layout::{Hash, index_name, pack_name};
-use crate::limits::{GRACE_SEC, INDEXES_KEPT_MAX, PACK_BYTES, REGISTER_BYTES, REGISTER_OBJECTS};
+use crate::limits::{GRACE_SEC, INDEXES_KEPT_MAX, REGISTER_OBJECTS};
 use crate::remote::{Generation, Remote};
 use crate::walk::{Present, Walk};
 use objstore::exchange::PackBuilder;
@@ -149,14 +149,18 @@ impl<'a> Sending<'a> {
     /// Puts packs with the first of these objects, as many as one generation is to add; how many these are.
     fn put_some(&mut self, keys: &[Key], total: usize) -> Result<usize> {
         let (mut bytes, mut taken) = (0, 0);
-        while taken < keys.len() && bytes < REGISTER_BYTES && self.objects.len() < REGISTER_OBJECTS
+        while taken < keys.len()
+            && bytes < self.remote.sizes.register_bytes
+            && self.objects.len() < REGISTER_OBJECTS
         {
             let mut pack = PackBuilder::new(self.remote.random() as u32);
             let mut places = Vec::new();
             while let Some(key) = keys.get(taken) {
                 (self.context.check)()?;
                 let record = self.store.get_record(key)?;
-                if !pack.is_empty() && pack.len() + record.stored_len() > PACK_BYTES {
+                if !pack.is_empty()
+                    && pack.len() + record.stored_len() > self.remote.sizes.pack_bytes
+                {
                     break;
                 }
                 let place = Place {

@@ -57,6 +57,8 @@ pub struct Machine {
     /// Commits that something here keeps, with their ancestors.
     pub complete: HashSet<CommitId>,
     pub stop: Cell<bool>,
+    /// What happens between requests of a push.
+    pub between: Option<Box<dyn Fn()>>,
 }
 
 impl Machine {
@@ -73,6 +75,7 @@ impl Machine {
             dir: tempfile::tempdir().unwrap(),
             complete: HashSet::new(),
             stop: Cell::new(false),
+            between: None,
         }
     }
 
@@ -142,9 +145,12 @@ impl Machine {
     pub fn push_as(&self, request: &PushRequest) -> Result<Pushed, Error> {
         let context = Context {
             progress: &|_, _| (),
-            check: &|| match self.stop.get() {
-                true => Err(Error::Stopped),
-                false => Ok(()),
+            check: &|| {
+                self.between.iter().for_each(|between| between());
+                match self.stop.get() {
+                    true => Err(Error::Stopped),
+                    false => Ok(()),
+                }
             },
             has_entry: &|_| Ok(false),
         };
