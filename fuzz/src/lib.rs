@@ -18,6 +18,7 @@ pub mod object;
 pub mod pack;
 pub mod record;
 pub mod reference;
+pub mod remote;
 pub mod request;
 mod seal;
 pub mod seeds;
@@ -29,7 +30,7 @@ pub mod wire;
 pub type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
-pub const CHECKS: [Check; 12] = [
+pub const CHECKS: [Check; 13] = [
     ("acl", acl::check),
     ("database", database::check),
     ("index", index::check),
@@ -38,6 +39,7 @@ pub const CHECKS: [Check; 12] = [
     ("pack", pack::check),
     ("record", record::check),
     ("reference", reference::check),
+    ("remote", remote::check),
     ("request", request::check),
     ("state", state::check),
     ("timeline", timeline::check),

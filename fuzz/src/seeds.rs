@@ -36,6 +36,7 @@ pub fn all() -> Vec<Seed> {
         ("pack", packs()),
         ("record", records()),
         ("reference", vec![b"a value".to_vec(), vec![]]),
+        ("remote", crate::remote::seeds()),
         ("request", request::seeds()),
         ("state", states()),
         (

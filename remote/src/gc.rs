@@ -71,48 +71,60 @@ impl std::fmt::Debug for Context<'_> {
 
 /// Runs gc.
 pub fn collect(remote: &Remote, request: &GcRequest, context: &Context<'_>) -> Result<Collected> {
-    let now = time_of(remote)?;
     let mut tries = 0;
     loop {
         (context.check)()?;
-        let began = remote.clock.now();
         let generation = remote.generation()?;
-        let mut done = Collected::default();
-        let marks = marks::mark(remote, &generation, now, context, &mut done)?;
-        let mut catalog = generation.catalog.clone();
-        if request.dry_run {
-            let listed = names::listed(remote)?;
-            names::sort_out(remote, &mut catalog, &listed, now, &mut done)?;
-            return Ok(done);
-        }
-        repack::rebuild(
-            remote,
-            &generation,
-            &mut catalog,
-            &marks,
-            request,
-            context,
-            &mut done,
-        )?;
-        observe(&mut catalog, &generation, now);
-        let current = &generation.catalog;
-        let young = |since: u64| current.is_young(since, now, GRACE_SEC);
-        catalog.pending.retain(|p| young(p.generation));
-        let listed = names::listed(remote)?;
-        names::sort_out(remote, &mut catalog, &listed, now, &mut done)?;
-        if remote.clock.now().saturating_sub(began) >= GRACE_SEC / 2 {
-            return Err(Error::Transient {
-                name: crate::layout::HEAD.into(),
-                why: "a run took longer than half the grace period".into(),
-            });
-        }
-        if let Some(next) = remote.advance(&generation, catalog)? {
-            names::remove(remote, &next.catalog, &listed, now, context, &mut done)?;
-            return Ok(done);
+        // Only now: it is noted as a time at which this generation was there.
+        let now = time_of(remote)?;
+        match collect_from(remote, &generation, now, request, context) {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => {}
+            // Another run may have put what was read here in another place, and removed it.
+            Err(Error::Missing { .. }) if remote.generation()?.etag != generation.etag => {}
+            Err(e) => return Err(e),
         }
         tries += 1;
         too_busy(tries)?;
     }
+}
+
+/// Collects what one generation has too much; `None` where another one is valid by now.
+fn collect_from(
+    remote: &Remote,
+    generation: &Generation,
+    now: i64,
+    request: &GcRequest,
+    context: &Context<'_>,
+) -> Result<Option<Collected>> {
+    let began = remote.clock.now();
+    let mut done = Collected::default();
+    let marks = marks::mark(remote, generation, now, context, &mut done)?;
+    let mut catalog = generation.catalog.clone();
+    if request.dry_run {
+        let listed = names::listed(remote)?;
+        names::sort_out(remote, &mut catalog, &listed, now, &mut done)?;
+        return Ok(Some(done));
+    }
+    let work = (request, context);
+    repack::rebuild(remote, generation, &mut catalog, &marks, work, &mut done)?;
+    observe(&mut catalog, generation, now);
+    let current = &generation.catalog;
+    let young = |since: u64| current.is_young(since, now, GRACE_SEC);
+    catalog.pending.retain(|p| young(p.generation));
+    let listed = names::listed(remote)?;
+    names::sort_out(remote, &mut catalog, &listed, now, &mut done)?;
+    if remote.clock.now().saturating_sub(began) >= GRACE_SEC / 2 {
+        return Err(Error::Transient {
+            name: crate::layout::HEAD.into(),
+            why: "a run took longer than half the grace period".into(),
+        });
+    }
+    let Some(next) = remote.advance(generation, catalog)? else {
+        return Ok(None);
+    };
+    names::remove(remote, &next.catalog, &listed, now, context, &mut done)?;
+    Ok(Some(done))
 }
 
 /// The remote's clock: when it says that an object was put just now. Machines' clocks may differ by any amount.

@@ -8,14 +8,6 @@ use crate::error::Result;
 use objstore::{Key, Kind, ObjectStore};
 use std::collections::HashSet;
 
-/// What of a remote the walk may rely on.
-pub(crate) trait Present {
-    /// It is there, and so is all that it refers to.
-    fn is_whole(&self, key: &Key) -> bool;
-    /// It need not be sent, but what it refers to may be missing.
-    fn is_sent(&self, key: &Key) -> bool;
-}
-
 enum Step {
     Enter(Key, bool),
     Leave(Key),
@@ -24,7 +16,7 @@ enum Step {
 /// The walk, and what it found.
 pub(crate) struct Walk<'a> {
     store: &'a ObjectStore,
-    present: &'a dyn Present,
+    is_whole: &'a dyn Fn(&Key) -> bool,
     check: &'a dyn Fn() -> Result<()>,
     seen: HashSet<Key>,
     /// By kind, each after what it refers to.
@@ -32,15 +24,15 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk that found nothing yet; `check` may end it.
+    /// A walk that found nothing yet. `is_whole` says what is present, and so all that it refers to; `check` may end it.
     pub fn new(
         store: &'a ObjectStore,
-        present: &'a dyn Present,
+        is_whole: &'a dyn Fn(&Key) -> bool,
         check: &'a dyn Fn() -> Result<()>,
     ) -> Walk<'a> {
         Walk {
             store,
-            present,
+            is_whole,
             check,
             seen: HashSet::new(),
             found: Default::default(),
@@ -60,7 +52,7 @@ impl<'a> Walk<'a> {
     }
 
     fn enter(&mut self, key: Key, lenient: bool, steps: &mut Vec<Step>) -> Result<()> {
-        if self.seen.contains(&key) || self.present.is_whole(&key) {
+        if self.seen.contains(&key) || (self.is_whole)(&key) {
             return Ok(());
         }
         if lenient && !self.store.contains(key.0, &key.1) {
@@ -68,9 +60,7 @@ impl<'a> Walk<'a> {
         }
         (self.check)()?;
         self.seen.insert(key);
-        if !self.present.is_sent(&key) {
-            steps.push(Step::Leave(key));
-        }
+        steps.push(Step::Leave(key));
         if key.0 == Kind::Chunk {
             return Ok(());
         }
@@ -98,18 +88,6 @@ mod tests {
         edit_tree,
     };
     use std::sync::Arc;
-
-    struct Nothing;
-
-    impl Present for Nothing {
-        fn is_whole(&self, _: &Key) -> bool {
-            false
-        }
-
-        fn is_sent(&self, _: &Key) -> bool {
-            false
-        }
-    }
 
     fn entry(name: String, body: Body) -> Edit {
         let meta = Meta::default();
@@ -156,7 +134,7 @@ mod tests {
     fn each_object_comes_once_and_after_what_it_refers_to() {
         let disk = Arc::new(CrashStorage::without_log());
         let store = ObjectStore::open(disk, StoreConfig::default()).unwrap();
-        let mut walk = Walk::new(&store, &Nothing, &|| Ok(()));
+        let mut walk = Walk::new(&store, &|_| false, &|| Ok(()));
         walk.root(commit_key(&history(&store)), false).unwrap();
         let keys = walk.finish();
         assert_eq!(keys.len(), store.stats().objects);

@@ -180,7 +180,7 @@ fn a_push_that_is_killed_at_any_request_leaves_a_whole_remote_and_is_continued()
         let alive = std::mem::replace(&mut a.remote, remote);
         dying.die_at(dying.requests() + at);
         let died = a.push("main", next).is_err();
-        assert_eq!(check_whole(&alive, &bucket) > 0, true);
+        assert!(check_whole(&alive, &bucket) > 0);
         a.remote = alive;
         let Pushed { moved, .. } = a.push("main", next).unwrap();
         assert_eq!(moved, died, "at request {at}");

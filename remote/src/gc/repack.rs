@@ -26,8 +26,7 @@ pub(super) fn rebuild(
     generation: &Generation,
     catalog: &mut Catalog,
     marks: &Marks,
-    request: &GcRequest,
-    context: &Context<'_>,
+    (request, context): (&GcRequest, &Context<'_>),
     done: &mut Collected,
 ) -> Result<()> {
     let packs = needed(generation, marks);

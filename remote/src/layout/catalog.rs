@@ -1,6 +1,7 @@
 //! The head and the catalogs: which objects are present, and what gc must know.
 
 use super::{Form, Hash};
+use crate::bucket::check_name;
 use crate::error::{Error, Result};
 use bincode::{Decode, Encode};
 use objstore::CommitId;
@@ -117,7 +118,9 @@ impl Catalog {
         let found: Catalog = CATALOG_FORM.decode(name, bytes)?;
         let names = found.refs.iter().chain(found.pending.iter().map(|p| &p.of));
         let fit = |n: &BranchName| is_plain(&n.project) && is_plain(&n.branch);
+        let gone = found.condemned.keys().chain(found.removing.keys());
         let what = match () {
+            () if !gone.into_iter().all(|name| may_be_removed(name)) => "what is to be removed",
             () if found.indexes.len() > INDEXES_MAX => "too many indexes",
             () if found.refs.len() > REFS_MAX => "too many branches",
             () if !found.refs.is_sorted_by(|a, b| a < b) => "branches are not sorted",
@@ -139,6 +142,12 @@ impl Catalog {
             .filter(|(g, _)| *g >= generation)
             .any(|(_, at)| now.saturating_sub(*at) >= grace)
     }
+}
+
+/// Objects that catalogs name, and no others, are removed because a catalog says so.
+fn may_be_removed(name: &str) -> bool {
+    let dirs = ["packs/", "indexes/", "catalogs/"];
+    check_name(name).is_ok() && dirs.iter().any(|dir| name.starts_with(dir))
 }
 
 /// The rules for names of workspaces and branches.
@@ -169,6 +178,28 @@ mod tests {
         assert!(with("p").is_ok());
         for bad in ["", "..", "a/b", "-x", "a\0", "ä", &"x".repeat(65)] {
             assert!(with(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_catalog_has_nothing_else_removed_than_what_catalogs_name() {
+        let with = |name: &str| {
+            let catalog = Catalog {
+                removing: [(name.to_owned(), 1)].into(),
+                ..Catalog::default()
+            };
+            Catalog::decode("c", &catalog.encode())
+        };
+        assert!(with("packs/x.pack").is_ok());
+        for bad in [
+            "head",
+            "refs/p/main",
+            "agentvfs.json",
+            "packs/../head",
+            "packs/",
+            "",
+        ] {
+            assert!(with(bad).is_err(), "{bad}");
         }
     }
 

@@ -75,10 +75,10 @@ mod tests {
         assert!(matches!(with("null", "\"k1\""), Err(Error::Encrypted)));
         let chunker = chunker::fingerprint();
         assert!(matches!(
-            with(&chunker, &"0".repeat(64)),
+            with(chunker, &"0".repeat(64)),
             Err(Error::OtherChunker)
         ));
-        assert!(matches!(with(&chunker, "0"), Err(Error::Damaged { .. })));
+        assert!(matches!(with(chunker, "0"), Err(Error::Damaged { .. })));
         assert!(matches!(check(b"[]"), Err(Error::Damaged { .. })));
         assert!(matches!(check(b"\xff"), Err(Error::Damaged { .. })));
     }

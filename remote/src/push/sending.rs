@@ -9,7 +9,7 @@ use crate::layout::reference::RemoteRef;
 use crate::layout::{Hash, index_name, pack_name};
 use crate::limits::{GRACE_SEC, INDEXES_KEPT_MAX, REGISTER_OBJECTS};
 use crate::remote::{Generation, Remote};
-use crate::walk::{Present, Walk};
+use crate::walk::Walk;
 use objstore::exchange::PackBuilder;
 use objstore::{CommitId, FileContent, Key, ObjectStore};
 use std::collections::{BTreeSet, HashMap};
@@ -30,22 +30,6 @@ pub(super) struct Sending<'a> {
     since: i64,
     sent_objects: u64,
     sent_bytes: u64,
-}
-
-/// What is present in a generation, and what was sent since.
-struct Known<'a> {
-    generation: &'a Generation,
-    sent: &'a HashMap<Key, Place>,
-}
-
-impl Present for Known<'_> {
-    fn is_whole(&self, key: &Key) -> bool {
-        self.generation.has(key)
-    }
-
-    fn is_sent(&self, key: &Key) -> bool {
-        self.sent.contains_key(key)
-    }
 }
 
 impl<'a> Sending<'a> {
@@ -83,6 +67,8 @@ impl<'a> Sending<'a> {
             if let Some(announced) = self.send_from(generation, request, new)? {
                 return Ok(announced);
             }
+            // What was put may refer to what is gone. It must not become present before that is there again.
+            self.drop_packs();
             tries += 1;
             too_busy(tries)?;
         }
@@ -96,7 +82,6 @@ impl<'a> Sending<'a> {
         request: &PushRequest,
         new: &RemoteRef,
     ) -> Result<Option<i64>> {
-        self.drop_old_packs();
         let missing = self.missing(&generation)?;
         let mut rest = missing.as_slice();
         while !rest.is_empty() {
@@ -123,22 +108,12 @@ impl<'a> Sending<'a> {
     }
 
     fn missing(&self, generation: &Generation) -> Result<Vec<Key>> {
-        let known = Known {
-            generation,
-            sent: &self.objects,
-        };
-        let mut walk = Walk::new(self.store, &known, self.context.check);
+        let whole = |key: &Key| generation.has(key);
+        let mut walk = Walk::new(self.store, &whole, self.context.check);
         for (root, lenient) in &self.roots {
             walk.root(*root, *lenient)?;
         }
         Ok(walk.finish())
-    }
-
-    /// Packs that were put long ago and are in no generation may be collected: they are put again.
-    fn drop_old_packs(&mut self) {
-        if self.has_old_packs() {
-            self.drop_packs();
-        }
     }
 
     fn drop_packs(&mut self) {
@@ -197,6 +172,7 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
+    /// Packs that were put long ago and are in no generation may be collected.
     fn has_old_packs(&self) -> bool {
         let age = self.remote.clock.now().saturating_sub(self.since);
         !self.packs.is_empty() && age >= GRACE_SEC / 2
@@ -295,7 +271,7 @@ impl<'a> Sending<'a> {
             let entries = generation.catalog.indexes.iter();
             entries.map(|e| e.hash).zip(&generation.indexes).collect()
         };
-        let mut by_size: Vec<_> = catalog.indexes.iter().copied().collect();
+        let mut by_size: Vec<_> = catalog.indexes.to_vec();
         by_size.retain(|entry| known.contains_key(&entry.hash));
         by_size.sort_by_key(|entry| entry.bytes);
         let (mut bytes, mut some) = (0, Vec::new());

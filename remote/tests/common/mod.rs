@@ -120,9 +120,9 @@ impl Machine {
     }
 
     pub fn content(&self, bytes: &[u8]) -> FileContent {
-        let data = [0..bytes.len() as u64];
+        let all = std::slice::from_ref(&(0..bytes.len() as u64)).to_vec();
         let src = Bytes(bytes);
-        store_content(&self.store, None, &[], &data, bytes.len() as u64, &src).unwrap()
+        store_content(&self.store, None, &[], &all, bytes.len() as u64, &src).unwrap()
     }
 
     pub fn request(&self, to: &str, commit: CommitId) -> PushRequest {
@@ -223,7 +223,13 @@ pub fn below(
             continue;
         }
         let found = generation.find(&key);
-        let found = found.unwrap_or_else(|| panic!("{} is missing in the remote", key.0));
+        let found = found.unwrap_or_else(|| {
+            panic!(
+                "{} {} is missing in the remote",
+                key.0,
+                objstore::exchange::key_hex(&key.1)
+            )
+        });
         let name = remote::layout::pack_name(&found.pack.hash);
         let bytes = bucket.get_range(&name, found.place.range()).unwrap();
         let bytes = bytes.unwrap_or_else(|| panic!("{name} is missing, which has a {}", key.0));
