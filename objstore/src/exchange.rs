@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::id::{CommitId, ID_BYTES, Kind, ManifestId, TreeId};
 use crate::object::Object;
 use crate::object::commit::Commit;
-use crate::object::manifest::{Manifest, Part};
+use crate::object::manifest::{Manifest, Node, Part};
 use crate::object::tree::{Body, TreeNode};
 use crate::pack::record::{
     Codec, PACK_HEADER_BYTES, PACK_VERSION, PackHeader, RECORD_HEADER_BYTES, RecordHeader,
@@ -185,16 +185,14 @@ pub fn references(kind: Kind, content: &[u8]) -> Result<References, &'static str
     let mut found = References::default();
     match kind {
         Kind::Chunk => {}
-        Kind::Manifest => match checked::<Manifest>(content)? {
-            Manifest::Leaf(parts) => {
-                found
-                    .needed
-                    .extend(parts.iter().filter_map(|part| match part {
-                        Part::Data { id, .. } => Some((Kind::Chunk, *id.as_bytes())),
-                        Part::Hole { .. } => None,
-                    }))
-            }
-            Manifest::Inner { children, .. } => {
+        Kind::Manifest => match checked::<Manifest>(content)?.node {
+            Node::Leaf(parts) => found
+                .needed
+                .extend(parts.iter().filter_map(|part| match part {
+                    Part::Data { id, .. } => Some((Kind::Chunk, *id.as_bytes())),
+                    Part::Hole { .. } => None,
+                })),
+            Node::Inner { children, .. } => {
                 let children = children.iter().map(|c| manifest(&c.id));
                 found.needed.extend(children);
             }

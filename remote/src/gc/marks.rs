@@ -10,7 +10,7 @@ use crate::layout::reference::{Timeline, mentioned};
 use crate::limits::{GRACE_SEC, MENTIONED_BYTES_MAX};
 use crate::remote::{Found, Generation, Remote};
 use objstore::exchange::{Record, commit_key, content_key, references};
-use objstore::{FileContent, Key, Kind, Manifest, Object, Part};
+use objstore::{FileContent, Key, Kind};
 use std::collections::HashSet;
 
 /// Objects that are needed, or too young to tell.
@@ -254,20 +254,9 @@ fn damaged(key: &Key, what: &'static str) -> Error {
 
 /// Parts of a manifest's content, to be taken from the end.
 fn parts_last_first(key: &Key, content: &[u8]) -> Result<Vec<Key>> {
-    let manifest = Manifest::from_bytes(content).map_err(|e| damaged(key, e.0))?;
-    let mut keys: Vec<Key> = match manifest {
-        Manifest::Leaf(parts) => {
-            let chunks = parts.iter().filter_map(|part| match part {
-                Part::Data { id, .. } => Some((Kind::Chunk, *id.as_bytes())),
-                Part::Hole { .. } => None,
-            });
-            chunks.collect()
-        }
-        Manifest::Inner { children, .. } => {
-            let nodes = children.iter().map(|c| (Kind::Manifest, *c.id.as_bytes()));
-            nodes.collect()
-        }
-    };
+    let mut keys = objstore::exchange::references(Kind::Manifest, content)
+        .map_err(|what| damaged(key, what))?
+        .needed;
     keys.reverse();
     Ok(keys)
 }
