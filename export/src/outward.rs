@@ -102,13 +102,13 @@ fn write(
     check_room(&target, request.file, &survey)?;
     let mut writer = Writer::begin(target.partial(), cancel)?;
     let (send, receive) = sync_channel::<Batch>(BATCHES);
-    std::thread::scope(|scope| {
+    let is_canonical = std::thread::scope(|scope| {
         let walked = scope.spawn(|| walk(store, &commit, &survey, send));
         let taken = take_all(&mut writer, receive, survey.bytes, (progress, cancel));
         // Who writes has failed first where the walk was only stopped.
         match (taken, walked.join().unwrap_or(Err(Error::Stopped))) {
             (Err(error), _) | (Ok(()), Err(error)) => Err(error),
-            (Ok(()), Ok(())) => Ok(()),
+            (Ok(()), Ok(is_canonical)) => Ok(is_canonical),
         }
     })?;
     keys::write(&writer, store, &commit)?;
@@ -123,7 +123,11 @@ fn write(
         let heard = (progress, cancel);
         commits = history::write(&writer, (store, workspace, branch), id, order, heard)?;
     }
-    describe(&writer, workspace, request, id, &commit)?;
+    describe(&writer, workspace, request, id)?;
+    if is_canonical {
+        let root = commit.root.map(|id| id.to_string()).unwrap_or_default();
+        writer.info("root", &root)?;
+    }
     sums::write(&writer)?;
     let mut report = ExportReport {
         commit: id,
@@ -170,16 +174,13 @@ fn describe(
     workspace: &Workspace,
     request: &ExportRequest<'_>,
     id: CommitId,
-    commit: &Commit,
 ) -> Result<()> {
-    let root = commit.root.map(|id| id.to_string()).unwrap_or_default();
     let facts = [
         ("format", FORMAT.to_string()),
         ("agentvfs", env!("CARGO_PKG_VERSION").to_owned()),
         ("workspace", workspace.name().to_owned()),
         ("branch", request.branch.to_owned()),
         ("commit", id.to_string()),
-        ("root", root),
         ("root_ino", ROOT_INO.to_string()),
     ];
     facts

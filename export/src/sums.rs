@@ -14,11 +14,13 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
 /// Version of what an export of this format has that who reads it may leave aside.
-pub(crate) const REVISION: i64 = 3;
+pub(crate) const REVISION: i64 = 4;
 /// The first one with sums.
 const REVISION_WITH_SUMS: i64 = 2;
 /// The first one with parents of calls, and timelines of other branches.
 const REVISION_WITH_TIMELINES: i64 = 3;
+/// The first one whose id of the root directory follows from the bytes of the files alone.
+const REVISION_WITH_CANONICAL_ROOT: i64 = 4;
 
 /// A part of what is imported that has a sum.
 struct Sum {
@@ -154,12 +156,14 @@ pub(crate) fn compare(
         return Ok(compared);
     }
     let root = root.map(|id| id.to_string()).unwrap_or_default();
+    let revision = facts.info("revision")?.and_then(|r| r.parse::<i64>().ok());
+    let is_canonical = revision.is_some_and(|r| r >= REVISION_WITH_CANONICAL_ROOT);
     match facts.info("root")? {
         Some(exported) if exported == root => {}
-        Some(_) => compared.changed.push(FILES),
-        None => compared.unchecked.push(FILES),
+        // Another id may also be that of an earlier form of the same files.
+        Some(_) if is_canonical => compared.changed.push(FILES),
+        _ => compared.unchecked.push(FILES),
     }
-    let revision = facts.info("revision")?.and_then(|r| r.parse::<i64>().ok());
     let mut has_sums = revision.is_some_and(|r| r >= REVISION_WITH_SUMS);
     for sum in &SUMS {
         has_sums |= facts.info(sum.key)?.is_some();

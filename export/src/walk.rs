@@ -8,9 +8,10 @@ use crate::error::{Error, Result};
 use crate::names::{shown_name, shown_target};
 use crate::schema::{CHUNK_BYTES, ROOT_INO};
 use crate::survey::Survey;
+use objstore::limits::HOLE_BLOCK_BYTES;
 use objstore::{
-    Body, ChunkId, Commit, FileContent, Meta, ObjectStore, Part, TreeEntry, TreeId, each_part,
-    read_tree,
+    Body, ChunkId, Commit, FileContent, Form, Manifest, Meta, ObjectStore, Part, TreeEntry, TreeId,
+    each_part, read_tree,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -62,13 +63,14 @@ pub(crate) enum Row {
 /// Rows on their way.
 pub(crate) type Batch = Vec<Row>;
 
-/// Sends the rows of a commit's tree.
+/// Sends the rows of a commit's tree. Gives whether all files have the form in which they would be stored now, so that
+/// an import that finds the same tree gives it the same id.
 pub(crate) fn walk(
     store: &ObjectStore,
     commit: &Commit,
     survey: &Survey,
     out: SyncSender<Batch>,
-) -> Result<()> {
+) -> Result<bool> {
     let mut walker = Walker {
         store,
         survey,
@@ -78,12 +80,14 @@ pub(crate) fn walk(
         out,
         batch: Vec::new(),
         batch_bytes: 0,
+        is_canonical: true,
     };
     walker.inode(ROOT_INO, 2, 0, commit.root_meta.clone())?;
     while let Some((ino, dir)) = walker.dirs.pop_front() {
         walker.directory(ino, dir)?;
     }
-    walker.send()
+    walker.send()?;
+    Ok(walker.is_canonical)
 }
 
 struct Walker<'a> {
@@ -96,6 +100,13 @@ struct Walker<'a> {
     out: SyncSender<Batch>,
     batch: Batch,
     batch_bytes: usize,
+    is_canonical: bool,
+}
+
+/// Whether one chunk would be stored as more than that now.
+fn has_block_of_zeros(bytes: &[u8]) -> bool {
+    let mut blocks = bytes.chunks(HOLE_BLOCK_BYTES as usize);
+    blocks.any(|block| block.iter().all(|byte| *byte == 0))
 }
 
 impl Walker<'_> {
@@ -192,7 +203,12 @@ impl Walker<'_> {
     fn content(&mut self, ino: i64, content: &FileContent) -> Result<()> {
         if let FileContent::Chunk { id, len } = content {
             let bytes = self.chunk(id, *len)?;
+            self.is_canonical &= !has_block_of_zeros(&bytes);
             return self.data(ino, 0, bytes);
+        }
+        if let FileContent::Manifest { id, .. } = content {
+            let root: Manifest = self.store.get_object(id)?;
+            self.is_canonical &= root.form == Form::Canonical;
         }
         let mut block = Block {
             ino,

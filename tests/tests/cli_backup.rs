@@ -142,6 +142,20 @@ fn import_says_what_is_not_as_it_was_exported() {
     );
 }
 
+/// An earlier build may have had the same files in another form, so another id says nothing.
+#[test]
+fn import_of_another_root_of_an_earlier_build_is_not_called_changed() {
+    let Some(env) = Env::new() else { return };
+    small(&env);
+    run(&env, &["export", "project", "out.db"]).ok();
+    let earlier = "UPDATE agentvfs_info SET value = 3 WHERE key = 'revision';
+        UPDATE fs_dentry SET name = 'c' WHERE name = 'b'";
+    database::made(&env.path("out.db"), &[earlier]);
+    let told = json(&env, &["import", "out.db", "--workspace", "earlier"]);
+    assert_eq!(told["changed"], Value::from(vec!["origin"]), "{told}");
+    assert_eq!(told["unchecked"], Value::from(vec!["files"]), "{told}");
+}
+
 /// A number for names that are to be different.
 fn calls_so_far(env: &Env) -> usize {
     env.workspace(&["list"]).ok().lines().count()
