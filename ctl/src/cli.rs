@@ -13,6 +13,7 @@ mod files;
 mod guess;
 mod kv;
 mod meanings;
+mod policy;
 mod run;
 mod serve;
 mod session;
@@ -27,6 +28,7 @@ pub use exchange::*;
 pub use files::*;
 use guess::Guess;
 pub use kv::*;
+pub use policy::*;
 pub use run::*;
 pub use serve::*;
 pub use session::*;
@@ -247,6 +249,9 @@ pub enum Command {
     /// Print each change, checkpoint, rollback, merge and tool call as it happens
     #[command(after_help = WATCH_HELP)]
     Watch(WatchArgs),
+    /// Set rules about what may be changed: deny or watch changes and tool calls
+    #[command(subcommand)]
+    Policy(PolicyVerb),
     /// Store JSON values with a branch; checkpoints, rollbacks and merges include them
     #[command(subcommand)]
     Kv(KvVerb),

@@ -30,6 +30,7 @@ mod man;
 mod patch;
 mod paths;
 mod place;
+mod policy;
 mod quickstart;
 mod restore;
 mod rollback;
@@ -93,6 +94,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Timeline(args) => timeline::run(&args, &mut Context::new(cli.global)?),
         Command::Blame(args) => blame::run(&args, &mut Context::new(cli.global)?),
         Command::Watch(args) => watch::run(&args, &mut Context::new(cli.global)?),
+        Command::Policy(verb) => policy::run(verb, cli.global),
         Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),

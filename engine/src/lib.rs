@@ -53,7 +53,7 @@ pub use engine::{BaseFound, Engine, EngineConfig};
 pub use error::{Error, Result, errno};
 pub use kv::{KvEntry, KvMap};
 pub use names::MAIN;
-pub use objstore::CommitId;
+pub use objstore::{CommitId, CommitKind};
 pub use record::call::{
     CALL_TEXT_BYTES_MAX, CallOutcome, EndedBy, Owner, Process, StateRef, SwitchWord,
     TOOL_NAME_BYTES_MAX,

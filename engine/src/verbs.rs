@@ -64,7 +64,7 @@ pub use report::{Space, count_of_log, log, page_of_log, space, status, sync};
 pub use resolve::{Resolution, resolve_conflict};
 pub use restore::{restore, restore_plan, restore_with};
 pub use rollback::{rollback, rollback_keeping_kv, rollback_keys, rollback_plan, rollback_with};
-pub use runs::{run_begins, run_wrote_nothing};
+pub use runs::{run_begins, run_of, run_wrote_nothing, tell_verdict};
 pub(crate) use state_reader::find;
 pub use state_reader::{NodeInfo, StateReader, Stretch, read_state};
 pub use timeline::certain::{call_doubt, call_own_before};

@@ -16,6 +16,7 @@ pub mod index;
 pub mod journal;
 pub mod object;
 pub mod pack;
+pub mod policy;
 pub mod record;
 pub mod reference;
 pub mod remote;
@@ -30,13 +31,14 @@ pub mod wire;
 pub type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
-pub const CHECKS: [Check; 13] = [
+pub const CHECKS: [Check; 14] = [
     ("acl", acl::check),
     ("database", database::check),
     ("index", index::check),
     ("journal", journal::check),
     ("object", object::check),
     ("pack", pack::check),
+    ("policy", policy::check),
     ("record", record::check),
     ("reference", reference::check),
     ("remote", remote::check),

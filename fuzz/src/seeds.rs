@@ -34,6 +34,7 @@ pub fn all() -> Vec<Seed> {
         ("journal", journals()),
         ("object", objects()),
         ("pack", packs()),
+        ("policy", crate::policy::seeds()),
         ("record", records()),
         ("reference", vec![b"a value".to_vec(), vec![]]),
         ("remote", crate::remote::seeds()),

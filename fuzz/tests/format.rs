@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use engine::record::{CallOutcome, Counters, Event, Mutation, Record, SwitchKind, What, encode};
-use engine::{Engine, EngineConfig, Time};
+use engine::{Engine, EngineConfig, StoredPolicy, Time, encode_policy};
 use objstore::crash_storage::CrashStorage;
 use objstore::refs::RefStore;
 use std::path::{Path, PathBuf};
@@ -96,4 +96,13 @@ fn workspace_record() {
     let found = Engine::on_storage(config, disk).unwrap().get("w").unwrap();
     assert_eq!((found.base, found.created), (PathBuf::from("/p"), NOW));
     assert_eq!((found.mount, found.running), (None, None));
+}
+
+#[test]
+fn policies() {
+    let policy = StoredPolicy {
+        version: 7,
+        text: "version = 1".into(),
+    };
+    assert_eq!(examples("policy"), [encode_policy(&policy)]);
 }

@@ -17,13 +17,14 @@ use std::path::{Path, PathBuf};
 use tests::env::Env;
 
 /// Commands whose lines another test has, or that print none.
-const ELSEWHERE: [(&str, &str); 16] = [
+const ELSEWHERE: [(&str, &str); 17] = [
     ("run", "run_report.rs, run_list.rs"),
     ("session register", "cli_sessions.rs"),
     ("session list", "cli_sessions.rs"),
     ("session unregister", "cli_sessions.rs"),
     ("serve mcp", "cli_mcp.rs"),
     ("watch", "events.rs, against its schema"),
+    ("policy test", "policy.rs"),
     ("agent list", "agent_setup.rs"),
     ("agent install", "agent_setup.rs"),
     ("agent status", "agent_setup.rs"),

@@ -10,6 +10,7 @@ mod event;
 mod log;
 mod note;
 mod place;
+mod refusal;
 
 use agentvfs_client::home::Home;
 use agentvfs_client::protocol::Bytes;

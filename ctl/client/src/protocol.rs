@@ -25,6 +25,7 @@ mod files;
 mod handles;
 mod kv;
 mod mounting;
+mod policy;
 mod run;
 mod session;
 mod store;
@@ -43,6 +44,7 @@ pub use files::*;
 pub use handles::*;
 pub use kv::*;
 pub use mounting::*;
+pub use policy::*;
 pub use run::*;
 pub use session::*;
 pub use store::*;
@@ -318,6 +320,12 @@ methods! {
     Blame = "timeline.blame" (BlamePath) Looks;
     /// What happens, as it happens.
     Subscribe = "events.subscribe" (Subscribe) Looks;
+    /// Sets the rules that changes are judged by.
+    PolicySet = "policy.set" (PolicySet) Changes;
+    /// The rules that hold.
+    PolicyShow = "policy.show" (PolicyOf) Looks;
+    /// What the rules say of a tool call.
+    JudgeTool = "policy.judge_tool" (JudgeTool) Looks;
 }
 
 impl Call {

@@ -6,7 +6,9 @@ use super::moments::{moment, time};
 use super::mounts::{Mounts, Progress, base_trouble, of_import};
 use super::request::{Watch, bare, looking_into, of_change, on, side};
 use super::sessions::requests as sessions;
-use super::{apply, branches, events, exchange, files, holders, kv, open_files, store, timeline};
+use super::{
+    apply, branches, events, exchange, files, holders, kv, open_files, policy, store, timeline,
+};
 use agentvfs_client::protocol::*;
 use engine::verbs;
 use engine::{AutomaticRequest, CheckpointRequest, DiffSide, Error};
@@ -107,6 +109,9 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::TimelineVerify(ask) => reply(&timeline::verify(mounts, ask)?),
         Call::Blame(ask) => reply(&timeline::blame(mounts, ask)?),
         Call::Subscribe(ask) => reply(&events::subscribe(mounts, ask, watch, None)?),
+        Call::PolicySet(ask) => reply(&policy::set(mounts, ask)?),
+        Call::PolicyShow(ask) => reply(&policy::show(mounts, ask)?),
+        Call::JudgeTool(ask) => reply(&policy::judge_tool(mounts, ask)?),
     }
 }
 
@@ -368,6 +373,7 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
             answer.facts = Some(Facts {
                 audit: audit.map(|(path, _)| Bytes::from(path.as_path())),
                 telemetry: mounts.telemetry(&ask.workspace),
+                policy: on(mounts, &ask.workspace, |w| Ok(policy::version(w)))?,
                 ..of_status(status, requests)
             });
         }
@@ -444,5 +450,6 @@ fn of_status(status: engine::Status, requests: BTreeMap<String, Requests>) -> Fa
         audit: None,
         branch_id: u64::from(status.number),
         telemetry: Vec::new(),
+        policy: None,
     }
 }

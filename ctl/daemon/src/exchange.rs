@@ -9,8 +9,7 @@ use agentvfs_client::protocol::{
 };
 use agentvfs_client::quote::shown;
 use engine::verbs;
-use engine::{Calls, MAIN, Workspace};
-use objstore::{CommitId, CommitKind};
+use engine::{Calls, CommitId, CommitKind, MAIN, Workspace};
 use std::os::unix::ffi::OsStrExt;
 
 /// Writes a commit as a database.

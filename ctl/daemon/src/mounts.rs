@@ -8,6 +8,7 @@
 mod audited;
 mod based;
 mod handover;
+mod judged;
 mod kept;
 mod reading;
 mod running;
@@ -22,6 +23,7 @@ use super::callers::Callers;
 use super::gate::Gate;
 use super::jobs::Jobs;
 use super::keeping::Keeping;
+use super::policy::Policies;
 use super::sessions::Sessions;
 use super::{faults, mountpoint, project, sharing};
 use agentvfs_client::home::Home;
@@ -51,6 +53,7 @@ pub struct Mounts {
     sessions: Arc<Sessions>,
     jobs: Jobs,
     callers: Callers,
+    policies: Policies,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
@@ -96,6 +99,7 @@ impl Mounts {
             records,
             sessions,
             jobs: Jobs::default(),
+            policies: Policies::default(),
             slots: Mutex::default(),
         }
     }
@@ -548,10 +552,7 @@ impl Mounts {
         goes_on: bool,
     ) -> Result<Running, Fault> {
         let name = &config.name;
-        let workspace = self
-            .engine
-            .open_workspace(name)
-            .map_err(|e| faults::of_engine(&e, name))?;
+        let workspace = self.open_judged(name)?;
         self.show_views(&workspace);
         self.callers.take_up(&workspace);
         let audit = Mounts::begin_audit(&workspace, record, goes_on);

@@ -119,6 +119,10 @@ fn needs(call: &Call) -> Needs<'_> {
         Call::Blame(ask) => one(&ask.workspace, &ask.branch),
         // Those of the sandbox's branches alone.
         Call::Subscribe(ask) => Needs::Workspace(&ask.workspace),
+        // What a command may do is not for the command to say; it may know.
+        Call::PolicySet(_) => Needs::More,
+        Call::PolicyShow(ask) => Needs::Workspace(&ask.workspace),
+        Call::JudgeTool(ask) => one(&ask.workspace, &ask.branch),
     }
 }
 
@@ -419,6 +423,8 @@ mod tests {
             "\"path\":\"p\",\"size\":1",
             "\"path\":\"p\",\"perm\":1",
             "\"handle\":1",
+            "\"text\":\"\"",
+            "\"tool\":\"t\",\"texts\":[]",
             "\"handle\":1,\"offset\":0",
             "\"handle\":1,\"b64\":\"\"",
             "\"handle\":1,\"size\":1",
@@ -450,7 +456,8 @@ mod tests {
     ];
 
     /// Methods that a sandbox has nothing of.
-    const REFUSED: [&str; 19] = [
+    const REFUSED: [&str; 20] = [
+        "policy.set",
         "workspace.init",
         "workspace.start",
         "workspace.stop",

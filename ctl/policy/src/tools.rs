@@ -114,7 +114,7 @@ impl ToolRule {
 /// Texts in which rules look for their `input`: all texts that the JSON has, lists of texts joined by spaces as a
 /// shell's arguments are, and the JSON itself.
 pub fn texts_of(input: &Value) -> Vec<String> {
-    let mut texts = vec![input.to_string()];
+    let mut texts = Vec::new();
     let mut rest = vec![input];
     while let Some(value) = rest.pop() {
         if texts.len() >= TEXTS_MAX {
@@ -135,6 +135,7 @@ pub fn texts_of(input: &Value) -> Vec<String> {
             _ => {}
         }
     }
+    texts.push(input.to_string());
     texts
 }
 

@@ -133,6 +133,11 @@ fn branch_facts(facts: &mut Facts, more: &protocol::Facts) {
     if let Some(audit) = &more.audit {
         facts.add("audit", &audit.0);
     }
+    if let Some(policy) = more.policy {
+        facts
+            .line("policy", policy.to_string().as_bytes())
+            .json("policy", policy);
+    }
     if let Some(recovered) = &more.recovered {
         facts.add("recovered", recovered.as_bytes());
     }

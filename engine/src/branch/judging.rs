@@ -172,10 +172,7 @@ impl Branch {
             let bench = judge.bench();
             (judge, bench)
         });
-        if inner.judging.run.is_none() {
-            // A daemon before began it.
-            inner.judging.run = inner.book.history.newest_meta(RUN_KEY).map(Arc::from);
-        }
+        let run = inner.run().map(Arc::from);
         let before = std::mem::take(&mut inner.judging.before);
         before
             .into_values()
@@ -184,7 +181,7 @@ impl Branch {
             version,
             rules,
             due: std::mem::take(&mut inner.judging.due),
-            run: inner.judging.run.take(),
+            run,
             ..Judging::default()
         };
     }
@@ -309,6 +306,12 @@ impl Judging {
 }
 
 impl Inner {
+    /// The run that began last, also where a daemon before began it.
+    pub fn run(&self) -> Option<&str> {
+        let noted = self.judging.run.as_deref();
+        noted.or_else(|| self.book.history.newest_meta(RUN_KEY))
+    }
+
     /// Lets go of trees of rules whose time is over.
     fn drop_old_trees(&mut self) {
         let now = Instant::now();

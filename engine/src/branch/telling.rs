@@ -218,6 +218,17 @@ fn merge() -> FeedOp {
     }
 }
 
+impl Branch {
+    /// Tells what rules say of something that is no change of its tree.
+    pub fn tell_said(&self, said: Sentence, detail: &str) {
+        if self.feed.is_on() {
+            let mut draft = Draft::new(FeedOp::Verdict).with(detail.to_owned());
+            draft.sentence = said;
+            self.tell(&self.lock(), draft);
+        }
+    }
+}
+
 fn since_then(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,7 +6,7 @@ use crate::branch::Branch;
 use crate::branch::states;
 use crate::branch::states::Target;
 use crate::error::Result;
-use crate::feed::FeedOp;
+use crate::feed::{FeedOp, Sentence};
 use crate::merge::Outcome;
 use crate::record::OpKind;
 use crate::workspace::Workspace;
@@ -32,6 +32,19 @@ pub fn run_wrote_nothing(ws: &Workspace, branch: &str, run: &str) -> Result<()> 
     let _one = ws.views.changing();
     ws.branch(branch)?;
     ws.untrusted.wrote_nothing(branch, run);
+    Ok(())
+}
+
+/// The run that began last in a branch.
+pub fn run_of(ws: &Workspace, branch: &str) -> Result<Option<String>> {
+    let branch = ws.branch(branch)?;
+    let inner = branch.lock();
+    Ok(inner.run().map(str::to_owned))
+}
+
+/// Tells what rules say of a tool call.
+pub fn tell_verdict(ws: &Workspace, branch: &str, said: Sentence, detail: &str) -> Result<()> {
+    ws.branch(branch)?.tell_said(said, detail);
     Ok(())
 }
 

@@ -5,7 +5,9 @@
 //!
 //! Invariant: every text that becomes a part of a key or metadata is short and has no control characters.
 
+use agentvfs_client::protocol::JUDGED_BYTES_MAX;
 use agentvfs_client::short::{RECORD_BYTES_MAX, cut, recorded_json};
+use agentvfs_policy::texts_of;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -73,6 +75,8 @@ pub struct ToldCall {
     pub id: String,
     /// Parameters as JSON, cut.
     pub parameters: String,
+    /// Texts of them in which rules look; of a call that begins.
+    pub texts: Vec<String>,
     /// How it ended: result as JSON, cut, or error.
     pub outcome: Result<Option<String>, String>,
 }
@@ -132,7 +136,7 @@ impl Told {
         let dirs = dirs(&value);
         let about_call = matches!(event, Event::CallBegins | Event::CallEnds);
         let call = match about_call {
-            true => told_call(value, name.ends_with("Failure"), &session)?,
+            true => told_call(value, &event, name.ends_with("Failure"), &session)?,
             false => None,
         };
         if about_call && call.is_none() {
@@ -172,7 +176,12 @@ impl Told {
 }
 
 /// The call that is told of; `None` where it is none that is noted.
-fn told_call(mut value: Value, failed: bool, session: &str) -> Result<Option<ToldCall>, String> {
+fn told_call(
+    mut value: Value,
+    event: &Event,
+    failed: bool,
+    session: &str,
+) -> Result<Option<ToldCall>, String> {
     let name = text(&value, &["tool_name"]).ok_or("the input names no tool (tool_name)")?;
     let name: String = name.chars().filter(|c| !c.is_control()).collect();
     let small = name.to_ascii_lowercase();
@@ -208,9 +217,25 @@ fn told_call(mut value: Value, failed: bool, session: &str) -> Result<Option<Tol
     Ok(Some(ToldCall {
         name: cut(&name, ID_BYTES_MAX),
         id,
+        texts: match event {
+            Event::CallBegins => judged_texts(&input),
+            _ => Vec::new(),
+        },
         parameters: recorded_json(input),
         outcome,
     }))
+}
+
+/// Texts of an input that rules look at, as many as a request may have.
+fn judged_texts(input: &Value) -> Vec<String> {
+    let mut left = JUDGED_BYTES_MAX;
+    let mut texts = texts_of(input);
+    texts.retain_mut(|text| {
+        *text = cut(text, left);
+        left = left.saturating_sub(text.len());
+        left > 0
+    });
+    texts
 }
 
 /// The first of some fields that is a text.

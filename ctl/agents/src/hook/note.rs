@@ -5,12 +5,13 @@
 
 use super::event::{Event, Told, ToldCall};
 use super::place::Place;
+use super::refusal;
 use agentvfs_client::connection::{Client, ClientError};
 use agentvfs_client::home::Home;
 use agentvfs_client::protocol::turns;
 use agentvfs_client::protocol::{
-    Call, CallId, Checkpoint, CheckpointAnswer, Finished, GivenUp, Log, LogAnswer, LogRow,
-    ToolFinish, ToolGiveUp, ToolStart,
+    Call, CallId, Checkpoint, CheckpointAnswer, Finished, GivenUp, JudgeTool, JudgeToolAnswer, Log,
+    LogAnswer, LogRow, ToolFinish, ToolGiveUp, ToolStart,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -42,9 +43,11 @@ pub fn note(
         client: None,
         until: deadline.checked_sub(RESERVE).unwrap_or(deadline),
     };
+    let name = told.event_name.clone();
+    let not_noted = |why| format!("{name} in {} is not noted: {why}", place.workspace);
     let noted = match &told.event {
         Event::SessionStarts => return Ok(welcome(place, &told)),
-        Event::CallBegins => begin(&mut daemon, place, &told),
+        Event::CallBegins => return begin(&mut daemon, place, &told).map_err(not_noted),
         Event::CallEnds => end(&mut daemon, place, &told),
         Event::Prompt => prompt(&mut daemon, place, &told),
         Event::TurnEnds(_) => turn_ends(&mut daemon, place, &mut told),
@@ -57,8 +60,7 @@ pub fn note(
         },
         Event::SessionEnds => session_ends(&mut daemon, place, &told),
     };
-    let name = &told.event_name;
-    noted.map_err(|why| format!("{name} in {} is not noted: {why}", place.workspace))?;
+    noted.map_err(not_noted)?;
     Ok(String::new())
 }
 
@@ -66,10 +68,34 @@ fn key(told: &Told, call: &ToldCall) -> String {
     told.keys_of(told.subagent.as_deref()) + &call.id
 }
 
-fn begin(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<(), String> {
+/// Asks the rules first; gives what the agent is to be told. A call that is denied does not begin.
+fn begin(daemon: &mut Daemon<'_>, place: &Place, told: &Told) -> Result<String, String> {
     let Some(call) = &told.call else {
-        return Ok(());
+        return Ok(String::new());
     };
+    let judge = Call::JudgeTool(JudgeTool {
+        workspace: place.workspace.clone(),
+        branch: place.branch.clone(),
+        tool: call.name.clone(),
+        texts: call.texts.clone(),
+    });
+    let ruling: JudgeToolAnswer = daemon.ask(&judge)?;
+    let answer = refusal::of(&told.agent, &ruling);
+    match ruling.verdict.as_str() {
+        "deny" => return Ok(answer),
+        // Whether the user lets it begin is not told.
+        "ask" => drop(start(daemon, place, told, call)),
+        _ => start(daemon, place, told, call)?,
+    }
+    Ok(answer)
+}
+
+fn start(
+    daemon: &mut Daemon<'_>,
+    place: &Place,
+    told: &Told,
+    call: &ToldCall,
+) -> Result<(), String> {
     let start = Call::ToolStart(ToolStart {
         workspace: place.workspace.clone(),
         branch: place.branch.clone(),

@@ -255,6 +255,9 @@ wire! {
         /// Where events come from.
         #[serde(default)]
         pub telemetry: Vec<String>,
+        /// Version of the policy that changes are judged by.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub policy: Option<u64>,
     }
 
     /// Requests of one kind.

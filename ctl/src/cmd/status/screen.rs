@@ -95,6 +95,9 @@ fn branch(
         }
     }
     rows.extend(events(more));
+    if let Some(policy) = more.policy {
+        rows.push(("policy", format!("version {policy}: agentvfs policy show")));
+    }
     if let Some(recovered) = &more.recovered {
         rows.push(("recovered", shown(recovered.as_bytes())));
     }
