@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn no_foreign_byte_passes() {
+    fn no_foreign_content_passes() {
         let from = store();
         let chunk = from.put_chunk(&[7; 3000]).unwrap();
         let key = (Kind::Chunk, *chunk.as_bytes());
@@ -329,8 +329,10 @@ mod tests {
         for bit in 0..record.len() * 8 {
             let mut bad = record.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            let salt = (32..64).contains(&bit);
-            assert!(Record::parse(&key, bad).is_err() || salt, "bit {bit}");
+            // The salt, and bits that zstd does not look at.
+            if let Ok(record) = Record::parse(&key, bad) {
+                assert_eq!(record.content().unwrap(), [7; 3000], "bit {bit}");
+            }
         }
         for len in 0..record.len() {
             assert!(Record::parse(&key, record[..len].to_vec()).is_err());

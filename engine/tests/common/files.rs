@@ -53,12 +53,17 @@ impl Runner {
         self.changed_files.insert(n);
     }
 
-    /// The permission bits lose set-id.
-    fn drop_set_id(&mut self, n: u64) {
+    /// True for a caller who is not in the group of the inode and may not keep its set-group-id bit.
+    fn is_outside(&mut self, n: u64, root: bool) -> bool {
+        !root && caller(root).gid != self.live.at(n).gid
+    }
+
+    /// The permission bits lose set-id; set-group-id without group execution only for a caller `outside` of the group.
+    fn drop_set_id(&mut self, n: u64, outside: bool) {
         let node = self.live.at(n);
         if node.kind != Kind::Dir {
             node.perm &= !mode::SUID;
-            if node.perm & 0o010 != 0 {
+            if outside || node.perm & 0o010 != 0 {
                 node.perm &= !mode::SGID;
             }
         }
@@ -105,7 +110,7 @@ impl Runner {
             ensure!(wrote == len, "wrote {wrote} of {len}");
             self.live.file_mut(n).write(u64::from(at), &data);
             if kill {
-                self.drop_set_id(n);
+                self.drop_set_id(n, false);
             }
             self.changed(n);
         }
@@ -124,7 +129,8 @@ impl Runner {
         if same(have, self.must_be_file(n))?.is_some() {
             self.live.file_mut(n).truncate(u64::from(size));
             if !root {
-                self.drop_set_id(n);
+                let outside = self.is_outside(n, root);
+                self.drop_set_id(n, outside);
             }
             self.changed(n);
         }
@@ -244,7 +250,10 @@ impl Runner {
         }
         let nothing = set == SetAttr::default() && !root;
         if set.perm.is_none() && (set.uid.is_some() || set.gid.is_some() || nothing) {
-            self.drop_set_id(n);
+            // Where nothing else can be meant, the kernel asks for the bit that stands for locking.
+            let only_locking = nothing && self.live.at(n).perm & mode::SUID == 0;
+            let outside = self.is_outside(n, root) || only_locking;
+            self.drop_set_id(n, outside);
         }
         let now = When::Since(self.now);
         let node = self.live.at(n);
