@@ -59,7 +59,7 @@ fn twenty_checkpoints_at_once_are_all_made_and_each_goes_back() {
     let root = env.start();
     let mut made = Vec::new();
     for round in 0..3 {
-        fs::write(root.join(format!("round{round}")), vec![round; 10_000]).unwrap();
+        fs::write(root.join(format!("round{round}")), vec![round + 1; 10_000]).unwrap();
         let state = tree::of(&root);
         let label = |i: usize| format!("r{round}n{i}");
         let told = all(

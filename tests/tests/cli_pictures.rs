@@ -183,6 +183,7 @@ fn status_and_stats_are_lines_in_a_pipe() {
             "unreadable",
             "journal_bytes",
             "entries",
+            "telemetry",
         ]
     );
     let stats = piped(&["stats"]);
