@@ -36,6 +36,7 @@ mod mountpoint;
 mod mounts;
 mod open_files;
 mod peer;
+pub mod policies;
 pub mod policy;
 mod project;
 mod request;

@@ -23,7 +23,7 @@ use super::callers::Callers;
 use super::gate::Gate;
 use super::jobs::Jobs;
 use super::keeping::Keeping;
-use super::policy::Policies;
+use super::policies::Policies;
 use super::sessions::Sessions;
 use super::{faults, mountpoint, project, sharing};
 use agentvfs_client::home::Home;

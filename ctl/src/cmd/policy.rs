@@ -8,7 +8,7 @@ use crate::output::{Facts, Rows, print, print_json, talk};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, EventLine, PolicyAnswer, PolicyOf, PolicySet};
 use agentvfs_client::quote::shown;
-use agentvfs_daemon::policy::{Bench, Op, Policy, ToolCall, Touch, Verdict, Who, texts_of};
+use agentvfs_daemon::policies::{Bench, Op, Policy, ToolCall, Touch, Verdict, Who, texts_of};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;

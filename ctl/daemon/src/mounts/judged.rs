@@ -2,7 +2,7 @@
 
 use super::Mounts;
 use crate::faults;
-use crate::policy::Policies;
+use crate::policies::Policies;
 use agentvfs_client::protocol::Fault;
 use engine::{CloseMode, Workspace};
 use std::sync::Arc;
