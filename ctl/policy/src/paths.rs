@@ -152,6 +152,24 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_is_left_out_only_if_nothing_below_it_can_fit() {
+        for (pattern, dir, may) in [
+            ("a/b/**", &b"a"[..], true),
+            ("a/b/**", b"a/b", true),
+            ("a/b/**", b"a/b/c", true),
+            ("a/b/**", b"a/c", false),
+            ("a/b/**", b"ab", false),
+            ("**/x", b"a", true),
+            ("a/*/x", b"a/c", true),
+            ("{a,b}/x", b"b", true),
+        ] {
+            let text = format!("[[rule]]\nverdict = \"deny\"\npath = {pattern:?}\n");
+            let policy = crate::Policy::load(&text).unwrap();
+            assert_eq!(policy.reaches_below(dir), may, "{pattern} {dir:?}");
+        }
+    }
+
+    #[test]
     fn costly_patterns_are_refused_or_stay_linear() {
         let wide = vec!["{a,b,c,d,e,f,g,h}".repeat(60); 2_000];
         assert!(Paths::compile(&wide).is_err());

@@ -59,7 +59,7 @@ fn part(path: &str) -> WriteFile {
 }
 
 /// Requests of the kernel.
-pub const REQUESTS: [Change; 23] = [
+pub const REQUESTS: [Change; 24] = [
     (
         "mknod",
         |w| {
@@ -109,6 +109,17 @@ pub const REQUESTS: [Change; 23] = [
         "rename over a directory",
         |w| rename(w, ("d", b"e"), ("", b"n"), flags()),
         &["moved d/e n", "moved d/e/x n/x", "rmdir n"],
+    ),
+    (
+        "rename of a directory with another in it",
+        |w| rename(w, ("", b"d"), ("", b"q"), flags()),
+        &[
+            "moved d q",
+            "moved d/e q/e",
+            "moved d/e/x q/e/x",
+            "moved d/f q/f",
+            "moved d/g q/g",
+        ],
     ),
     (
         "exchange",
