@@ -26,11 +26,13 @@ fn watches(process: &Path, dev: (u32, u32)) -> bool {
     let Ok(descriptors) = std::fs::read_dir(process.join("fd")) else {
         return false;
     };
+    let own = std::process::id().to_string();
+    let is_own = process.file_name() == Some(OsStr::new(&own));
     descriptors.flatten().any(|entry| {
         let link = std::fs::read_link(entry.path()).unwrap_or_default();
         match link.as_os_str().as_encoded_bytes() {
-            // Marks of whole mounts do not name a device.
-            b"anon_inode:[fanotify]" => true,
+            // Marks of whole mounts do not name a device. What the daemon hears itself is told otherwise.
+            b"anon_inode:[fanotify]" => !is_own,
             b"anon_inode:inotify" => {
                 let info = process.join("fdinfo").join(entry.file_name());
                 let info = std::fs::read_to_string(info).unwrap_or_default();

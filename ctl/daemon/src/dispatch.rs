@@ -370,6 +370,7 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
                 let trouble = format!("events are not appended to {path}: {why}");
                 answer.troubles.push(trouble);
             }
+            answer.troubles.extend(mounts.deaf(&ask.workspace));
             answer.facts = Some(Facts {
                 audit: audit.map(|(path, _)| Bytes::from(path.as_path())),
                 telemetry: mounts.telemetry(&ask.workspace),

@@ -39,6 +39,7 @@ pub fn subscribe(
     tellers: Option<Tellers<'_>>,
 ) -> Result<SubscribeAnswer, Fault> {
     let filter = Filter::new(&ask.filter)?;
+    mounts.check_told(&ask.workspace)?;
     let feed = on(mounts, &ask.workspace, |w| Ok(w.feed()))?;
     let device = mounts.get(&ask.workspace)?.device;
     let mut lines = Lines::new(&ask.workspace, device, tellers.is_none());

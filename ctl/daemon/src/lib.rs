@@ -20,6 +20,7 @@ mod errnos;
 mod event_lines;
 mod events;
 mod exchange;
+mod fanotify;
 mod faults;
 mod files;
 mod gate;

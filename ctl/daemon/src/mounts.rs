@@ -13,6 +13,7 @@ mod kept;
 mod reading;
 mod running;
 mod stopping;
+mod telemetry;
 
 pub use based::base_trouble;
 use engine::verbs;
@@ -375,7 +376,8 @@ impl Mounts {
         };
         elsewhere
             .into_iter()
-            .chain(self.audit_warnings(ask))
+            .chain(self.audit_warning(ask))
+            .chain(self.telemetry_warning(ask))
             .collect()
     }
 
@@ -393,6 +395,7 @@ impl Mounts {
             Some(record) if ask.options == MountChoice::default() => record.options.clone(),
             _ => ask.options.clone(),
         };
+        Mounts::check_telemetry(ask)?;
         self.check_audit(ask, &config.base, &place)?;
         let warnings = self.mount(&config, slot, &place, &options)?;
         if asked.is_some() && asked != config.mount {
@@ -578,6 +581,7 @@ impl Mounts {
         drop(workspace);
         let mounted = mounted.map(|mut running| {
             running.run_audit(audit);
+            running.hear();
             running
         });
         mounted.inspect_err(|_| {

@@ -1,8 +1,12 @@
 //! The system calls that neither `std` nor `rustix` offers safely. All `unsafe` of this crate.
 
+use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 /// Closes every descriptor from `first` on.
@@ -122,6 +126,131 @@ pub fn wait_signal() -> i32 {
     // SAFETY: both pointers are to initialised locals that outlive the call.
     while unsafe { libc::sigwait(&set, &mut signal) } != 0 {}
     signal
+}
+
+/// An event of fanotify(7).
+pub struct Heard {
+    /// The kernel's queue was full: events are missing.
+    pub is_overflow: bool,
+    /// A file was opened.
+    pub is_open: bool,
+    /// To be executed.
+    pub is_exec: bool,
+    /// A file was read.
+    pub is_read: bool,
+    /// The process.
+    pub pid: u32,
+    /// The file; none of an overflow.
+    pub file: Option<OwnedFd>,
+}
+
+/// Bytes of events that are read at once.
+const HEARD_BYTES: usize = 4096;
+
+/// What is heard of.
+const HEARD: u64 = libc::FAN_OPEN | libc::FAN_OPEN_EXEC | libc::FAN_ACCESS;
+
+/// A queue for events of fanotify, whose files are opened to be read.
+///
+/// # Errors
+/// What fanotify_init(2) says: `EPERM` for whoever lacks CAP_SYS_ADMIN.
+pub fn fanotify() -> io::Result<OwnedFd> {
+    let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
+    let files = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE | libc::O_NOATIME;
+    // SAFETY: the call touches no memory of ours.
+    let fd = unsafe { libc::fanotify_init(flags, files as libc::c_uint) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Has `queue` get events of the file system that `path` is in, whatever shows it.
+pub fn fanotify_mark(queue: &OwnedFd, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let flags = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+    let (queue, here) = (queue.as_raw_fd(), libc::AT_FDCWD);
+    // SAFETY: the path is a string with an end, which the kernel only reads.
+    match unsafe { libc::fanotify_mark(queue, flags, HEARD, here, path.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The events that there are, as many as come at once.
+pub fn fanotify_read(queue: &OwnedFd) -> io::Result<Vec<Heard>> {
+    let mut bytes = [0u8; HEARD_BYTES];
+    let len = rustix::io::read(queue, &mut bytes)?;
+    let mut all = Vec::new();
+    let mut rest = bytes.get(..len).unwrap_or_default();
+    while let Some(first) = rest.get(..size_of::<libc::fanotify_event_metadata>()) {
+        // SAFETY: so many bytes are there, and each pattern of bits is a value of this type; it need not be aligned.
+        let event: libc::fanotify_event_metadata =
+            unsafe { std::ptr::read_unaligned(first.as_ptr().cast()) };
+        // SAFETY: the kernel has opened the file for this event, and nobody else knows the descriptor.
+        let file = (event.fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(event.fd) });
+        all.push(Heard {
+            is_overflow: event.mask & libc::FAN_Q_OVERFLOW != 0,
+            is_open: event.mask & libc::FAN_OPEN != 0,
+            is_exec: event.mask & libc::FAN_OPEN_EXEC != 0,
+            is_read: event.mask & libc::FAN_ACCESS != 0,
+            pid: u32::try_from(event.pid).unwrap_or_default(),
+            file,
+        });
+        let next = usize::try_from(event.event_len).unwrap_or(usize::MAX);
+        rest = rest.get(next.max(first.len())..).unwrap_or_default();
+    }
+    Ok(all)
+}
+
+/// `struct file_handle` (open_by_handle_at(2)) with room for what FUSE says.
+#[repr(C)]
+struct FileHandle {
+    bytes: libc::c_uint,
+    kind: libc::c_int,
+    words: [u32; FUSE_HANDLE_WORDS],
+}
+
+/// A node's number in two halves, and its generation (`fuse_encode_fh` in the kernel's fs/fuse/inode.c).
+const FUSE_HANDLE_WORDS: usize = 3;
+
+/// Kind of such a handle (`FILEID_INO64_GEN` in linux/exportfs.h).
+const FUSE_HANDLE: libc::c_int = 0x81;
+
+/// Asks for a handle that only identifies (Linux 6.5), which is there for each file system.
+const AT_HANDLE_FID: libc::c_int = 0x200;
+
+/// Number of the node of a file in a FUSE mount. The mount is not asked.
+pub fn fuse_node(file: &OwnedFd) -> Option<u64> {
+    let mut handle = FileHandle {
+        bytes: (FUSE_HANDLE_WORDS * size_of::<u32>()) as libc::c_uint,
+        kind: 0,
+        words: [0; FUSE_HANDLE_WORDS],
+    };
+    let mut mount: libc::c_int = 0;
+    let flags = libc::AT_EMPTY_PATH | AT_HANDLE_FID;
+    // SAFETY: the path is empty and has an end; the handle has the room that its first field says, and both pointers are
+    // valid while the call lasts.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            flags,
+        )
+    };
+    let [high, low, _] = handle.words;
+    let is_whole = result == 0 && handle.kind == FUSE_HANDLE;
+    is_whole.then_some(u64::from(high) << 32 | u64::from(low))
+}
+
+/// Takes over a descriptor that [`fuse_front::leave_files`] has kept in this thread's table: in it nobody else uses it.
+pub fn only_here(kept: RawFd) -> OwnedFd {
+    // SAFETY: the table is this thread's own, so whatever owns the same number elsewhere owns another descriptor.
+    unsafe { OwnedFd::from_raw_fd(kept) }
 }
 
 #[cfg(test)]

@@ -221,5 +221,6 @@ fn options(args: &StartArgs, context: &Context) -> Result<MountChoice, Failure> 
         },
         audit: audit.transpose()?.as_deref().map(Bytes::from),
         opens,
+        telemetry: args.telemetry.clone(),
     })
 }

@@ -31,19 +31,7 @@ impl Mounts {
     }
 
     /// What a start of a running workspace did not do about its events.
-    pub(super) fn audit_warnings(&self, ask: &Start) -> Vec<String> {
-        let opens = ask.options.opens && !self.opens(&ask.workspace);
-        let without = || {
-            format!(
-                "{} is already running without --audit opens; stop it first",
-                ask.workspace
-            )
-        };
-        let opens = opens.then(without);
-        self.file_warning(ask).into_iter().chain(opens).collect()
-    }
-
-    fn file_warning(&self, ask: &Start) -> Option<String> {
+    pub(super) fn audit_warning(&self, ask: &Start) -> Option<String> {
         let asked = ask.options.audit.as_ref()?.path();
         let name = &ask.workspace;
         match self.audit(name) {
@@ -75,21 +63,6 @@ impl Mounts {
         let running = slot.running.lock();
         let audit = running.as_ref()?.audit.as_ref()?;
         Some((audit.path.clone(), audit.trouble()))
-    }
-
-    fn opens(&self, name: &str) -> bool {
-        let slot = self.slots.lock().get(name).cloned();
-        slot.is_some_and(|slot| slot.running.lock().as_ref().is_some_and(|r| r.opens))
-    }
-
-    /// Where events of a running workspace come from.
-    pub fn telemetry(&self, name: &str) -> Vec<String> {
-        let opens = self.opens(name).then_some("opens");
-        ["front"]
-            .into_iter()
-            .chain(opens)
-            .map(str::to_owned)
-            .collect()
     }
 
     /// Writes what is left of events, before this process ends without stopping the workspaces.

@@ -122,6 +122,7 @@ impl Mounts {
             note.permissions,
         );
         running.run_audit(audit);
+        running.hear();
         *slot.running.lock() = Some(running);
         Ok(())
     }

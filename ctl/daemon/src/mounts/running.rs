@@ -1,6 +1,7 @@
 //! One workspace that is open and mounted.
 
 use crate::audit::Audit;
+use crate::fanotify::Hearing;
 use crate::keeping::Held;
 use agentvfs_client::protocol::{Device, Import, Latency, MountChoice, Requests};
 use agentvfs_client::record::Record;
@@ -27,8 +28,10 @@ pub struct Running {
     pub held: Option<Held>,
     /// While its events are appended to a file.
     pub audit: Option<Audit>,
-    /// Each open of a file is an event.
-    pub opens: bool,
+    /// While opens and reads are heard of.
+    pub hearing: Option<Hearing>,
+    /// What was asked for.
+    pub options: MountChoice,
 }
 
 impl Running {
@@ -84,7 +87,8 @@ impl Running {
             permissions,
             held: None,
             audit: None,
-            opens: record.options.opens,
+            hearing: None,
+            options: record.options.clone(),
         }
     }
 

@@ -83,6 +83,8 @@ impl Mounts {
         let (place, mounted) = {
             let mut running = slot.running.lock();
             let running = running.as_mut().ok_or_else(|| faults::not_running(name))?;
+            // What it has not read yet holds files of the mount.
+            drop(running.hearing.take());
             (running.place.clone(), running.mounted.take())
         };
         let Some(mounted) = mounted else {
@@ -96,6 +98,9 @@ impl Mounts {
         result.map_err(|(mounted, fault)| {
             if let Some(running) = slot.running.lock().as_mut() {
                 running.mounted = mounted.map(|mounted| *mounted);
+                if running.mounted.is_some() {
+                    running.hear();
+                }
             }
             fault
         })

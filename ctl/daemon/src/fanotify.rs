@@ -1,0 +1,158 @@
+//! Hearing from the kernel of opens and reads in a mount, by fanotify(7): for root alone, also of reads from cached pages.
+//!
+//! One thread for a mount reads what the kernel has queued, and tells the engine, which says where a node is. Invariants:
+//! it asks the mount for nothing that it tells, as the file of an event names its node by a handle, which the kernel knows by itself;
+//! the kernel waits for no answer of it, so a thread that is slow, or a daemon that is killed, delays no program. What the kernel's queue
+//! did not take is told as `lost`. Accesses of the daemon itself are not told of.
+//!
+//! An event holds the file that it is about until it is read, and so the mount: [`Hearing`] is dropped before unmounting.
+//!
+//! Tests: `tests/tests/telemetry.rs`.
+
+use crate::sys::{self, Heard};
+use engine::feed::FeedBackend;
+use engine::{Asking, NodeId, Opening, Workspace, acting_for};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::io::{self, PipeWriter};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long it may take until the mount is found.
+const BEGIN_WAIT: Duration = Duration::from_secs(5);
+
+/// A thread that hears of a mount. It ends when this is dropped.
+pub struct Hearing {
+    /// Dropped to say that it is to end.
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Whether this process may hear of a mount.
+///
+/// # Errors
+/// `EPERM` for whoever is not root.
+pub fn check() -> io::Result<()> {
+    sys::fanotify().map(drop)
+}
+
+impl Hearing {
+    /// Hears of the mount of a workspace from now on.
+    pub fn begin(workspace: Arc<Workspace>, mountpoint: &Path) -> io::Result<Hearing> {
+        let (stopped, stop) = io::pipe()?;
+        let (ready, begun) = channel();
+        let (raw, path) = (stopped.as_raw_fd(), mountpoint.to_owned());
+        // Finding the mount and closing an event's file may ask the mount. A thread that has the device open, and waits for
+        // this daemon when it is killed, would wait for ever; so it has files of its own, the pipe alone of ours.
+        let run = move || match fuse_front::leave_files(Some(raw)) {
+            Err(error) => drop(ready.send(Err(error))),
+            Ok(()) => {
+                let stopped = sys::only_here(raw);
+                match Ear::open(workspace, &path) {
+                    Err(error) => drop(ready.send(Err(error))),
+                    // If nobody waits any more, the other end of the pipe is closed.
+                    Ok(ear) => drop(ready.send(Ok(())).map(|()| ear.run(&stopped))),
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("fanotify".into()).spawn(run)?;
+        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+        begun.recv_timeout(BEGIN_WAIT).map_err(late)??;
+        Ok(Hearing {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // Its queue is closed when it has ended.
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            tracing::error!("the thread that hears of opens and reads panicked");
+        }
+    }
+}
+
+struct Ear {
+    workspace: Arc<Workspace>,
+    queue: OwnedFd,
+}
+
+impl Ear {
+    fn open(workspace: Arc<Workspace>, mountpoint: &Path) -> io::Result<Ear> {
+        let queue = sys::fanotify()?;
+        sys::fanotify_mark(&queue, mountpoint)?;
+        Ok(Ear { workspace, queue })
+    }
+
+    fn run(&self, stopped: &OwnedFd) {
+        loop {
+            let mut wanted = [
+                PollFd::new(&self.queue, PollFlags::IN),
+                PollFd::new(stopped, PollFlags::IN),
+            ];
+            match poll(&mut wanted, None) {
+                Ok(_) if !wanted[1].revents().is_empty() => return,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => {
+                    return tracing::error!(%error, "opens and reads are not heard any more");
+                }
+            }
+            match sys::fanotify_read(&self.queue) {
+                Ok(all) => all.into_iter().for_each(|heard| self.tell(heard)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The file of an event could not be opened: that event is gone.
+                Err(error) => {
+                    tracing::debug!(%error, "an event of fanotify cannot be read");
+                    self.missing();
+                }
+            }
+        }
+    }
+
+    fn missing(&self) {
+        self.workspace.feed().tell_missing(FeedBackend::Fanotify);
+    }
+
+    fn tell(&self, heard: Heard) {
+        if heard.is_overflow {
+            return self.missing();
+        }
+        let Some(file) = heard.file else { return };
+        if heard.pid == std::process::id() || !self.workspace.feed().is_on() {
+            return;
+        }
+        let Some(node) = sys::fuse_node(&file).map(NodeId) else {
+            return self.missing();
+        };
+        // One that has ended has no owner any more; it has no name either then.
+        let who = std::fs::metadata(format!("/proc/{}", heard.pid)).ok();
+        let asking = Asking {
+            thread: heard.pid,
+            uid: who.as_ref().map_or(0, MetadataExt::uid),
+            gid: who.as_ref().map_or(0, MetadataExt::gid),
+            since: None,
+            backend: FeedBackend::Fanotify,
+        };
+        let how = Opening {
+            exec: heard.is_exec,
+            ..Opening::default()
+        };
+        acting_for(asking, || {
+            // It was opened already: nothing can be refused.
+            if heard.is_open && self.workspace.opened(node, how).is_err() {
+                tracing::debug!("an open that was to be refused had happened");
+            }
+            if heard.is_read {
+                self.workspace.was_read(node);
+            }
+        });
+    }
+}
