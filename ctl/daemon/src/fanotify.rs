@@ -49,18 +49,25 @@ impl Hearing {
         let (raw, path) = (stopped.as_raw_fd(), mountpoint.to_owned());
         // Finding the mount and closing an event's file may ask the mount. A thread that has the device open, and waits for
         // this daemon when it is killed, would wait for ever; so it has files of its own, the pipe alone of ours.
-        let run = move || match fuse_front::leave_files(Some(raw)) {
-            Err(error) => drop(ready.send(Err(error))),
-            Ok(()) => {
-                let stopped = sys::only_here(raw);
-                match Ear::open(workspace, &path) {
-                    Err(error) => drop(ready.send(Err(error))),
-                    // If nobody waits any more, the other end of the pipe is closed.
-                    Ok(ear) => drop(ready.send(Ok(())).map(|()| ear.run(&stopped))),
-                }
+        let run = move || {
+            let left = fuse_front::leave_files(Some(raw));
+            let is_apart = left.is_ok();
+            drop(ready.send(left));
+            if !is_apart {
+                return;
+            }
+            let stopped = sys::only_here(raw);
+            match Ear::open(workspace, &path) {
+                Err(error) => drop(ready.send(Err(error))),
+                // If nobody waits any more, the other end of the pipe is closed.
+                Ok(ear) => drop(ready.send(Ok(())).map(|()| ear.run(&stopped))),
             }
         };
         let thread = thread::Builder::new().name("fanotify".into()).spawn(run)?;
+        let ended = |_| io::Error::other("the thread that was to hear has ended");
+        // Until it has its own descriptor of the pipe, this one must keep its number; that waits for no mount.
+        begun.recv().map_err(ended)??;
+        drop(stopped);
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
         begun.recv_timeout(BEGIN_WAIT).map_err(late)??;
         Ok(Hearing {

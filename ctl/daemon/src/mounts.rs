@@ -376,8 +376,7 @@ impl Mounts {
         };
         elsewhere
             .into_iter()
-            .chain(self.audit_warning(ask))
-            .chain(self.telemetry_warning(ask))
+            .chain(self.telling_warnings(ask))
             .collect()
     }
 
@@ -580,8 +579,7 @@ impl Mounts {
         };
         drop(workspace);
         let mounted = mounted.map(|mut running| {
-            running.run_audit(audit);
-            running.hear();
+            running.begin_telling(audit);
             running
         });
         mounted.inspect_err(|_| {

@@ -143,8 +143,13 @@ pub(super) fn who() -> (FeedWho, Option<Instant>) {
             return Default::default();
         };
         let named = named.clone().unwrap_or_default();
+        let pid = match asking.backend {
+            // It names the process, which may have ended by the time that it is told of.
+            FeedBackend::Fanotify => asking.thread,
+            _ => named.pid,
+        };
         let who = FeedWho {
-            pid: named.pid,
+            pid,
             uid: asking.uid,
             gid: asking.gid,
             comm: named.comm,
@@ -194,6 +199,16 @@ mod tests {
             find_name();
             assert!(!is_nameless());
             assert_eq!((who().0.pid, who().0.uid), (std::process::id(), 7));
+        });
+        // No process has this number (PID_MAX_LIMIT in the kernel).
+        let ended = u32::MAX;
+        let heard = Asking {
+            backend: FeedBackend::Fanotify,
+            ..ended.into()
+        };
+        acting_for(heard, || {
+            find_name();
+            assert_eq!((who().0.pid, &*who().0.comm), (ended, ""));
         });
         assert_eq!(who().0, FeedWho::default());
     }

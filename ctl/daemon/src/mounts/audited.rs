@@ -30,7 +30,7 @@ impl Mounts {
         audit::check(path)
     }
 
-    /// What a start of a running workspace did not do about its events.
+    /// What a start of a running workspace did not do about the file of its events.
     pub(super) fn audit_warning(&self, ask: &Start) -> Option<String> {
         let asked = ask.options.audit.as_ref()?.path();
         let name = &ask.workspace;

@@ -121,8 +121,7 @@ impl Mounts {
             running.mounted.as_ref(),
             note.permissions,
         );
-        running.run_audit(audit);
-        running.hear();
+        running.begin_telling(audit);
         *slot.running.lock() = Some(running);
         Ok(())
     }

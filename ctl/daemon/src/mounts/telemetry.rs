@@ -2,6 +2,7 @@
 
 use super::Mounts;
 use super::running::Running;
+use crate::audit;
 use crate::fanotify::{self, Hearing};
 use agentvfs_client::protocol::{Fault, MountChoice, Source, Start, Telemetry};
 
@@ -15,16 +16,22 @@ impl Mounts {
     /// Refuses sources that cannot be had or do not go together. What is only wanted if it can be had is never refused.
     pub(super) fn check_telemetry(ask: &Start) -> Result<(), Fault> {
         let options = &ask.options;
-        let refused = |why: &str| Err(Fault::failed("bad-request", why));
+        let refused = |why: &str, hint: &str| Err(Fault::failed("bad-request", why).hint(hint));
         let is_told = options.opens || options.audit.is_some();
         if options.telemetry == Telemetry::None && is_told {
-            return refused("there are no events with --telemetry none");
+            return refused(
+                "there are no events with --telemetry none, which --audit needs",
+                "leave out one: agentvfs start --telemetry none, or agentvfs start --audit FILE",
+            );
         }
         if !options.telemetry.needs(Source::Fanotify) {
             return Ok(());
         }
         if options.opens {
-            return refused("--audit opens and fanotify both tell of opens: leave out one");
+            return refused(
+                "--audit opens and fanotify both tell of opens",
+                "leave out one: agentvfs start --telemetry fanotify, or agentvfs start --audit opens",
+            );
         }
         fanotify::check().map_err(|error| {
             let why = format!("cannot hear of opens and reads by fanotify: {error}");
@@ -33,8 +40,13 @@ impl Mounts {
         })
     }
 
-    /// What a start of a running workspace did not do about its sources.
-    pub(super) fn telemetry_warning(&self, ask: &Start) -> Option<String> {
+    /// What a start of a running workspace did not do about its events.
+    pub(super) fn telling_warnings(&self, ask: &Start) -> impl Iterator<Item = String> {
+        let all = [self.audit_warning(ask), self.telemetry_warning(ask)];
+        all.into_iter().flatten()
+    }
+
+    fn telemetry_warning(&self, ask: &Start) -> Option<String> {
         let asked = &ask.options;
         let differs = |running: &Running| {
             let telemetry =
@@ -81,6 +93,12 @@ impl Mounts {
 }
 
 impl Running {
+    /// Has its events told of from now on: in a file, and those that are heard of beside the front.
+    pub(super) fn begin_telling(&mut self, audit: Option<audit::Begun>) {
+        self.run_audit(audit);
+        self.hear();
+    }
+
     /// Hears of opens and reads from now on, where that is wanted and can be. Else the log says why.
     pub(super) fn hear(&mut self) {
         if !wants_fanotify(&self.options) {
