@@ -127,7 +127,7 @@ fn fanotify_tells_of_opens_and_of_reads_from_cached_pages() {
 }
 
 #[test]
-fn what_was_heard_and_not_read_does_not_keep_a_mount_busy() {
+fn root_hears_by_fanotify_with_auto_and_stops_after_many_reads() {
     let Some((env, file)) = new() else { return };
     let audit = ["--audit", file.to_str().unwrap()];
     start(&env, &[&audit[..], &["--telemetry", "auto"]].concat()).ok();

@@ -394,8 +394,7 @@ impl Mounts {
             Some(record) if ask.options == MountChoice::default() => record.options.clone(),
             _ => ask.options.clone(),
         };
-        Mounts::check_telemetry(ask)?;
-        self.check_audit(ask, &config.base, &place)?;
+        self.check_telling(ask, &config.base, &place)?;
         let warnings = self.mount(&config, slot, &place, &options)?;
         if asked.is_some() && asked != config.mount {
             self.engine

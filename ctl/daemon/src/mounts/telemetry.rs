@@ -5,6 +5,7 @@ use super::running::Running;
 use crate::audit;
 use crate::fanotify::{self, Hearing};
 use agentvfs_client::protocol::{Fault, MountChoice, Source, Start, Telemetry};
+use std::path::Path;
 
 /// Whether opens and reads are to be heard of by fanotify, if that can be. Where the kernel asks for each open, an open
 /// would be told of twice.
@@ -13,8 +14,19 @@ fn wants_fanotify(options: &MountChoice) -> bool {
 }
 
 impl Mounts {
+    /// Refuses sources of events that do not go together, and a file that events cannot be appended to.
+    pub(super) fn check_telling(
+        &self,
+        ask: &Start,
+        base: &Path,
+        place: &Path,
+    ) -> Result<(), Fault> {
+        Mounts::check_telemetry(ask)?;
+        self.check_audit(ask, base, place)
+    }
+
     /// Refuses sources that cannot be had or do not go together. What is only wanted if it can be had is never refused.
-    pub(super) fn check_telemetry(ask: &Start) -> Result<(), Fault> {
+    fn check_telemetry(ask: &Start) -> Result<(), Fault> {
         let options = &ask.options;
         let refused = |why: &str, hint: &str| Err(Fault::failed("bad-request", why).hint(hint));
         let is_told = options.opens || options.audit.is_some();
