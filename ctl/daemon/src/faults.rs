@@ -244,7 +244,7 @@ pub fn of_mount(error: &MountError, name: &str) -> Fault {
     match error {
         MountError::NoDevice(error) => fault.hint(no_device(error.kind())),
         MountError::Refused { .. } => {
-            fault.hint("install fuse3 (fusermount3), or run as root with CAP_SYS_ADMIN")
+            fault.hint("install fuse3 (fusermount3), or run as root with CAP_SYS_ADMIN; without FUSE: start --no-mount")
         }
         MountError::BadMountpoint { .. } => {
             fault.hint(format!("agentvfs start {name} --mount DIR"))
@@ -258,9 +258,11 @@ pub fn of_mount(error: &MountError, name: &str) -> Fault {
 fn no_device(why: ErrorKind) -> &'static str {
     match why {
         ErrorKind::PermissionDenied => {
-            "as root: chmod 0666 /dev/fuse; in a container pass --device /dev/fuse --cap-add SYS_ADMIN"
+            "as root: chmod 0666 /dev/fuse; in a container pass --device /dev/fuse --cap-add SYS_ADMIN; without FUSE: start --no-mount"
         }
-        _ => "as root: modprobe fuse; in a container pass --device /dev/fuse",
+        _ => {
+            "as root: modprobe fuse; in a container pass --device /dev/fuse; without FUSE: start --no-mount"
+        }
     }
 }
 

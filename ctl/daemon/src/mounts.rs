@@ -8,15 +8,15 @@
 mod audited;
 mod based;
 mod handover;
-mod judged;
 mod kept;
+mod opening;
 mod reading;
 mod running;
 mod stopping;
 mod telemetry;
+mod unmounted;
 
 pub use based::base_trouble;
-use engine::verbs;
 pub use running::of_import;
 pub use stopping::Progress;
 
@@ -172,6 +172,7 @@ impl Mounts {
             base: Bytes::from(config.base.as_path()),
             status,
             device: self.device(&config.name),
+            unmounted: self.is_unmounted(&config.name),
         }
     }
 
@@ -331,7 +332,10 @@ impl Mounts {
         let warnings = if let Some(workspace) = slot.live() {
             let checked = workspace.check_base_place();
             checked.map_err(|e| faults::of_engine(&e, name))?;
-            self.warnings(ask)
+            match self.is_unmounted(name) && ask.options.unmounted == Some(false) {
+                true => self.mount_running(ask, config, &slot)?,
+                false => self.warnings(ask),
+            }
         } else {
             self.check_not_replaced(&config)?;
             self.close_blind(name, &slot);
@@ -376,6 +380,7 @@ impl Mounts {
         };
         elsewhere
             .into_iter()
+            .chain(self.mounted_warning(ask))
             .chain(self.telling_warnings(ask))
             .collect()
     }
@@ -391,8 +396,8 @@ impl Mounts {
         let place = asked.clone().unwrap_or_else(|| self.place(&config));
         // A plain start of what a dead daemon left brings it back as it was.
         let options = match &remains {
-            Some(record) if ask.options == MountChoice::default() => record.options.clone(),
-            _ => ask.options.clone(),
+            Some(record) => ask.options.or_as(&record.options),
+            None => ask.options.clone(),
         };
         self.check_telling(ask, &config.base, &place)?;
         let warnings = self.mount(&config, slot, &place, &options)?;
@@ -409,7 +414,7 @@ impl Mounts {
         if self.keeping.is_refused(name) {
             self.keeping.let_go(name);
         }
-        if let Some(record) = self.records.running(name) {
+        if let Some(record) = self.record_of_mount(name) {
             mountpoint::detach_dead(record.place())?;
             self.points.release(name, record.place(), &record.made);
         }
@@ -458,10 +463,13 @@ impl Mounts {
         place: &Path,
         options: &MountChoice,
     ) -> Result<Vec<String>, Fault> {
+        if options.is_unmounted() {
+            return self.run_unmounted(config, slot, place, options);
+        }
         let name = &config.name;
         mountpoint::check_place(place, &config.base, &self.home)?;
         self.check_unshared(place, name)?;
-        let before = self.records.running(name);
+        let before = self.record_of_mount(name);
         let stays = before
             .as_ref()
             .is_some_and(|record| record.place() == place);
@@ -506,9 +514,10 @@ impl Mounts {
             .filter(|other| *other != name)
             .cloned()
             .collect();
-        let taken = names
-            .iter()
-            .find(|other| self.mounted_at(other).is_some_and(|at| at == place));
+        let taken = names.iter().find(|other| {
+            self.record_of_mount(other)
+                .is_some_and(|r| r.place() == place)
+        });
         match taken {
             None => Ok(()),
             Some(other) => {
@@ -553,10 +562,7 @@ impl Mounts {
         goes_on: bool,
     ) -> Result<Running, Fault> {
         let name = &config.name;
-        let workspace = self.open_judged(name)?;
-        self.show_views(&workspace);
-        self.callers.take_up(&workspace);
-        let audit = Mounts::begin_audit(&workspace, record, goes_on);
+        let (workspace, audit) = self.open_told(name, record, goes_on)?;
         let attempt = || {
             let gate = self.gate.clone();
             let below = self.points.below(&config.base, record);
@@ -586,15 +592,5 @@ impl Mounts {
                 tracing::error!(workspace = name, "cannot close it again: {}", fault.message);
             }
         })
-    }
-
-    /// Has `.agentvfs/view` lead each process to the branch that its cgroup is registered for.
-    fn show_views(&self, workspace: &Workspace) {
-        let (sessions, name) = (self.sessions.clone(), workspace.name().to_owned());
-        let branches = verbs::list_branches(workspace);
-        sessions.settle(&name, |branch| branches.iter().any(|b| b.name == branch));
-        workspace.set_seen_by(Box::new(move |pid, exists| {
-            sessions.seen(&name, pid, exists)
-        }));
     }
 }

@@ -165,6 +165,9 @@ pub struct StartArgs {
     /// Mount point from now on: the project's directory itself, an empty directory, or a new one
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,
+    /// Do not mount it: SDKs and MCP work in it, and a later start mounts it; for machines without FUSE
+    #[arg(long, conflicts_with_all = ["mount", "allow_other", "suid", "dev", "latency"])]
+    pub no_mount: bool,
     /// Let other users access the mount, subject to permissions [default for root: true if they can pass every directory from / to the project]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_other: Option<bool>,

@@ -52,12 +52,18 @@ fn switch(name: &str, context: &mut Context) -> Result<u8, Failure> {
         .into_iter()
         .find(|row| row.name == name)
         .ok_or_else(|| {
-            Failure::new(what, format!("{workspace} has no branch {name}"))
+            Failure::new(what.clone(), format!("{workspace} has no branch {name}"))
                 .kind("no-such-branch")
                 .hint(format!(
                     "`agentvfs branch create {name}` creates it, `agentvfs branch list` lists all"
                 ))
         })?;
+    let is_unmounted = context.info(&workspace)?.is_some_and(|info| info.unmounted);
+    if is_unmounted {
+        let why = format!("{workspace} runs without a mount");
+        let hint = format!("agentvfs start {workspace} mounts it");
+        return Err(Failure::new(what, why).kind("not-mounted").hint(hint));
+    }
     if context.json() {
         print_json(&branch_object(&row))?;
         return Ok(0);

@@ -44,10 +44,16 @@ pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
     }
     context.check_seen(&answer.info, Look::Into)?;
     print(&answer, &branch, context)?;
-    talk(&format!(
-        "{}mounted; `agentvfs stop {name}` unmounts it",
-        told(&name, &branch, Some(answer.info.mount.path()))
-    ));
+    talk(&match answer.info.unmounted {
+        false => format!(
+            "{}mounted; `agentvfs stop {name}` unmounts it",
+            told(&name, &branch, Some(answer.info.mount.path()))
+        ),
+        true => format!(
+            "{}runs without a mount; `agentvfs stop {name}` stops it",
+            told(&name, &branch, None)
+        ),
+    });
     Ok(0)
 }
 
@@ -107,11 +113,19 @@ pub fn started_on(base: &Path, context: &mut Context) -> Result<Info, Failure> {
         base,
         named: context.surroundings().option.is_some(),
         mount: None,
-        options: MountChoice::default(),
+        options: mounted(),
     });
     let answer: StartAnswer = context.ask(&format!("cannot start {name}"), &call)?;
     answer.warnings.iter().for_each(|warning| warn(warning));
     Ok(answer.info)
+}
+
+/// A mount as usual, also for what runs without one.
+pub fn mounted() -> MountChoice {
+    MountChoice {
+        unmounted: Some(false),
+        ..MountChoice::default()
+    }
 }
 
 fn print(answer: &StartAnswer, branch: &str, context: &Context) -> Result<(), Failure> {
@@ -222,5 +236,6 @@ fn options(args: &StartArgs, context: &Context) -> Result<MountChoice, Failure> 
         audit: audit.transpose()?.as_deref().map(Bytes::from),
         opens,
         telemetry: args.telemetry.clone(),
+        unmounted: Some(args.no_mount),
     })
 }

@@ -10,19 +10,16 @@ use std::path::Path;
 /// The facts that `init`, `start` and `status` begin with.
 pub fn workspace_facts(info: &Info, branch: &str, home: &Home) -> Facts {
     let mut facts = Facts::default();
+    let view = info.mount.path().join(".agentvfs/view");
     let of_run = home.socket_of_run().map(Path::to_owned);
     let socket = of_run.unwrap_or_else(|| home.socket());
+    facts.add("name", info.name.as_bytes());
+    if !info.unmounted {
+        facts
+            .add("mount", &info.mount.0)
+            .add("view", view.as_os_str().as_bytes());
+    }
     facts
-        .add("name", info.name.as_bytes())
-        .add("mount", &info.mount.0)
-        .add(
-            "view",
-            info.mount
-                .path()
-                .join(".agentvfs/view")
-                .as_os_str()
-                .as_bytes(),
-        )
         .add("socket", socket.as_os_str().as_bytes())
         .add("store", home.root().as_os_str().as_bytes())
         .add("base", &info.base.0)

@@ -35,6 +35,20 @@ class Files(Case):
         with open(f"{mount}/a/b/new", "rb") as file:
             self.assertEqual(file.read(), "grüße!".encode())
 
+    def test_a_workspace_runs_without_a_mount(self) -> None:
+        base = self.home.project("unmounted", old="content")
+        with Workspace.open("unmounted", base=base, home=self.home.root, mount=False) as ws:
+            self.assertTrue(ws.info().unmounted)
+            self.assertFalse(os.path.exists(ws.info().mount))
+            ws.fs.write("new", "written")
+            # Whoever opens it again without a wish leaves it so.
+            with Workspace.open("unmounted", home=self.home.root) as again:
+                self.assertTrue(again.info().unmounted)
+            info = ws.start(mount=True)
+            self.assertFalse(info.unmounted)
+            with open(f"{info.mount}/new", encoding="utf-8") as file:
+                self.assertEqual(file.read(), "written")
+
     def test_names_change(self) -> None:
         ws = self.workspace(old="content")
         ws.fs.rename("old", "new")

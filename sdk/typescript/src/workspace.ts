@@ -25,14 +25,19 @@ export interface WorkspaceInfo {
   base: string;
   /** Whether it runs. */
   status: "initialized" | "started" | "stopped" | "stale";
+  /** It runs without a mount. */
+  unmounted: boolean;
 }
 
 /** How a workspace is opened. */
 export interface OpenWorkspaceOptions extends ClientOptions {
   /** The project that it is created from if it does not exist. */
   from?: string;
-  /** Where it is mounted. */
-  mount?: string;
+  /**
+   * Where it is mounted; false: without a mount, so that only requests such as those of this package reach it; true: mounted,
+   * also if it runs without. Otherwise as it is, or was before its daemon ended, and a new one mounted.
+   */
+  mount?: string | boolean;
   /** The branch: otherwise `$AGENTVFS_BRANCH`, or `main`. */
   branch?: string;
   /** Start it if it does not run (true). What does not run can only be read. */
@@ -211,7 +216,7 @@ export class Workspace {
     const workspace = new Workspace(client, name, branch, options.stepsOf);
     const status = options.from === undefined ? (await workspace.info()).status : null;
     // What is in a sandbox may not start workspaces, and sees only running ones.
-    if (options.start !== false && status !== "started") await workspace.start(options);
+    if (options.start !== false && (status !== "started" || options.mount !== undefined)) await workspace.start(options);
     return workspace;
   }
 
@@ -234,10 +239,12 @@ export class Workspace {
     return ofInfo(answer.workspace);
   }
 
-  /** Mounts it; with `from` it is created if it does not exist. */
-  async start(options: Abortable & { from?: string; mount?: string } = {}): Promise<WorkspaceInfo> {
+  /** Starts it; with `from` it is created if it does not exist. `mount`: as for {@link Workspace.open}. */
+  async start(options: Abortable & { from?: string; mount?: string | boolean } = {}): Promise<WorkspaceInfo> {
     const absolute = (place: string | undefined) => place && canonical(path.resolve(place));
-    const params = { workspace: this.name, base: absolute(options.from), named: true, mount: absolute(options.mount) };
+    const mount = typeof options.mount === "string" ? absolute(options.mount) : undefined;
+    const how = options.mount === undefined ? undefined : { unmounted: options.mount === false };
+    const params = { workspace: this.name, base: absolute(options.from), named: true, mount, options: how };
     const answer = await this.client.call<{ workspace: WireInfo }>("workspace.start", params, { signal: options.signal });
     return ofInfo(answer.workspace);
   }
@@ -408,6 +415,7 @@ interface WireInfo {
   mount: WireBytes;
   base: WireBytes;
   status: WorkspaceInfo["status"];
+  unmounted?: boolean;
 }
 
 interface WireCheckpoint {
@@ -439,7 +447,7 @@ interface WireApply {
 }
 
 function ofInfo(info: WireInfo): WorkspaceInfo {
-  return { name: info.name, mount: ofText(info.mount), base: ofText(info.base), status: info.status };
+  return { name: info.name, mount: ofText(info.mount), base: ofText(info.base), status: info.status, unmounted: info.unmounted ?? false };
 }
 
 function ofRollback(answer: WireRollback): RollbackResult {

@@ -23,6 +23,20 @@ test("a workspace is created, listed, stopped, and started again", async () => {
   await assert.rejects(Workspace.open("nowhere"), (error: AgentVfsError) => error.kind === "no-such-workspace" && error.hint !== null);
 });
 
+test("a workspace runs without a mount until it is started with one", async () => {
+  const { name, files } = await workspace();
+  await files.write("new", "written");
+  const ws = await Workspace.open(name);
+  await ws.stop();
+  assert.equal((await ws.start({ mount: false })).unmounted, true);
+  assert.equal((await Workspace.open(name)).name, name);
+  assert.equal((await ws.info()).unmounted, true);
+  await ws.files.append("new", "!");
+  const { mount, unmounted } = await (await Workspace.open(name, { mount: true })).info();
+  assert.equal(unmounted, false);
+  assert.equal(readFileSync(join(mount, "new"), "utf8"), "written!");
+});
+
 test("files are written, read, listed, renamed, copied and removed", async () => {
   const { files } = await workspace();
   assert.equal(await files.readText("/a.txt"), "hello\n");

@@ -31,6 +31,9 @@ wire! {
         /// Where events come from.
         #[serde(default, skip_serializing_if = "Telemetry::is_default")]
         pub telemetry: Telemetry,
+        /// It is not mounted at all, so that only requests of the protocol reach it; `null`: as it is or was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub unmounted: Option<bool>,
     }
 
     /// A wish about latency.
@@ -42,6 +45,30 @@ wire! {
         Low,
         /// Let idle processors sleep.
         Normal,
+    }
+}
+
+impl MountChoice {
+    /// Whether it is to run without a mount.
+    pub fn is_unmounted(&self) -> bool {
+        self.unmounted == Some(true)
+    }
+
+    /// What is asked for of a workspace that was running as `before` says: the same, unless something else is named.
+    pub fn or_as(&self, before: &MountChoice) -> MountChoice {
+        let unmounted = self.unmounted.or(before.unmounted);
+        let named = MountChoice {
+            unmounted: None,
+            ..self.clone()
+        };
+        let choice = match named == MountChoice::default() {
+            true => before.clone(),
+            false => named,
+        };
+        MountChoice {
+            unmounted,
+            ..choice
+        }
     }
 }
 

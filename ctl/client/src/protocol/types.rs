@@ -91,9 +91,9 @@ wire! {
     pub enum WorkspaceStatus {
         /// Made, and never started.
         Initialized,
-        /// Mounted.
+        /// Mounted, or reached by the protocol alone.
         Started,
-        /// Not mounted.
+        /// Neither.
         Stopped,
         /// Its daemon died, or its mount did.
         Stale,
@@ -112,6 +112,9 @@ wire! {
         /// The mount's device, where it is mounted: whoever sees another one at `mount` sees something else.
         #[serde(default)]
         pub device: Option<Device>,
+        /// It runs, but is not mounted: only requests of the protocol reach it.
+        #[serde(default, skip_serializing_if = "is_not")]
+        pub unmounted: bool,
     }
 
     /// A device's numbers, as statx(2) gives them.

@@ -14,7 +14,14 @@ impl Mounts {
     /// without a commit, leaving it marked as running, so that whoever comes next brings it back as it was. Then asks
     /// this daemon to end.
     pub fn hand_over(&self) -> Result<HandOverAnswer, Fault> {
-        let names = self.running_names();
+        let (unmounted, names): (Vec<String>, Vec<String>) = self
+            .running_names()
+            .into_iter()
+            .partition(|name| self.is_unmounted(name));
+        // The next request opens them again.
+        for name in &unmounted {
+            self.give_up(name)?;
+        }
         if self.keeping.holds_all(&names) && self.keeping.hand_over() {
             self.gate.ask_hand_over();
             return Ok(HandOverAnswer { workspaces: names });

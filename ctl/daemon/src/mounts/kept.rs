@@ -91,9 +91,7 @@ impl Mounts {
             .open_kept(&name, note.connection, descriptors.next());
         let workspace = opened.map_err(|e| e.to_string())?;
         let workspace = self.judged(workspace).map_err(|fault| fault.message)?;
-        self.show_views(&workspace);
-        self.callers.take_up(&workspace);
-        let audit = Mounts::begin_audit(&workspace, &record, true);
+        let audit = self.make_ready(&workspace, &record, true);
         let layout = Layout {
             long_setxattr: note.long_setxattr,
         };

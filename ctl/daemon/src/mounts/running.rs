@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub struct Running {
     /// The workspace.
     pub workspace: Arc<Workspace>,
-    /// Its mount; `None` while it is being taken away.
+    /// Its mount; `None` while it is being taken away, and for one that runs without.
     pub mounted: Option<Mounted>,
     /// Where it is mounted.
     pub place: PathBuf,
@@ -71,6 +71,26 @@ impl Running {
         Ok(Running::of(workspace, record, permissions, mounted, ended))
     }
 
+    /// Runs it without a mount.
+    pub fn unmounted(workspace: Arc<Workspace>, record: &Record) -> Running {
+        Running {
+            workspace,
+            mounted: None,
+            place: record.place().to_owned(),
+            gone: false,
+            permissions: false,
+            held: None,
+            audit: None,
+            hearing: None,
+            options: record.options.clone(),
+        }
+    }
+
+    /// Whether it was started without a mount.
+    pub fn is_unmounted(&self) -> bool {
+        self.options.is_unmounted()
+    }
+
     fn of(
         workspace: Arc<Workspace>,
         record: &Record,
@@ -80,15 +100,9 @@ impl Running {
     ) -> Running {
         mounted.on_unmounted(ended);
         Running {
-            workspace,
             mounted: Some(mounted),
-            place: record.place().to_owned(),
-            gone: false,
             permissions,
-            held: None,
-            audit: None,
-            hearing: None,
-            options: record.options.clone(),
+            ..Running::unmounted(workspace, record)
         }
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Whether opens and reads are to be heard of by fanotify, if that can be. Where the kernel asks for each open, an open
 /// would be told of twice.
 fn wants_fanotify(options: &MountChoice) -> bool {
-    options.telemetry.wants(Source::Fanotify) && !options.opens
+    options.telemetry.wants(Source::Fanotify) && !options.opens && !options.is_unmounted()
 }
 
 impl Mounts {
@@ -21,6 +21,7 @@ impl Mounts {
         base: &Path,
         place: &Path,
     ) -> Result<(), Fault> {
+        Mounts::check_unmounted(ask)?;
         Mounts::check_telemetry(ask)?;
         self.check_audit(ask, base, place)
     }

@@ -1,7 +1,7 @@
 //! The workspace and branch of a run.
 
 use super::super::log::pages::each_page;
-use super::super::start::{project_here, started_on};
+use super::super::start::{mounted, project_here, started_on};
 use super::super::{Context, check_name};
 use super::kept;
 use super::nested::{Around, BRANCHES};
@@ -184,14 +184,16 @@ fn workspace(args: &RunArgs, context: &mut Context) -> Result<(Info, Option<Path
     };
     let what = format!("cannot run in {name}");
     match context.info(&name)? {
-        Some(info) if info.status == WorkspaceStatus::Started => Ok((info, None)),
+        Some(info) if info.status == WorkspaceStatus::Started && !info.unmounted => {
+            Ok((info, None))
+        }
         _ => {
             let call = Call::Start(Start {
                 workspace: name,
                 base: None,
                 named: false,
                 mount: None,
-                options: MountChoice::default(),
+                options: mounted(),
             });
             let answer: StartAnswer = context.ask(&what, &call)?;
             answer.warnings.iter().for_each(|warning| warn(warning));

@@ -23,7 +23,13 @@ pub fn show(answer: &StatusAnswer, context: &mut Context) -> Result<(), Failure>
             "workspace",
             format!("{}, {}{health}", info.name, info.status.word()),
         ),
-        ("mount", shown(&info.mount.0)),
+        (
+            "mount",
+            match info.unmounted {
+                true => format!("none; agentvfs start {} mounts it", info.name),
+                false => shown(&info.mount.0),
+            },
+        ),
         ("project", shown(&info.base.0)),
     ];
     let mut next = vec!["agentvfs start mounts it".to_owned()];

@@ -138,17 +138,20 @@ class AsyncWorkspace(Awaiting):
         branch: str | None = None,
         program: str = "main",
         home: str | os.PathLike[str] | None = None,
+        mount: bool | None = None,
     ) -> AsyncWorkspace:
         """Opens a workspace, starts it if it does not run, and creates it from the directory ``base`` if need be.
 
         Without ``name`` and ``base``: ``$AGENTVFS_WORKSPACE``, else the workspace that holds the current directory,
         else the only one that runs. Without ``branch``: ``$AGENTVFS_BRANCH``, else ``main``. ``program`` names the
         program for ``step``. ``home`` is the directory of the store; by default ``$AGENTVFS_HOME`` or the user's own.
+        ``mount=False``: without a mount; ``True``: with one, also if it runs without; ``None``: as it is, or was before
+        its daemon ended, and mounted otherwise.
         """
         driver = _driver(home)
         real = None if base is None else os.path.realpath(base)
         try:
-            return cls(driver, await driver.run(opening.open_workspace(name, real, branch, program, _around())))
+            return cls(driver, await driver.run(opening.open_workspace(name, real, branch, program, _around(), mount)))
         except BaseException:
             await driver.close()
             raise

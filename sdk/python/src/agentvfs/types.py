@@ -396,22 +396,25 @@ class Branch:
 
 @dataclass(frozen=True)
 class WorkspaceInfo:
-    """A workspace: where it is mounted, and the project's directory."""
+    """A workspace: where it is mounted, or would be, and the project's directory."""
 
     name: str
     mount: str
     base: str
     status: Literal["initialized", "started", "stopped", "stale"]
+    unmounted: bool = False
+    """It runs without a mount."""
 
     @property
     def runs(self) -> bool:
-        """It is mounted, or was when its daemon ended."""
+        """It runs, or did when its daemon ended."""
         return self.status in ("started", "stale")
 
     @staticmethod
     def of(raw: Mapping[str, Any]) -> WorkspaceInfo:
         """From the protocol."""
-        return WorkspaceInfo(raw["name"], to_text(raw["mount"]), to_text(raw["base"]), raw["status"])
+        mount, base = to_text(raw["mount"]), to_text(raw["base"])
+        return WorkspaceInfo(raw["name"], mount, base, raw["status"], raw.get("unmounted", False))
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ export class MemoryHome {
     const client = this.#clients.pop() ?? new Client({ program: this.#program, home: this.#root });
     const workspace = new Workspace(client, `memory-${randomBytes(8).toString("hex")}`);
     try {
-      await workspace.start({ from: base });
+      await workspace.start({ from: base, mount: false });
     } catch (error) {
       client.close();
       throw error;

@@ -36,19 +36,20 @@ def open_workspace(
     branch: str | None,
     program: str,
     around: Surroundings,
+    mount: bool | None = None,
 ) -> Step[Scope]:
     """The branch of a workspace that runs; it is started, or created from ``base``, if need be.
 
-    ``base`` is absolute and without symbolic links.
+    ``base`` is absolute and without symbolic links. ``mount``: as for :func:`start`.
     """
     check_program(program)
     if base is not None:
         found = name or (yield from _of_project(base))
         named = name is not None
-        yield from _started(found, base=wired(base), named=named)
+        yield from _started(found, base=wired(base), named=named, **_how(mount))
     else:
         found = name or around.workspace or (yield from _guessed(around))
-        yield from _started(found)
+        yield from _started(found, **_how(mount))
     return Scope(found, branch or around.branch or _branch_of(around.directory) or "main", program)
 
 
@@ -85,10 +86,18 @@ def info(scope: Scope) -> Step[WorkspaceInfo]:
     raise Refused(f"there is no workspace {scope.workspace}", kind="no-such-workspace")
 
 
-def start(scope: Scope) -> Step[WorkspaceInfo]:
-    """Starts the workspace if it does not run."""
-    raw = yield from ask("workspace.start", workspace=scope.workspace)
+def start(scope: Scope, *, mount: bool | None = None) -> Step[WorkspaceInfo]:
+    """Starts the workspace if it does not run.
+
+    ``mount=False``: without a mount, so that only requests such as those of this package reach it; ``True``: with one,
+    also if it runs without; ``None``: as it is, or was before its daemon ended, and mounted otherwise.
+    """
+    raw = yield from ask("workspace.start", workspace=scope.workspace, **_how(mount))
     return WorkspaceInfo.of(raw["workspace"])
+
+
+def _how(mount: bool | None) -> dict[str, Any]:
+    return {} if mount is None else {"options": {"unmounted": not mount}}
 
 
 def stop(scope: Scope, *, force: bool = False, checkpoint: bool = True) -> Step[None]:

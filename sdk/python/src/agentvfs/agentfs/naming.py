@@ -57,7 +57,7 @@ async def _in_memory(base: str | None) -> AsyncWorkspace:
     name, place = _new_name("memory"), memory_home()
     if place is None:
         return await _create(name, base)
-    return await AsyncWorkspace.open(name, base=base or place.empty, branch="main", home=place.root)
+    return await AsyncWorkspace.open(name, base=base or place.empty, branch="main", home=place.root, mount=False)
 
 
 async def discard(workspace: AsyncWorkspace) -> None:
