@@ -263,6 +263,7 @@ mod tests {
             base: bytes(base),
             status,
             device: None,
+            unmounted: false,
         }
     }
 

@@ -144,6 +144,7 @@ mod tests {
             base: Bytes::default(),
             status: WorkspaceStatus::Started,
             device,
+            unmounted: false,
         }
     }
 
