@@ -14,6 +14,7 @@ mod guess;
 mod kv;
 mod meanings;
 mod policy;
+mod remote;
 mod run;
 mod serve;
 mod session;
@@ -29,6 +30,7 @@ pub use files::*;
 use guess::Guess;
 pub use kv::*;
 pub use policy::*;
+pub use remote::*;
 pub use run::*;
 pub use serve::*;
 pub use session::*;
@@ -252,6 +254,9 @@ pub enum Command {
     /// Set rules about what may be changed: deny or watch changes and tool calls
     #[command(subcommand)]
     Policy(PolicyVerb),
+    /// Share commits, labels and timelines with other machines through a common store
+    #[command(subcommand)]
+    Remote(RemoteVerb),
     /// Store JSON values with a branch; checkpoints, rollbacks and merges include them
     #[command(subcommand)]
     Kv(KvVerb),

@@ -32,6 +32,7 @@ mod paths;
 mod place;
 mod policy;
 mod quickstart;
+mod remote;
 mod restore;
 mod rollback;
 mod run;
@@ -95,6 +96,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Blame(args) => blame::run(&args, &mut Context::new(cli.global)?),
         Command::Watch(args) => watch::run(&args, &mut Context::new(cli.global)?),
         Command::Policy(verb) => policy::run(verb, cli.global),
+        Command::Remote(verb) => remote::run(verb, &mut Context::new(cli.global)?),
         Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),

@@ -215,6 +215,15 @@ pub enum Error {
     /// No branch of that name.
     #[error("no branch named {0}")]
     NoSuchBranch(String),
+    /// The workspace has no remote of that name.
+    #[error("no remote named {0}")]
+    NoSuchRemote(String),
+    /// The workspace has a remote of that name.
+    #[error("remote {0} already exists")]
+    RemoteExists(String),
+    /// The workspace has as many remotes as it may have.
+    #[error("a workspace has {max} remotes at most", max = crate::limits::REMOTES_MAX)]
+    TooManyRemotes,
     /// The branch name is taken.
     #[error("branch {0} already exists")]
     BranchExists(String),
@@ -415,6 +424,9 @@ impl Error {
             | Error::BaseMoved { .. }
             | Error::NoSuchBranch(_)
             | Error::BranchExists(_)
+            | Error::NoSuchRemote(_)
+            | Error::RemoteExists(_)
+            | Error::TooManyRemotes
             | Error::NotJson { .. }
             | Error::ValueTooLong { .. }
             | Error::TooManyValues

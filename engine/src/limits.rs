@@ -76,3 +76,5 @@ pub const NAMED_THREADS_MAX: usize = 16;
 /// How long a thread's name is taken to be what it was when it was read: less than a program takes from its exec(2) to
 /// its first change.
 pub const NAME_FRESH: Duration = Duration::from_micros(200);
+/// Remotes of a workspace, at most.
+pub const REMOTES_MAX: usize = 64;

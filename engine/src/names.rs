@@ -23,6 +23,11 @@ pub fn check_branch_name(name: &str) -> Result<()> {
     check_plain("branch name", name)
 }
 
+/// Checks the name of a remote.
+pub fn check_remote_name(name: &str) -> Result<()> {
+    check_plain("remote name", name)
+}
+
 fn check_plain(kind: &'static str, name: &str) -> Result<()> {
     if name.is_empty() || name.len() > 64 {
         return Err(bad(kind, name, "1 to 64 characters"));

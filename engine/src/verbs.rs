@@ -17,6 +17,7 @@ pub(crate) mod merging;
 pub(crate) mod names;
 pub(crate) mod open;
 pub mod patch;
+pub mod remotes;
 pub(crate) mod report;
 pub(crate) mod resolve;
 pub(crate) mod restore;

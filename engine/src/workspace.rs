@@ -6,6 +6,7 @@ mod closing;
 pub(crate) mod keeper;
 pub(crate) mod kept;
 pub(crate) mod only;
+pub(crate) mod remotes;
 pub(crate) mod untrusted;
 mod uses;
 pub(crate) mod views;

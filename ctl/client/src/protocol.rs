@@ -26,6 +26,7 @@ mod handles;
 mod kv;
 mod mounting;
 mod policy;
+mod remote;
 mod run;
 mod session;
 mod store;
@@ -45,6 +46,7 @@ pub use handles::*;
 pub use kv::*;
 pub use mounting::*;
 pub use policy::*;
+pub use remote::*;
 pub use run::*;
 pub use session::*;
 pub use store::*;
@@ -326,6 +328,12 @@ methods! {
     PolicyShow = "policy.show" (PolicyOf) Looks;
     /// What the rules say of a tool call.
     JudgeTool = "policy.judge_tool" (JudgeTool) Looks;
+    /// Adds a remote.
+    RemoteAdd = "remote.add" (RemoteAdd) Changes;
+    /// The remotes of a workspace.
+    RemoteList = "remote.list" (RemoteList) Looks;
+    /// Forgets a remote.
+    RemoteRemove = "remote.remove" (RemoteRemove) Changes;
 }
 
 impl Call {

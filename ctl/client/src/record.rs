@@ -71,7 +71,7 @@ impl Records {
             running: running.cloned(),
         };
         let body = serde_json::to_string(&stored)?;
-        let text = format!("{}\n{body}\n", checksum(body.as_bytes()));
+        let text = format!("{}\n{body}\n", short_sum(&body));
         let temporary = self.dir.join(format!(".{workspace}.new"));
         std::fs::write(&temporary, text)?;
         std::fs::rename(&temporary, self.path(workspace))
@@ -89,7 +89,7 @@ impl Records {
     fn read(&self, workspace: &str) -> Option<Stored> {
         let text = std::fs::read_to_string(self.path(workspace)).ok()?;
         let (sum, body) = text.trim_end_matches('\n').split_once('\n')?;
-        if sum != checksum(body.as_bytes()) {
+        if sum != short_sum(body) {
             tracing::warn!(workspace, "the record of the last mount is damaged");
             return None;
         }
@@ -106,8 +106,15 @@ impl Record {
     }
 }
 
-fn checksum(body: &[u8]) -> String {
-    blake3::hash(body).to_hex().as_str()[..16].to_owned()
+fn short_sum(body: &str) -> String {
+    let mut sum = checksum(body.as_bytes());
+    sum.truncate(16);
+    sum
+}
+
+/// The checksum of a file in the home: blake3, in hex digits.
+pub fn checksum(body: &[u8]) -> String {
+    blake3::hash(body).to_hex().to_string()
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use super::mounts::{Mounts, Progress, base_trouble, of_import};
 use super::request::{Watch, bare, looking_into, of_change, on, side};
 use super::sessions::requests as sessions;
 use super::{
-    apply, branches, events, exchange, files, holders, kv, open_files, policy, store, timeline,
+    apply, branches, events, exchange, files, holders, kv, open_files, policy, remotes, store,
+    timeline,
 };
 use agentvfs_client::protocol::*;
 use engine::verbs;
@@ -112,6 +113,9 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::PolicySet(ask) => reply(&policy::set(mounts, ask)?),
         Call::PolicyShow(ask) => reply(&policy::show(mounts, ask)?),
         Call::JudgeTool(ask) => reply(&policy::judge_tool(mounts, ask)?),
+        Call::RemoteAdd(ask) => reply(&remotes::add(mounts, ask)?),
+        Call::RemoteList(ask) => reply(&remotes::list(mounts, ask)?),
+        Call::RemoteRemove(ask) => remotes::remove(mounts, ask).and_then(|()| reply(&Nothing {})),
     }
 }
 

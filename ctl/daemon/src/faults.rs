@@ -61,6 +61,9 @@ fn kind(error: &Error) -> &'static str {
         Error::BaseMoved { .. } => "base-moved",
         Error::NoSuchBranch(_) => "no-such-branch",
         Error::BranchExists(_) => "branch-exists",
+        Error::NoSuchRemote(_) => "no-such-remote",
+        Error::RemoteExists(_) => "remote-exists",
+        Error::TooManyRemotes => "too-many-remotes",
         Error::MainBranch => "main-branch",
         Error::MergeWithItself(_) => "merge-with-itself",
         Error::NoCommonHistory { .. } => "no-common-history",
@@ -129,6 +132,11 @@ fn hint(error: &Error, name: &str) -> String {
         }
         Error::Denied { .. } => format!("agentvfs policy show {name} prints the rules"),
         Error::BranchExists(_) => "use another name, or delete it first".to_owned(),
+        Error::NoSuchRemote(_) => format!("agentvfs remote list -w {name} lists the remotes"),
+        Error::RemoteExists(remote) => {
+            format!("use another name, or agentvfs remote remove {remote} -w {name} first")
+        }
+        Error::TooManyRemotes => format!("agentvfs remote remove NAME -w {name} removes one"),
         Error::MainBranch => {
             format!("agentvfs branch list --workspace {name} lists the other branches")
         }

@@ -40,6 +40,7 @@ mod peer;
 pub mod policies;
 pub mod policy;
 mod project;
+mod remotes;
 mod request;
 mod sandboxed;
 mod served;

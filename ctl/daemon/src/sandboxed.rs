@@ -123,6 +123,8 @@ fn needs(call: &Call) -> Needs<'_> {
         Call::PolicySet(_) => Needs::More,
         Call::PolicyShow(ask) => Needs::Workspace(&ask.workspace),
         Call::JudgeTool(ask) => one(&ask.workspace, &ask.branch),
+        // What leaves the machine, and what comes to it, is not for the command to say.
+        Call::RemoteAdd(_) | Call::RemoteList(_) | Call::RemoteRemove(_) => Needs::More,
     }
 }
 

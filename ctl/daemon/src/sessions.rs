@@ -12,6 +12,7 @@ mod place;
 pub mod requests;
 
 use agentvfs_client::protocol::{Bytes, Fault, SessionRow};
+use agentvfs_client::record::checksum;
 use parking_lot::{Mutex, RwLock};
 use place::{Group, Located, groups, lines, locate, shown, upwards};
 use serde::{Deserialize, Serialize};
@@ -380,10 +381,6 @@ fn found_again(kept: Kept) -> Option<Session> {
     let located = locate(kept.dir.path())?;
     let same = located.group == kept.group && located.inode == kept.inode;
     same.then_some(Session { kept, located })
-}
-
-fn checksum(body: &[u8]) -> String {
-    blake3::hash(body).to_hex().to_string()
 }
 
 /// What the file says; `None` where there is none.

@@ -21,6 +21,7 @@ use crate::verbs::runs;
 use crate::verbs::timeline::imported::TakenOver;
 use crate::workspace::Workspace;
 use crate::workspace::branch_refs::{BranchRecord, MadeIn};
+use crate::workspace::remotes;
 use crate::workspace::views::{branches_node, snapshots_node};
 use objstore::CommitId;
 use std::sync::Arc;
@@ -210,7 +211,7 @@ pub(crate) fn snapshots_changed(_ws: &Workspace, branch: &Branch) {
     branch.cache().inval_inode(snapshots_node(branch.slot));
 }
 
-/// Makes what a reference of another branch (`BRANCH:LABEL`), or the id of a commit that this branch
+/// Makes what a reference of another branch (`BRANCH:LABEL`) or a remote's (`REMOTE/BRANCH`), or the id of a commit that this branch
 /// does not know, names a state of `branch`; returns what names it there.
 pub(crate) fn import_ref(ws: &Workspace, branch: &Branch, target: &Target) -> Result<Target> {
     let Target::Ref(text) = target else {
@@ -222,6 +223,14 @@ pub(crate) fn import_ref(ws: &Workspace, branch: &Branch, target: &Target) -> Re
         Some((name, _)) if name != branch.name() => Some(ws.branch(name)?),
         _ => None,
     };
+    let tracked = match text.contains('/') {
+        true => remotes::tracking(ws, text)?,
+        false => None,
+    };
+    if let Some(tracked) = tracked {
+        branch.know(tracked.commit)?;
+        return Ok(Target::Ref(tracked.commit.to_string()));
+    }
     let id = match other {
         Some(other) => {
             let state = other.lock().book.history.resolve(&other.name(), text)?;

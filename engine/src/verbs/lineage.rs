@@ -14,9 +14,10 @@ use crate::branch::states::Target;
 use crate::branch::{Branch, Inner};
 use crate::error::Result;
 use crate::record::{Event, OpKind, StateInfo};
+use crate::types::Time;
 use crate::verbs::branches;
 use crate::workspace::Workspace;
-use objstore::CommitId;
+use objstore::{Commit, CommitId, CommitKind, Kind};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// A commit that another branch has.
@@ -224,6 +225,64 @@ pub(crate) fn take_over_line(
         branches::snapshots_changed(ws, to);
     }
     Ok(())
+}
+
+/// Has `to` take over a commit that is in the store, its ancestors there, and labels of them.
+pub(crate) fn take_over_stored(
+    ws: &Workspace,
+    to: &Branch,
+    of: CommitId,
+    labels: Vec<(String, CommitId)>,
+) -> Result<()> {
+    let store = &to.places.store;
+    let _pin = store.pin();
+    let known = to.lock().book.history.known_parents();
+    let mut ancestors: HashMap<CommitId, Ancestor> = HashMap::new();
+    let mut work: Vec<CommitId> = labels.iter().map(|(_, id)| *id).chain([of]).collect();
+    while let Some(id) = work.pop() {
+        let is_known = known.get(&id).is_some_and(|parents| *parents == usize::MAX);
+        if is_known || ancestors.contains_key(&id) || !store.contains(Kind::Commit, id.as_bytes()) {
+            continue;
+        }
+        let commit: Commit = store.get_object(&id)?;
+        if known
+            .get(&id)
+            .is_none_or(|parents| *parents < commit.parents.len())
+        {
+            work.extend(&commit.parents);
+            ancestors.insert(id, of_commit(id, commit));
+        }
+    }
+    let lineage = Lineage {
+        ancestors: parents_first(ancestors.into_values().collect()),
+        labels,
+    };
+    if take_ancestors(to, lineage)? {
+        to.sync()?;
+        branches::snapshots_changed(ws, to);
+    }
+    Ok(())
+}
+
+fn of_commit(id: CommitId, commit: Commit) -> Ancestor {
+    Ancestor {
+        info: StateInfo {
+            number: 0,
+            kind: OpKind::Foreign,
+            asked: commit.kind != CommitKind::Automatic,
+            time: Time {
+                sec: commit.time_sec,
+                nsec: commit.time_nsec,
+            },
+            author: commit.author,
+            message: commit.message,
+            meta: commit.meta,
+            parents: Vec::new(),
+            id: Some(id),
+        },
+        id,
+        parents: commit.parents,
+    }
 }
 
 /// The same, where what refers to the commit was done already: what fails is made up for when `from` is

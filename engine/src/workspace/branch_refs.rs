@@ -219,6 +219,19 @@ pub(crate) fn timelines_dir(workspace: &str) -> String {
     format!("{TIMELINES_DIR}/{workspace}")
 }
 
+/// Below it are the refs of what is known of remotes' branches ([`super::remotes`]).
+pub(crate) const TRACKING_DIR: &str = "tracking";
+
+/// Refs of what a workspace knows of remotes' branches.
+pub(crate) fn tracking_dir(workspace: &str) -> String {
+    format!("{TRACKING_DIR}/{workspace}")
+}
+
+/// The ref that lists the remotes of a workspace.
+pub(crate) fn remotes_ref(workspace: &str) -> String {
+    format!("remotes/{workspace}")
+}
+
 /// The ref of a branch.
 pub(crate) fn ref_name(workspace: &str, branch: &str) -> String {
     format!("branches/{workspace}/{branch}")
@@ -230,11 +243,13 @@ pub(crate) fn forget_refs(refs: &RefStore, workspace: &str) -> Result<()> {
         ref_dir(workspace),
         deleted_dir(workspace),
         timelines_dir(workspace),
+        tracking_dir(workspace),
     ] {
         for name in refs.list(&dir)? {
             refs.delete(&name)?;
         }
     }
+    refs.delete(&remotes_ref(workspace))?;
     refs.delete(&untrusted::ref_name(workspace))?;
     Ok(())
 }

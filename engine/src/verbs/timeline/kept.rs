@@ -26,7 +26,7 @@ use crate::workspace::Workspace;
 use crate::workspace::branch_refs::timelines_dir;
 use objstore::content::{FileContent, read_content};
 use objstore::refs::RefStore;
-use objstore::{Commit, CommitId, Kind, ObjectStore, TimelineHead};
+use objstore::{ChunkId, Commit, CommitId, Kind, ObjectStore, TimelineHead};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -252,6 +252,99 @@ pub(crate) fn keep_timeline(ws: &Workspace, branch: &Branch, now: Time) -> Resul
     ws.views.shared().refs.set(&name, &encode(&record))?;
     drop(pin);
     Ok(())
+}
+
+/// A timeline as it goes to a remote and comes from one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedTimeline {
+    /// Name of the branch.
+    pub branch: String,
+    /// Newest entry.
+    pub head: TimelineHead,
+    /// The log.
+    pub log: FileContent,
+    /// The list of commits that it mentions (docs/format.md, 7.4).
+    pub commits: FileContent,
+    /// First entry that mentions one of them.
+    pub first: Option<TimelineHead>,
+    /// These commits.
+    pub mentioned: Vec<CommitId>,
+}
+
+/// The timeline of a branch, stored as a whole; `None` where it is empty. The caller holds a pin.
+pub(crate) fn carried(branch: &Branch) -> Result<Option<CarriedTimeline>> {
+    let store = &branch.places.store;
+    let place = LogPlace::of(&branch.lock().book.timeline);
+    let Some(head) = place.head else {
+        return Ok(None);
+    };
+    let (mentions, _) = mentions(branch, &place, 0)?;
+    let commits = commits_of(branch, mentions);
+    let first = commits.iter().map(|(_, at)| *at);
+    let first = first.min_by_key(|at| at.entries);
+    let commits: Vec<KeptCommit> = commits.into_iter().map(|(c, _)| c).collect();
+    let list = match commits.is_empty() {
+        true => FileContent::Empty,
+        false => append(store, &FileContent::Empty, &encode(&commits))?,
+    };
+    Ok(Some(CarriedTimeline {
+        branch: branch.name(),
+        head,
+        log: append(store, &place.stored, &place.tail)?,
+        commits: list,
+        first,
+        mentioned: commits.iter().map(|c| c.id).collect(),
+    }))
+}
+
+/// Whether the timeline of a branch has an entry.
+pub(crate) fn has_entry(branch: &Branch, head: TimelineHead) -> Result<bool> {
+    let place = LogPlace::of(&branch.lock().book.timeline);
+    let mut heads = BTreeSet::from([(head.entries, head.hash)]);
+    Ok(strike(&branch.places.store, &place, &mut heads)? > 0)
+}
+
+/// Keeps a timeline that came from a remote, unless a branch or a kept timeline has all of it. Durable.
+pub(crate) fn keep_carried(
+    ws: &Workspace,
+    remote: &str,
+    carried: &CarriedTimeline,
+    now: Time,
+) -> Result<()> {
+    let shared = ws.views.shared();
+    for branch in ws.views.branches() {
+        if has_entry(&branch, carried.head)? {
+            return Ok(());
+        }
+    }
+    for (_, record) in kept(&shared.refs, ws.name())? {
+        let mut heads = BTreeSet::from([(carried.head.entries, carried.head.hash)]);
+        if strike(&shared.store, &record.place(), &mut heads)? > 0 {
+            return Ok(());
+        }
+    }
+    let record = KeptRecord {
+        version: VERSION,
+        branch: carried.branch.clone(),
+        deleted: now,
+        head: carried.head,
+        log: carried.log,
+        commits: carried.commits,
+        first: carried.first,
+    };
+    // The log must be what its hash says before anything relies on it.
+    let mut reader = Newest::of(Log::at(&record.place(), &shared.store, shared.store.pin()));
+    if reader.peek()? != Some(carried.head) {
+        return Err(Error::Damaged {
+            what: format!("the timeline of {remote}/{}", carried.branch),
+            why: "it does not end with the entry that the remote names".into(),
+        });
+    }
+    let nanos = i128::from(now.sec) * 1_000_000_000 + i128::from(now.nsec);
+    let hash = ChunkId::from_bytes(carried.head.hash).to_string();
+    let dir = timelines_dir(ws.name());
+    let name = format!("{dir}/{}-{}-{nanos}", carried.branch, &hash[..8]);
+    Ok(shared.refs.set(&name, &encode(&record))?)
 }
 
 /// States that entries mention, each with the first entry that does, and whether entries after `shared` tell
