@@ -166,6 +166,12 @@ pub struct AgentLookArgs {
     pub nul: bool,
 }
 
+/// What `push --help` says more.
+const PUSH_HELP: &str = "Examples:\n  agentvfs push\n  agentvfs push origin --all --labels\n\n\
+    If the branch has changed since its head, a checkpoint is made first. Only what the remote lacks\n\
+    is sent; a push that was cut off is continued by the next one. If the remote has commits that the\n\
+    branch lacks, the push is rejected (exit status 1) and nothing changes; `agentvfs pull` merges them.";
+
 /// What `skill --help` says more.
 const SKILL_HELP: &str = "Examples:\n  \
     mkdir -p ~/.claude/skills/agentvfs && agentvfs skill > ~/.claude/skills/agentvfs/SKILL.md\n  \
@@ -257,6 +263,28 @@ pub enum Command {
     /// Share commits, labels and timelines with other machines through a common store
     #[command(subcommand)]
     Remote(RemoteVerb),
+    /// Send a branch to a remote: what it shows, with its history and timeline; print status, name and commit
+    #[command(after_help = PUSH_HELP)]
+    Push(PushArgs),
+    /// Bring the branches of a remote, named REMOTE/BRANCH, and change no branch of the workspace
+    #[command(
+        after_help = "Examples:\n  agentvfs fetch\n  agentvfs fetch origin --branch main\n  \
+        agentvfs diff origin/main\n\n\
+        Prints new, moved or up-to-date, name and commit. REMOTE/BRANCH can be used in log --branch, diff,\n\
+        merge, rollback, restore and branch create --from. Without --branch all branches are fetched."
+    )]
+    Fetch(FetchArgs),
+    /// Fetch a branch of a remote and merge it into the branch of that name; print the commit
+    #[command(after_help = "Example:\n  agentvfs pull && agentvfs push\n\n\
+        Conflicts are treated as by `agentvfs merge`. `agentvfs undo` reverses the merge.")]
+    Pull(PullArgs),
+    /// Create a workspace from a project in a remote, with its history, and mount it
+    #[command(
+        after_help = "Examples:\n  agentvfs clone /mnt/team/agentvfs website\n  \
+        agentvfs clone /mnt/team/agentvfs website -w copy --branch fix\n\n\
+        The remote is named origin. With --branch that branch is created as well as main."
+    )]
+    Clone(CloneArgs),
     /// Store JSON values with a branch; checkpoints, rollbacks and merges include them
     #[command(subcommand)]
     Kv(KvVerb),

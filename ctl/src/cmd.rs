@@ -46,6 +46,7 @@ mod stop;
 mod timeline;
 mod tool;
 mod tool_exec;
+mod transfer;
 mod undo;
 mod watch;
 mod words;
@@ -97,6 +98,10 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Watch(args) => watch::run(&args, &mut Context::new(cli.global)?),
         Command::Policy(verb) => policy::run(verb, cli.global),
         Command::Remote(verb) => remote::run(verb, &mut Context::new(cli.global)?),
+        Command::Push(args) => transfer::push(args, &mut Context::new(cli.global)?),
+        Command::Fetch(args) => transfer::fetch(args, &mut Context::new(cli.global)?),
+        Command::Pull(args) => transfer::pull(args, &mut Context::new(cli.global)?),
+        Command::Clone(args) => transfer::clone(args, &mut Context::new(cli.global)?),
         Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),

@@ -72,7 +72,14 @@ pub fn absolute(style: Style) -> Style {
 pub const CHECKING: &str = "checking";
 
 /// What counts bytes.
-const IN_BYTES: [&str; 3] = [CHECKING, "exporting", "importing"];
+const IN_BYTES: [&str; 6] = [
+    CHECKING,
+    "exporting",
+    "importing",
+    "pushing",
+    "fetching",
+    "cloning",
+];
 
 /// A progress bar on standard error.
 pub fn bar(what: &'static str) -> Bar {

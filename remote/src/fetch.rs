@@ -6,6 +6,7 @@
 
 mod hints;
 pub(crate) mod ranges;
+pub mod refs;
 mod staged;
 
 use crate::error::{Error, Result};

@@ -51,6 +51,8 @@ pub struct Context<'a> {
     pub progress: &'a dyn Fn(u64, u64),
     /// May end the push, before each object and request.
     pub check: &'a dyn Fn() -> Result<()>,
+    /// The push passes its point of no return: the ref is put next. It may end the push as well.
+    pub decide: &'a dyn Fn() -> Result<()>,
     /// Whether the branch's timeline here has this entry.
     pub has_entry: &'a dyn Fn(&TimelineHead) -> Result<bool>,
 }
@@ -115,6 +117,7 @@ pub fn push(
     (done.objects, done.bytes) = sending.sent();
     (context.check)()?;
     sending.keep_alive(kept, request, &new)?;
+    (context.decide)()?;
     if !remote.put_reference(&request.to, &new, etag.as_ref())? {
         return Err(rejected(request));
     }

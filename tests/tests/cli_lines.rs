@@ -38,7 +38,7 @@ const ELSEWHERE: [(&str, &str); 17] = [
 ];
 
 /// Numbers that differ from run to run or between users, by the last word of their key.
-const NUMBERS: [&str; 14] = [
+const NUMBERS: [&str; 16] = [
     "pid",
     "uid",
     "gid",
@@ -53,6 +53,8 @@ const NUMBERS: [&str; 14] = [
     "automatic_commits",
     "compression_ratio",
     "dedup_ratio",
+    "kept",
+    "condemned",
 ];
 /// Sizes that do not.
 const BYTES_SAME: [&str; 3] = ["import_bytes", "bytes_changed", "value_bytes"];
@@ -167,6 +169,8 @@ fn value_without(value: &mut Value, may_be_pending: bool) {
                     *value = "COMMIT".into();
                 } else if FIGURES.contains(&key.as_str()) || (differs(key) && value.is_number()) {
                     *value = "N".into();
+                } else if key == "by" {
+                    *value = "WHO".into();
                 } else {
                     value_without(value, may_be_pending);
                 }

@@ -334,6 +334,14 @@ methods! {
     RemoteList = "remote.list" (RemoteList) Looks;
     /// Forgets a remote.
     RemoteRemove = "remote.remove" (RemoteRemove) Changes;
+    /// Sends branches to a remote.
+    RemotePush = "remote.push" (RemotePush) Changes;
+    /// Brings branches of a remote.
+    RemoteFetch = "remote.fetch" (RemoteFetch) Changes;
+    /// Makes a workspace of what a remote has.
+    RemoteClone = "remote.clone" (RemoteClone) Changes;
+    /// Removes from a remote what nobody needs.
+    RemoteGc = "remote.gc" (RemoteGc) Changes;
 }
 
 impl Call {

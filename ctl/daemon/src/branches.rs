@@ -155,8 +155,9 @@ pub fn merge(
         label: ask.label.clone(),
         message: ask.message.clone(),
     };
-    let report = on(mounts, &ask.workspace, |w| {
-        verbs::merge_branch_unless(w, &request, watch.progress, watch.cancel)
+    let report = on(mounts, &ask.workspace, |w| match ask.from.contains('/') {
+        true => verbs::remotes::merge_tracking(w, &request, watch.progress, watch.cancel),
+        false => verbs::merge_branch_unless(w, &request, watch.progress, watch.cancel),
     })?;
     Ok(of_merge(report))
 }

@@ -116,6 +116,10 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::RemoteAdd(ask) => reply(&remotes::add(mounts, ask)?),
         Call::RemoteList(ask) => reply(&remotes::list(mounts, ask)?),
         Call::RemoteRemove(ask) => remotes::remove(mounts, ask).and_then(|()| reply(&Nothing {})),
+        Call::RemotePush(ask) => reply(&remotes::push(mounts, ask, watch)?),
+        Call::RemoteFetch(ask) => reply(&remotes::fetch(mounts, ask, watch)?),
+        Call::RemoteClone(ask) => reply(&remotes::clone(mounts, ask, watch)?),
+        Call::RemoteGc(ask) => reply(&remotes::gc(mounts, ask, watch)?),
     }
 }
 
@@ -130,6 +134,10 @@ pub fn wants_progress(call: &Call) -> bool {
         Call::Gc(ask) => ask.progress,
         Call::Export(ask) => ask.progress,
         Call::Import(ask) => ask.progress,
+        Call::RemotePush(ask) => ask.progress,
+        Call::RemoteFetch(ask) => ask.progress,
+        Call::RemoteClone(ask) => ask.progress,
+        Call::RemoteGc(ask) => ask.progress,
         _ => false,
     }
 }
@@ -273,13 +281,16 @@ fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
             time: time(after.time),
         }),
     };
-    let entries = looking_into(mounts, &ask.workspace, |w| {
-        verbs::page_of_log(w, &ask.branch, ask.all, page)
+    let is_of_remote = ask.branch.contains('/');
+    let entries = looking_into(mounts, &ask.workspace, |w| match is_of_remote {
+        true => verbs::remotes::remote_log(w, &ask.branch, ask.all, page),
+        false => verbs::page_of_log(w, &ask.branch, ask.all, page),
     })?;
     let digits = match ask.digits {
         true => Some(looking_into(mounts, &ask.workspace, |w| {
             let shown = entries.iter().filter_map(|entry| entry.commit);
-            verbs::unique_digits(w, &ask.branch, shown)
+            let of = if is_of_remote { MAIN } else { &ask.branch };
+            verbs::unique_digits(w, of, shown)
         })?),
         false => None,
     };
@@ -293,9 +304,14 @@ fn log(mounts: &Mounts, ask: &Log) -> Result<LogAnswer, Fault> {
         }
     };
     let total = match ask.count {
-        true => Some(looking_into(mounts, &ask.workspace, |w| {
-            verbs::count_of_log(w, &ask.branch, ask.all)
-        })?),
+        true => Some(looking_into(
+            mounts,
+            &ask.workspace,
+            |w| match is_of_remote {
+                true => verbs::remotes::count_of_remote_log(w, &ask.branch, ask.all),
+                false => verbs::count_of_log(w, &ask.branch, ask.all),
+            },
+        )?),
         false => None,
     };
     Ok(LogAnswer {
@@ -379,6 +395,7 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
                 audit: audit.map(|(path, _)| Bytes::from(path.as_path())),
                 telemetry: mounts.telemetry(&ask.workspace),
                 policy: on(mounts, &ask.workspace, |w| Ok(policy::version(w)))?,
+                remotes: remotes::standings(mounts, &ask.workspace, &ask.branch)?,
                 ..of_status(status, requests)
             });
         }
@@ -456,5 +473,6 @@ fn of_status(status: engine::Status, requests: BTreeMap<String, Requests>) -> Fa
         branch_id: u64::from(status.number),
         telemetry: Vec::new(),
         policy: None,
+        remotes: Vec::new(),
     }
 }

@@ -6,13 +6,21 @@
 //!
 //! Tests: `tests/tests/remotes.rs`.
 
+mod collect;
 mod faults;
+mod fetch;
 mod open;
+mod push;
+mod transfer;
+
+pub use collect::gc;
+pub use fetch::{clone, fetch};
+pub use push::push;
 
 use super::mounts::Mounts;
-use super::request::looking_into;
+use super::request::{looking_into, on};
 use agentvfs_client::protocol::{
-    Fault, RemoteAdd, RemoteList, RemoteListAnswer, RemoteRemove, RemoteRow,
+    Fault, RemoteAdd, RemoteList, RemoteListAnswer, RemoteRemove, RemoteRow, RemoteStanding,
 };
 use engine::verbs::remotes::{self, RemoteConfig};
 use faults::bad_option;
@@ -79,4 +87,19 @@ pub fn remove(mounts: &Mounts, ask: &RemoteRemove) -> Result<(), Fault> {
     looking_into(mounts, &ask.workspace, |w| {
         remotes::remove_remote(w, &ask.name)
     })
+}
+
+/// How a branch stands to those of its name in remotes.
+pub fn standings(
+    mounts: &Mounts,
+    workspace: &str,
+    branch: &str,
+) -> Result<Vec<RemoteStanding>, Fault> {
+    let all = on(mounts, workspace, |w| remotes::remote_standings(w, branch))?;
+    let standing = |s: remotes::RemoteStanding| RemoteStanding {
+        name: s.name,
+        ahead: s.ahead,
+        behind: s.behind,
+    };
+    Ok(all.into_iter().map(standing).collect())
 }

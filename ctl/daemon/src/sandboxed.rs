@@ -125,6 +125,8 @@ fn needs(call: &Call) -> Needs<'_> {
         Call::JudgeTool(ask) => one(&ask.workspace, &ask.branch),
         // What leaves the machine, and what comes to it, is not for the command to say.
         Call::RemoteAdd(_) | Call::RemoteList(_) | Call::RemoteRemove(_) => Needs::More,
+        Call::RemotePush(_) | Call::RemoteFetch(_) | Call::RemoteClone(_) => Needs::More,
+        Call::RemoteGc(_) => Needs::More,
     }
 }
 
@@ -427,6 +429,8 @@ mod tests {
             "\"handle\":1",
             "\"text\":\"\"",
             "\"tool\":\"t\",\"texts\":[]",
+            "\"name\":\"n\",\"url\":\"u\"",
+            "\"url\":\"u\",\"project\":\"p\"",
             "\"handle\":1,\"offset\":0",
             "\"handle\":1,\"b64\":\"\"",
             "\"handle\":1,\"size\":1",
@@ -458,8 +462,15 @@ mod tests {
     ];
 
     /// Methods that a sandbox has nothing of.
-    const REFUSED: [&str; 20] = [
+    const REFUSED: [&str; 27] = [
         "policy.set",
+        "remote.add",
+        "remote.list",
+        "remote.remove",
+        "remote.push",
+        "remote.fetch",
+        "remote.clone",
+        "remote.gc",
         "workspace.init",
         "workspace.start",
         "workspace.stop",

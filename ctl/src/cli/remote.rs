@@ -1,7 +1,8 @@
 //! Command line of `remote`.
 
-use super::RowArgs;
+use super::{ConflictsArg, RowArgs};
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// What can be done with the remotes of a workspace.
 #[derive(Debug, Subcommand)]
@@ -21,6 +22,11 @@ pub enum RemoteVerb {
     /// Forget a remote and what is known of its branches; the remote itself is not changed
     #[command(after_help = "Example:\n  agentvfs remote remove origin")]
     Remove(RemoteNameArgs),
+    /// Remove from the remote what no branch needs; safe beside pushes and fetches of other machines
+    #[command(after_help = "Example:\n  agentvfs remote gc --dry-run\n\n\
+        What is no longer needed is deleted by a run that begins a day or more later. Exit status 1 if\n\
+        something is missing in the remote.")]
+    Gc(RemoteGcArgs),
 }
 
 #[doc = concat!("Arguments of `remote add`.")]
@@ -46,4 +52,86 @@ pub struct RemoteAddArgs {
 pub struct RemoteNameArgs {
     /// The remote
     pub name: String,
+}
+
+#[doc = concat!("Arguments of `push`.")]
+#[derive(Debug, Args)]
+pub struct PushArgs {
+    /// The remote [default: origin, else the only one]
+    #[arg(value_name = "REMOTE")]
+    pub remote: Option<String>,
+    /// Push all branches [default: the one that is used]
+    #[arg(long)]
+    pub all: bool,
+    /// Push the labels, too; one that the remote has on another commit is named and stays as it is there
+    #[arg(long)]
+    pub labels: bool,
+    /// Replace what the remote has, if that is this commit: all 64 digits of an id, or REMOTE/BRANCH as it was fetched last
+    #[arg(
+        long,
+        value_name = "COMMIT",
+        require_equals = true,
+        conflicts_with = "all"
+    )]
+    pub force_with_lease: Option<String>,
+    /// How rows are printed.
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+#[doc = concat!("Arguments of `fetch`.")]
+#[derive(Debug, Args)]
+pub struct FetchArgs {
+    /// The remote [default: origin, else the only one]
+    #[arg(value_name = "REMOTE")]
+    pub remote: Option<String>,
+    /// How rows are printed.
+    #[command(flatten)]
+    pub rows: RowArgs,
+}
+
+#[doc = concat!("Arguments of `pull`.")]
+#[derive(Debug, Args)]
+pub struct PullArgs {
+    /// The remote [default: origin, else the only one]
+    #[arg(value_name = "REMOTE")]
+    pub remote: Option<String>,
+    /// What to do with conflicts
+    #[arg(long, value_name = "HOW", default_value = "abort")]
+    pub conflicts: ConflictsArg,
+    /// Message for the merge commit
+    #[arg(long, short, value_name = "TEXT")]
+    pub message: Option<String>,
+    /// End rows of conflicts with NUL instead of a newline, and do not quote names
+    #[arg(short = 'z')]
+    pub nul: bool,
+}
+
+#[doc = concat!("Arguments of `clone`.")]
+#[derive(Debug, Args)]
+pub struct CloneArgs {
+    /// Where the remote is, as in `remote add`
+    pub url: String,
+    /// Name of the project in the remote; also of the workspace, unless --workspace gives another one
+    pub project: String,
+    /// Mount point: an empty directory, or a new one
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+    /// Address of the service, if it is not the one that the URL implies
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// Region of the service
+    #[arg(long, value_name = "NAME")]
+    pub region: Option<String>,
+}
+
+#[doc = concat!("Arguments of `remote gc`.")]
+#[derive(Debug, Args)]
+pub struct RemoteGcArgs {
+    /// The remote [default: origin, else the only one]
+    #[arg(value_name = "REMOTE")]
+    pub remote: Option<String>,
+    /// Change nothing; print what would be done
+    #[arg(long)]
+    pub dry_run: bool,
 }

@@ -1,5 +1,6 @@
 //! `agentvfs remote`.
 
+use super::transfer::{self, options, url};
 use super::{Context, check_name};
 use crate::cli::{RemoteAddArgs, RemoteNameArgs, RemoteVerb, RowArgs};
 use crate::output::{Facts, Rows, print_json, talk};
@@ -8,7 +9,6 @@ use agentvfs_client::protocol::{
     Call, Nothing, RemoteAdd, RemoteList, RemoteListAnswer, RemoteRemove, RemoteRow,
 };
 use serde_json::{Value, json};
-use std::path::Path;
 
 /// Runs a verb.
 pub fn run(verb: RemoteVerb, context: &mut Context) -> Result<u8, Failure> {
@@ -16,17 +16,8 @@ pub fn run(verb: RemoteVerb, context: &mut Context) -> Result<u8, Failure> {
         RemoteVerb::Add(args) => add(args, context),
         RemoteVerb::List(args) => list(&args, context),
         RemoteVerb::Remove(args) => remove(args, context),
+        RemoteVerb::Gc(args) => transfer::gc(args, context),
     }
-}
-
-/// A URL as it is, a path as an absolute one.
-pub fn url(text: &str, context: &Context) -> Result<String, Failure> {
-    if text.contains("://") {
-        return Ok(text.to_owned());
-    }
-    let path = context.absolute(Path::new(text))?;
-    let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| Failure::usage("the path of the remote is not UTF-8"))
 }
 
 fn add(args: RemoteAddArgs, context: &mut Context) -> Result<u8, Failure> {
@@ -37,16 +28,12 @@ fn add(args: RemoteAddArgs, context: &mut Context) -> Result<u8, Failure> {
     let url = url(&args.url, context)?;
     let workspace = context.workspace_to_change(None)?;
     let what = format!("cannot add the remote {}", args.name);
-    let options = [("endpoint", args.endpoint), ("region", args.region)];
-    let options = options
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     let call = Call::RemoteAdd(RemoteAdd {
         workspace: workspace.clone(),
         name: args.name,
         url,
         project: args.project,
-        options: options.collect(),
+        options: options(args.endpoint, args.region),
     });
     let row: RemoteRow = context.ask(&what, &call)?;
     let mut facts = Facts::default();

@@ -138,6 +138,17 @@ fn branch_facts(facts: &mut Facts, more: &protocol::Facts) {
             .line("policy", policy.to_string().as_bytes())
             .json("policy", policy);
     }
+    let mut standings = Vec::new();
+    for remote in &more.remotes {
+        facts
+            .line("remote", remote.name.as_bytes())
+            .line("ahead", remote.ahead.to_string().as_bytes())
+            .line("behind", remote.behind.to_string().as_bytes());
+        standings.push(json!({
+            "name": remote.name, "ahead": remote.ahead, "behind": remote.behind
+        }));
+    }
+    facts.json("remotes", standings);
     if let Some(recovered) = &more.recovered {
         facts.add("recovered", recovered.as_bytes());
     }

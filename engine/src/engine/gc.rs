@@ -24,7 +24,7 @@ use crate::types::Progress;
 use crate::types::Time;
 use crate::workspace::branch_refs;
 use crate::workspace::keeper::lower_priority;
-use crate::workspace::remotes::read_tracking;
+use crate::workspace::remotes::tracked_commits;
 use objstore::CommitId;
 use objstore::gc::{Collection, Met, Plan, Swept, Walk};
 use objstore::limits::REWRITE_DEAD_PERCENT;
@@ -228,22 +228,9 @@ fn mark_all(
     maybe.extend(tombs::tombs(engine, now, grace)?);
     maybe.extend(timelines::mark_timelines(engine, now, but, &mut walk)?);
     maybe.extend(base_commits(engine)?);
-    maybe.extend(tracked_commits(engine)?);
+    maybe.extend(tracked_commits(&engine.refs, None)?);
     Roots::walk_rest(&maybe, &mut walk)?;
     Ok(walk.finish()?)
-}
-
-/// Commits and labels of remotes' branches, as they were fetched last.
-fn tracked_commits(engine: &Engine) -> Result<Vec<CommitId>> {
-    let mut found = Vec::new();
-    for name in engine.refs.list(branch_refs::TRACKING_DIR)? {
-        if let Some(bytes) = engine.refs.get(&name)? {
-            let tracking = read_tracking(&name, &bytes)?;
-            found.push(tracking.commit);
-            found.extend(tracking.labels.into_values());
-        }
-    }
-    Ok(found)
 }
 
 /// Commits that stand for what was applied to bases, and all before them: the ground on which the

@@ -228,6 +228,7 @@ pub(crate) fn import_ref(ws: &Workspace, branch: &Branch, target: &Target) -> Re
         false => None,
     };
     if let Some(tracked) = tracked {
+        ws.untrusted.comes_from_afar(&branch.name())?;
         branch.know(tracked.commit)?;
         return Ok(Target::Ref(tracked.commit.to_string()));
     }

@@ -94,6 +94,15 @@ impl History {
             .collect()
     }
 
+    /// The same, where what a branch began with may have parents that are not known: it came from elsewhere.
+    fn known_parents_from_elsewhere(&self) -> HashMap<CommitId, usize> {
+        let mut known = self.known_parents();
+        let begins = self.states.values();
+        let begins = begins.filter(|s| s.info.kind == OpKind::Start);
+        known.extend(begins.filter_map(|s| Some((s.info.id?, s.info.parents.len()))));
+        known
+    }
+
     /// What a branch that has these commits takes over; `known` is what it has already.
     fn lineage(&self, of: &HashSet<CommitId>, known: &HashMap<CommitId, usize>) -> Lineage {
         let is_stored = |s: &State| self.states.is_stored(s.info.number);
@@ -236,7 +245,7 @@ pub(crate) fn take_over_stored(
 ) -> Result<()> {
     let store = &to.places.store;
     let _pin = store.pin();
-    let known = to.lock().book.history.known_parents();
+    let known = to.lock().book.history.known_parents_from_elsewhere();
     let mut ancestors: HashMap<CommitId, Ancestor> = HashMap::new();
     let mut work: Vec<CommitId> = labels.iter().map(|(_, id)| *id).chain([of]).collect();
     while let Some(id) = work.pop() {

@@ -71,12 +71,20 @@ pub(crate) fn merging(
         return merge();
     }
     let id = format!("merge {}", ws.untrusted.next_merge());
-    ws.untrusted.merges(&req.from, &req.into, &id)?;
+    match is_of_remote(&req.from) {
+        true => ws.untrusted.merges_from_afar(&req.into, &id)?,
+        false => ws.untrusted.merges(&req.from, &req.into, &id)?,
+    }
     let report = merge()?;
     if report.commit.is_none() || report.outcome == Outcome::UpToDate {
         ws.untrusted.merged_nothing(&req.into, &id)?;
     }
     Ok(report)
+}
+
+/// Whether this names a branch of a remote, `REMOTE/BRANCH`: no branch's name has a slash.
+fn is_of_remote(name: &str) -> bool {
+    name.contains('/')
 }
 
 /// There is no branch of that name any more. A mark that stays would only mark the next one of that name.

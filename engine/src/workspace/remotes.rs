@@ -6,14 +6,16 @@
 //! commits that are here as a whole, with their ancestors as far as the remote had them.
 
 use super::Workspace;
+use super::branch_refs::TRACKING_DIR;
 use super::branch_refs::{remotes_ref, tracking_dir};
 use crate::error::{Error, Result};
 use crate::limits::REMOTES_MAX;
 use crate::names::{check_remote_name, check_workspace_name};
 use crate::record::{decode, encode};
 use crate::types::Time;
-use objstore::CommitId;
-use std::collections::BTreeMap;
+use objstore::refs::RefStore;
+use objstore::{Commit, CommitId, Kind, ObjectStore};
+use std::collections::{BTreeMap, HashSet};
 
 pub(crate) const VERSION: u16 = 1;
 
@@ -167,4 +169,32 @@ pub(crate) fn put_tracking(
 ) -> Result<()> {
     let name = format!("{}/{remote}/{branch}", tracking_dir(ws.name()));
     Ok(ws.views.shared().refs.set(&name, &encode(found))?)
+}
+
+/// Commits and labels of all branches of remotes, of one workspace or of all: roots of gc.
+pub(crate) fn tracked_commits(refs: &RefStore, workspace: Option<&str>) -> Result<Vec<CommitId>> {
+    let dir = workspace.map_or(TRACKING_DIR.to_owned(), tracking_dir);
+    let mut found = Vec::new();
+    for name in refs.list(&dir)? {
+        if let Some(bytes) = refs.get(&name)? {
+            let tracking = read_tracking(&name, &bytes)?;
+            found.push(tracking.commit);
+            found.extend(tracking.labels.into_values());
+        }
+    }
+    Ok(found)
+}
+
+/// Commits, and all their ancestors that are here.
+pub(crate) fn with_ancestors(
+    store: &ObjectStore,
+    mut work: Vec<CommitId>,
+) -> Result<HashSet<CommitId>> {
+    let mut found = HashSet::new();
+    while let Some(id) = work.pop() {
+        if store.contains(Kind::Commit, id.as_bytes()) && found.insert(id) {
+            work.extend(store.get_object::<Commit>(&id)?.parents);
+        }
+    }
+    Ok(found)
 }

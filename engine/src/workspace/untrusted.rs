@@ -229,6 +229,20 @@ impl Untrusted {
         })
     }
 
+    /// What a remote has is to be merged into a branch: nobody knows what wrote it.
+    pub fn merges_from_afar(&self, into: &str, id: &str) -> Result<()> {
+        self.change(|state| state.mark(into, Reach::Shown, id))
+    }
+
+    /// A branch gets states that a remote has: nobody knows what wrote them.
+    pub fn comes_from_afar(&self, branch: &str) -> Result<()> {
+        self.change(|state| {
+            if state.reach(branch) == Reach::None {
+                state.mark(branch, Reach::History, "");
+            }
+        })
+    }
+
     /// That merge changed nothing.
     pub fn merged_nothing(&self, into: &str, id: &str) -> Result<()> {
         self.change(|state| state.unmark(into, id, Reach::None))?;

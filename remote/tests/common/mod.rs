@@ -152,6 +152,7 @@ impl Machine {
                     false => Ok(()),
                 }
             },
+            decide: &|| Ok(()),
             has_entry: &|_| Ok(false),
         };
         remote::push::push(&self.remote, &self.store, request, &context)

@@ -1,5 +1,6 @@
 //! Parameters and results of the methods about remotes (docs/remote.md).
 
+use super::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -50,5 +51,181 @@ wire! {
         pub workspace: String,
         /// The remote.
         pub name: String,
+    }
+}
+
+wire! {
+    /// How a branch stands to the one of its name in a remote, as that was when it was fetched or pushed last.
+    pub struct RemoteStanding {
+        /// `REMOTE/BRANCH`.
+        pub name: String,
+        /// Commits that only the branch has, automatic ones left out.
+        pub ahead: u64,
+        /// Commits that only the remote has.
+        pub behind: u64,
+    }
+
+    /// Parameters of `remote.push`.
+    pub struct RemotePush {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The remote; `null`: `origin`, else the only one.
+        #[serde(default)]
+        pub remote: Option<String>,
+        /// The branches; none: all.
+        #[serde(default)]
+        pub branches: Vec<String>,
+        /// Push the labels, too.
+        #[serde(default)]
+        pub labels: bool,
+        /// Replace what the remote has, if that is this commit: an id, or `REMOTE/BRANCH`.
+        #[serde(default)]
+        pub lease: Option<String>,
+        /// Send progress notifications.
+        #[serde(default)]
+        pub progress: bool,
+    }
+
+    /// What became of a branch that was to be pushed.
+    pub struct PushedRow {
+        /// The branch.
+        pub branch: String,
+        /// `new`, `pushed`, `up-to-date`, or `rejected`: then the remote was not changed.
+        pub status: String,
+        /// Its commit.
+        pub commit: String,
+        /// What the remote had before.
+        pub before: Option<String>,
+        /// A checkpoint was made for it.
+        pub checkpoint: bool,
+        /// Objects that were sent.
+        pub objects: u64,
+        /// Bytes of the packs that they were sent in.
+        pub bytes: u64,
+        /// Labels that the remote has on other commits, which were not changed there.
+        pub labels_differ: Vec<String>,
+    }
+
+    /// Answer of `remote.push`.
+    pub struct RemotePushAnswer {
+        /// The remote.
+        pub remote: String,
+        /// The branches.
+        pub branches: Vec<PushedRow>,
+        /// Requests to the remote.
+        pub requests: u64,
+    }
+
+    /// Parameters of `remote.fetch`.
+    pub struct RemoteFetch {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The remote; `null`: `origin`, else the only one.
+        #[serde(default)]
+        pub remote: Option<String>,
+        /// The branches; none: all.
+        #[serde(default)]
+        pub branches: Vec<String>,
+        /// Send progress notifications.
+        #[serde(default)]
+        pub progress: bool,
+    }
+
+    /// A branch of a remote that was fetched.
+    pub struct FetchedRow {
+        /// `REMOTE/BRANCH`.
+        pub name: String,
+        /// Its commit.
+        pub commit: String,
+        /// The commit that was known before.
+        pub before: Option<String>,
+        /// Who pushed it.
+        pub by: String,
+        /// When.
+        pub time: Moment,
+        /// Labels that the branch of that name has on other commits here.
+        pub labels_differ: Vec<String>,
+    }
+
+    /// Answer of `remote.fetch`.
+    pub struct RemoteFetchAnswer {
+        /// The remote.
+        pub remote: String,
+        /// Its branches.
+        pub branches: Vec<FetchedRow>,
+        /// Objects that came.
+        pub objects: u64,
+        /// Bytes of them.
+        pub bytes: u64,
+        /// Requests to the remote.
+        pub requests: u64,
+    }
+
+    /// Parameters of `remote.clone`.
+    pub struct RemoteClone {
+        /// Name of the workspace that is made.
+        pub workspace: String,
+        /// Where the remote is, as in `remote.add`.
+        pub url: String,
+        /// Options of the service.
+        #[serde(default)]
+        pub options: BTreeMap<String, String>,
+        /// Name of the project in the remote.
+        pub project: String,
+        /// A branch that is made, too; `null`: only `main`.
+        #[serde(default)]
+        pub branch: Option<String>,
+        /// Send progress notifications.
+        #[serde(default)]
+        pub progress: bool,
+    }
+
+    /// Answer of `remote.clone`.
+    pub struct RemoteCloneAnswer {
+        /// The commit that `main` begins with.
+        pub commit: String,
+        /// The remote's branches.
+        pub branches: Vec<FetchedRow>,
+        /// Objects that came.
+        pub objects: u64,
+        /// Bytes of them.
+        pub bytes: u64,
+        /// Requests to the remote.
+        pub requests: u64,
+    }
+
+    /// Parameters of `remote.gc`.
+    pub struct RemoteGc {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The remote; `null`: `origin`, else the only one.
+        #[serde(default)]
+        pub remote: Option<String>,
+        /// Change nothing.
+        #[serde(default)]
+        pub dry_run: bool,
+        /// Send progress notifications.
+        #[serde(default)]
+        pub progress: bool,
+    }
+
+    /// Answer of `remote.gc`.
+    pub struct RemoteGcAnswer {
+        /// The remote.
+        pub remote: String,
+        /// Objects that are needed, or too young.
+        pub kept: u64,
+        /// Objects that are not present any more.
+        pub dropped: u64,
+        /// Objects that are needed and were not present: the remote is damaged.
+        pub missing: u64,
+        /// Bytes of packs that were put again without what nobody needs.
+        pub copied_bytes: u64,
+        /// Files that wait for the grace period to end.
+        pub condemned: u64,
+        /// Files that were deleted.
+        pub deleted: u64,
+        /// Their bytes.
+        pub deleted_bytes: u64,
     }
 }

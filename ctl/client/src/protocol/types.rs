@@ -3,7 +3,7 @@
 //! Commit ids are texts of 64 hex digits; `null` is an id that is not known yet (`pending`).
 //! Unknown fields are refused, so that a misspelt option is never silently without effect.
 
-use super::{Bytes, LineCount, MountChoice};
+use super::{Bytes, LineCount, MountChoice, RemoteStanding};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -261,6 +261,9 @@ wire! {
         /// Version of the policy that changes are judged by.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub policy: Option<u64>,
+        /// How the branch stands to those of its name in remotes.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub remotes: Vec<RemoteStanding>,
     }
 
     /// Requests of one kind.

@@ -82,6 +82,16 @@ fn local_path(url: &str, place: &str) -> Result<PathBuf, Fault> {
     Ok(PathBuf::from(OsString::from_vec(bytes)))
 }
 
+/// The remote at a URL, which must be there.
+pub fn open_at(
+    mounts: &Mounts,
+    url: &str,
+    options: &BTreeMap<String, String>,
+) -> Result<Remote, Fault> {
+    let bucket = remote_bucket(mounts, url, options)?;
+    Remote::open(bucket, Arc::new(SystemClock)).map_err(|e| of_remote(e, ""))
+}
+
 /// Makes a remote where there is none, and finds out whether it keeps the conditions of puts.
 pub fn create(mounts: &Mounts, config: &RemoteConfig) -> Result<Remote, Fault> {
     match place_of(&config.url)? {

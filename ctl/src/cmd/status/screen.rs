@@ -4,7 +4,8 @@ use crate::cmd::Context;
 use crate::output::{bar, print, stdout_style};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{
-    Call, ConflictsAnswer, Diff, DiffAnswer, Facts, Import, OnBranch, Resources, Side, StatusAnswer,
+    Call, ConflictsAnswer, Diff, DiffAnswer, Facts, Import, OnBranch, RemoteStanding, Resources,
+    Side, StatusAnswer,
 };
 use agentvfs_client::quote::shown;
 use agentvfs_client::render::{count, short};
@@ -104,6 +105,7 @@ fn branch(
     if let Some(policy) = more.policy {
         rows.push(("policy", format!("version {policy}: agentvfs policy show")));
     }
+    rows.extend(more.remotes.iter().map(remote));
     if let Some(recovered) = &more.recovered {
         rows.push(("recovered", shown(recovered.as_bytes())));
     }
@@ -111,6 +113,16 @@ fn branch(
         next.push("agentvfs log lists the commits, agentvfs rollback goes back to one".to_owned());
     }
     Ok(next)
+}
+
+/// How the branch stands to the one of a remote.
+fn remote(standing: &RemoteStanding) -> (&'static str, String) {
+    let RemoteStanding {
+        name,
+        ahead,
+        behind,
+    } = standing;
+    ("remote", format!("{name}: {ahead} ahead, {behind} behind"))
 }
 
 /// Where events come from, if not from the front alone, and where they go.

@@ -18,6 +18,7 @@ use crate::verbs::timeline::kept::heads_of;
 use crate::verbs::timeline::kept::kept;
 use crate::verbs::timeline::kept::strike;
 use crate::workspace::branch_refs::TIMELINES_DIR;
+use crate::workspace::remotes::{tracked_commits, with_ancestors};
 use objstore::CommitId;
 use objstore::gc::Walk;
 use std::collections::BTreeSet;
@@ -76,6 +77,9 @@ fn needed_of(
         logs.push(LogPlace::of(&inner.book.timeline));
         Ok(())
     })?;
+    // A merge of a remote's branch is to find the timeline that came with it.
+    let tracked = tracked_commits(&engine.refs, Some(workspace))?;
+    ids.extend(with_ancestors(&engine.store, tracked)?);
     let mut heads = heads_of(&engine.store, ids.iter())?;
     for log in &logs {
         strike(&engine.store, log, &mut heads)?;

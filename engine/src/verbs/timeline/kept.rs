@@ -304,6 +304,23 @@ pub(crate) fn has_entry(branch: &Branch, head: TimelineHead) -> Result<bool> {
     Ok(strike(&branch.places.store, &place, &mut heads)? > 0)
 }
 
+/// Whether a branch or a kept timeline has an entry.
+pub(crate) fn is_here(ws: &Workspace, head: TimelineHead) -> Result<bool> {
+    let shared = ws.views.shared();
+    for branch in ws.views.branches() {
+        if has_entry(&branch, head)? {
+            return Ok(true);
+        }
+    }
+    for (_, record) in kept(&shared.refs, ws.name())? {
+        let mut heads = BTreeSet::from([(head.entries, head.hash)]);
+        if strike(&shared.store, &record.place(), &mut heads)? > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Keeps a timeline that came from a remote, unless a branch or a kept timeline has all of it. Durable.
 pub(crate) fn keep_carried(
     ws: &Workspace,
@@ -311,18 +328,10 @@ pub(crate) fn keep_carried(
     carried: &CarriedTimeline,
     now: Time,
 ) -> Result<()> {
+    if is_here(ws, carried.head)? {
+        return Ok(());
+    }
     let shared = ws.views.shared();
-    for branch in ws.views.branches() {
-        if has_entry(&branch, carried.head)? {
-            return Ok(());
-        }
-    }
-    for (_, record) in kept(&shared.refs, ws.name())? {
-        let mut heads = BTreeSet::from([(carried.head.entries, carried.head.hash)]);
-        if strike(&shared.store, &record.place(), &mut heads)? > 0 {
-            return Ok(());
-        }
-    }
     let record = KeptRecord {
         version: VERSION,
         branch: carried.branch.clone(),

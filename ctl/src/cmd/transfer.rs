@@ -1,0 +1,315 @@
+//! `agentvfs push`, `fetch`, `pull`, `clone`, `remote gc`.
+
+use super::branch::tell_merge;
+use super::{Context, check_name, workspace_facts};
+use crate::cli::{CloneArgs, ConflictsArg, FetchArgs, PullArgs, PushArgs, RemoteGcArgs};
+use crate::output::{Bar, Facts, Rows, human_bytes, print_json, talk, warn};
+use agentvfs_client::failure::Failure;
+use agentvfs_client::protocol::*;
+use agentvfs_client::render::count;
+use agentvfs_client::seen::Look;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// Exit status where a branch was not pushed.
+const REJECTED: u8 = 1;
+
+/// A URL as it is, a path as an absolute one.
+pub fn url(text: &str, context: &Context) -> Result<String, Failure> {
+    if text.contains("://") {
+        return Ok(text.to_owned());
+    }
+    let path = context.absolute(Path::new(text))?;
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::usage("the path of the remote is not UTF-8"))
+}
+
+/// Options of a service, by name.
+pub fn options(endpoint: Option<String>, region: Option<String>) -> BTreeMap<String, String> {
+    let options = [("endpoint", endpoint), ("region", region)];
+    options
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
+/// Sends branches to a remote; prints what became of each.
+pub fn push(args: PushArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace_to_change(None)?;
+    let branches = match args.all {
+        true => Vec::new(),
+        false => vec![context.branch()?],
+    };
+    let call = Call::RemotePush(RemotePush {
+        workspace: workspace.clone(),
+        remote: args.remote,
+        branches,
+        labels: args.labels,
+        lease: args.force_with_lease,
+        progress: Bar::is_wanted(),
+    });
+    let since = Instant::now();
+    let what = format!("cannot push {workspace}");
+    let answer: RemotePushAnswer = context.ask_cancellable(&what, &call, "pushing", &mut |_| {})?;
+    let remote = &answer.remote;
+    if context.json() {
+        let rows: Vec<Value> = answer.branches.iter().map(pushed_object).collect();
+        print_json(&json!({
+            "remote": remote, "branches": rows, "requests": answer.requests
+        }))?;
+    } else {
+        let mut rows = Rows::new(&["STATUS", "NAME", "COMMIT"]);
+        for row in &answer.branches {
+            let name = format!("{remote}/{}", row.branch);
+            rows.push(vec![
+                row.status.clone().into(),
+                name.into(),
+                row.commit.clone().into(),
+            ]);
+        }
+        rows.print(args.rows.nul)?;
+    }
+    let mut exit = 0;
+    for row in &answer.branches {
+        labels_stay(remote, &row.branch, &row.labels_differ);
+        if row.status == "rejected" {
+            exit = REJECTED;
+            warn(&format!(
+                "rejected: {remote}/{0} has moved; `agentvfs pull {remote} --branch {0}` merges it",
+                row.branch
+            ));
+        }
+    }
+    let sent = answer.branches.iter().map(|row| row.bytes).sum();
+    talk(&format!(
+        "workspace {workspace}: {} sent to {remote} in {} and {:.1?}",
+        human_bytes(sent),
+        count(answer.requests, "request"),
+        since.elapsed()
+    ));
+    Ok(exit)
+}
+
+fn pushed_object(row: &PushedRow) -> Value {
+    json!({
+        "branch": row.branch,
+        "status": row.status,
+        "commit": row.commit,
+        "before": row.before,
+        "checkpoint": row.checkpoint,
+        "objects": row.objects,
+        "bytes": row.bytes,
+        "labels_differ": row.labels_differ,
+    })
+}
+
+fn labels_stay(remote: &str, branch: &str, labels: &[String]) {
+    for label in labels {
+        warn(&format!(
+            "the label {label} of {remote}/{branch} is on another commit than here; neither was changed"
+        ));
+    }
+}
+
+/// Brings branches of a remote; prints them.
+pub fn fetch(args: FetchArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace_to_change(None)?;
+    let wanted = context.options().branch.clone();
+    let answer = fetched(
+        &workspace,
+        args.remote,
+        wanted.into_iter().collect(),
+        context,
+    )?;
+    if context.json() {
+        let rows: Vec<Value> = answer.branches.iter().map(fetched_object).collect();
+        print_json(&json!({
+            "remote": answer.remote,
+            "branches": rows,
+            "objects": answer.objects,
+            "bytes": answer.bytes,
+            "requests": answer.requests,
+        }))?;
+        return Ok(0);
+    }
+    let mut rows = Rows::new(&["STATUS", "NAME", "COMMIT"]);
+    for row in answer.branches {
+        rows.push(vec![
+            status(&row).into(),
+            row.name.into(),
+            row.commit.into(),
+        ]);
+    }
+    rows.print(args.rows.nul)?;
+    Ok(0)
+}
+
+fn status(row: &FetchedRow) -> &'static str {
+    match &row.before {
+        None => "new",
+        Some(before) if *before == row.commit => "up-to-date",
+        Some(_) => "moved",
+    }
+}
+
+fn fetched_object(row: &FetchedRow) -> Value {
+    json!({
+        "name": row.name,
+        "status": status(row),
+        "commit": row.commit,
+        "before": row.before,
+        "by": row.by,
+        "time": agentvfs_client::when::rfc3339(row.time),
+        "labels_differ": row.labels_differ,
+    })
+}
+
+/// Fetches, and says how much came.
+fn fetched(
+    workspace: &str,
+    remote: Option<String>,
+    branches: Vec<String>,
+    context: &mut Context,
+) -> Result<RemoteFetchAnswer, Failure> {
+    let call = Call::RemoteFetch(RemoteFetch {
+        workspace: workspace.to_owned(),
+        remote,
+        branches,
+        progress: Bar::is_wanted(),
+    });
+    let since = Instant::now();
+    let what = format!("cannot fetch for {workspace}");
+    let answer: RemoteFetchAnswer =
+        context.ask_cancellable(&what, &call, "fetching", &mut |_| {})?;
+    for row in &answer.branches {
+        let (remote, branch) = row
+            .name
+            .split_once('/')
+            .unwrap_or((&answer.remote, &row.name));
+        labels_stay(remote, branch, &row.labels_differ);
+    }
+    talk(&format!(
+        "workspace {workspace}: {} came from {} in {} and {:.1?}",
+        human_bytes(answer.bytes),
+        answer.remote,
+        count(answer.requests, "request"),
+        since.elapsed()
+    ));
+    Ok(answer)
+}
+
+/// Fetches the branch of a remote and merges it into the one of its name.
+pub fn pull(args: PullArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace_to_change(None)?;
+    let branch = context.branch()?;
+    let answer = fetched(&workspace, args.remote, vec![branch.clone()], context)?;
+    let from = format!("{}/{branch}", answer.remote);
+    let what = format!("cannot merge {from} into {branch}");
+    let call = Call::BranchMerge(BranchMerge {
+        workspace: workspace.clone(),
+        from,
+        into: branch.clone(),
+        keep_conflicts: args.conflicts == ConflictsArg::Keep,
+        dry_run: false,
+        label: None,
+        message: args.message.unwrap_or_default(),
+        progress: Bar::is_wanted(),
+    });
+    tell_merge(
+        &what,
+        &call,
+        (&workspace, &branch),
+        context,
+        (false, args.nul),
+    )
+}
+
+/// Makes a workspace of what a remote has, mounts it, and prints its facts.
+pub fn clone(args: CloneArgs, context: &mut Context) -> Result<u8, Failure> {
+    let option = context.surroundings().option.clone();
+    let workspace = option.unwrap_or_else(|| args.project.clone());
+    check_name(engine::names::check_workspace_name(&workspace))?;
+    let branch = context.options().branch.clone();
+    let url = url(&args.url, context)?;
+    let mount = args.mount.as_deref();
+    let mount = mount.map(|mount| context.absolute(mount)).transpose()?;
+    let call = Call::RemoteClone(RemoteClone {
+        workspace: workspace.clone(),
+        url,
+        options: options(args.endpoint, args.region),
+        project: args.project,
+        branch: branch.clone(),
+        progress: Bar::is_wanted(),
+    });
+    let since = Instant::now();
+    let what = format!("cannot clone {}", args.url);
+    let made: RemoteCloneAnswer = context.ask_cancellable(&what, &call, "cloning", &mut |_| {})?;
+    let took = since.elapsed();
+    let call = Call::Start(Start {
+        workspace: workspace.clone(),
+        base: None,
+        named: true,
+        mount: mount.as_deref().map(Bytes::from),
+        options: MountChoice::default(),
+    });
+    let answer: StartAnswer = context.ask(&format!("cannot start {workspace}"), &call)?;
+    for warning in &answer.warnings {
+        warn(warning);
+    }
+    context.check_seen(&answer.info, Look::Into)?;
+    let branch = branch.unwrap_or_else(|| MAIN.to_owned());
+    let mut facts = workspace_facts(&answer.info, &branch, context.home());
+    facts.add("commit", made.commit.as_bytes());
+    let rows: Vec<Value> = made.branches.iter().map(fetched_object).collect();
+    facts.json("branches", rows).json("requests", made.requests);
+    facts
+        .json("bytes", made.bytes)
+        .json("objects", made.objects);
+    facts.print(context.json())?;
+    talk(&format!(
+        "workspace {workspace}: {} came in {} and {took:.1?}; mounted; `agentvfs stop {workspace}` unmounts it",
+        human_bytes(made.bytes),
+        count(made.requests, "request"),
+    ));
+    Ok(0)
+}
+
+/// Removes from a remote what nobody needs.
+pub fn gc(args: RemoteGcArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace_to_change(None)?;
+    let call = Call::RemoteGc(RemoteGc {
+        workspace,
+        remote: args.remote,
+        dry_run: args.dry_run,
+        progress: Bar::is_wanted(),
+    });
+    let what = "cannot collect the remote";
+    let answer: RemoteGcAnswer = context.ask_cancellable(what, &call, "collecting", &mut |_| {})?;
+    let mut facts = Facts::default();
+    facts.add("remote", answer.remote.as_bytes());
+    for (key, number) in [
+        ("kept", answer.kept),
+        ("dropped", answer.dropped),
+        ("missing", answer.missing),
+        ("copied_bytes", answer.copied_bytes),
+        ("condemned", answer.condemned),
+        ("deleted", answer.deleted),
+        ("deleted_bytes", answer.deleted_bytes),
+    ] {
+        facts
+            .line(key, number.to_string().as_bytes())
+            .json(key, number);
+    }
+    facts.json("dry_run", args.dry_run);
+    facts.print(context.json())?;
+    if answer.missing > 0 {
+        warn(&format!(
+            "the remote is damaged: {} missing that its branches need; push again from a machine that has them",
+            count(answer.missing, "object") + if answer.missing == 1 { " is" } else { " are" }
+        ));
+        return Ok(1);
+    }
+    Ok(0)
+}
