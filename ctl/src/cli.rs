@@ -169,8 +169,9 @@ pub struct AgentLookArgs {
 /// What `push --help` says more.
 const PUSH_HELP: &str = "Examples:\n  agentvfs push\n  agentvfs push origin --all --labels\n\n\
     If the branch has changed since its head, a checkpoint is made first. Only what the remote lacks\n\
-    is sent; a push that was cut off is continued by the next one. If the remote has commits that the\n\
-    branch lacks, the push is rejected (exit status 1) and nothing changes; `agentvfs pull` merges them.";
+    is sent; a push that was cut off is continued by the next one. If the remote has commits that\n\
+    the branch lacks, the push is rejected (exit status 1) and nothing changes; `agentvfs pull`\n\
+    merges them.";
 
 /// What `skill --help` says more.
 const SKILL_HELP: &str = "Examples:\n  \
@@ -270,8 +271,9 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  agentvfs fetch\n  agentvfs fetch origin --branch main\n  \
         agentvfs diff origin/main\n\n\
-        Prints new, moved or up-to-date, name and commit. REMOTE/BRANCH can be used in log --branch, diff,\n\
-        merge, rollback, restore and branch create --from. Without --branch all branches are fetched."
+        Prints new, moved or up-to-date, name and commit. REMOTE/BRANCH can be used in log --branch,\n\
+        diff, merge, rollback, restore and branch create --from. Without --branch all branches are\n\
+        fetched."
     )]
     Fetch(FetchArgs),
     /// Fetch a branch of a remote and merge it into the branch of that name; print the commit

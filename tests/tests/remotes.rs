@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -365,6 +366,97 @@ fn a_push_that_is_killed_is_finished_by_the_next() {
     run(&reader, &["pull"]).id();
     assert_eq!((head(&a), root(&a)), (head(&reader), root(&reader)));
     run(&a, &["fsck"]).ok();
+}
+
+#[test]
+fn a_push_that_waits_for_the_remote_stops_nobody_and_can_be_interrupted() {
+    let Some((a, remote)) = first() else { return };
+    run(&a, &["push"]).ok();
+    let refs = fs::read(remote.join("refs/project/main")).unwrap();
+    let packs = || files_in(&remote.join("packs"));
+    let mut once = |round: u32| {
+        let (name, before) = (format!("new-{round}"), packs());
+        write(&a, &name, &name);
+        let lock = File::open(remote.join(".lock")).unwrap();
+        lock.lock().unwrap();
+        let child = begin(&a, &["push"]);
+        wait::until("a pack is put", || packs() > before);
+        // It waits for the lock, and holds nothing that these need.
+        write(&a, "beside", &name);
+        run(&a, &["kv", "set", "key", "1"]).ok();
+        run(&a, &["checkpoint", &format!("beside-{round}")]).id();
+        run(&a, &["branch", "create", &format!("b{round}")]).ok();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::INT).unwrap();
+        drop(lock);
+        let told = a.finish(child, "an interrupted push");
+        if told.status == 0 {
+            // The interrupt came too late.
+            return false;
+        }
+        assert_eq!((told.status, told.out.as_str()), (130, ""), "{told:?}");
+        assert!(told.err.contains("no branch was changed"), "{told:?}");
+        true
+    };
+    assert!((0..20).any(&mut once), "nothing was interrupted");
+    let last = head(&a);
+    let pushed = json(&a, &["push"]);
+    assert_eq!(pushed["branches"][0]["commit"], last);
+    assert_ne!(refs, fs::read(remote.join("refs/project/main")).unwrap());
+    let b = other(&remote);
+    assert_eq!(root(&a), root(&b));
+}
+
+#[test]
+fn timelines_of_two_machines_stay_two() {
+    let Some((a, remote)) = first() else { return };
+    let call = |env: &Env, name: &str| {
+        let file = env.mountpoint().join("both");
+        let script = format!("echo {name} >> {}", file.display());
+        run(
+            env,
+            &[
+                "tool", "exec", name, "-w", "project", "--", "sh", "-c", &script,
+            ],
+        )
+        .ok();
+    };
+    let calls = |env: &Env, args: &[&str]| {
+        let args: Vec<&str> = ["timeline"].iter().chain(args).copied().collect();
+        let all = json(env, &args);
+        let names = all["calls"].as_array().unwrap().iter();
+        let names = names.filter(|call| call["id"] != Value::Null);
+        let mut names: Vec<String> = names
+            .map(|call| call["name"].as_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    call(&a, "of-a");
+    run(&a, &["push"]).ok();
+    let b = other(&remote);
+    assert_eq!(calls(&b, &[]), Vec::<String>::new());
+    assert_eq!(calls(&b, &["--all"]), ["of-a"]);
+    assert!(
+        run(&b, &["blame", "both", "-w", "project"])
+            .ok()
+            .contains("of-a")
+    );
+    call(&b, "of-b");
+    run(&b, &["push"]).ok();
+    run(&a, &["pull"]).id();
+    assert_eq!(
+        (calls(&a, &[]), calls(&b, &[])),
+        (vec!["of-a".into()], vec!["of-b".into()])
+    );
+    assert_eq!(calls(&a, &["--all"]), ["of-a", "of-b"]);
+    let blame = run(&a, &["blame", "both", "-w", "project"]).ok();
+    assert!(blame.contains("of-a") && blame.contains("of-b"), "{blame}");
+    for env in [&a, &b] {
+        run(env, &["gc", "--grace", "0s"]).ok();
+        verified(env);
+        assert_eq!(calls(env, &["--all"]), ["of-a", "of-b"]);
+    }
 }
 
 #[test]

@@ -226,6 +226,14 @@ fn branches_of_the_readme_are_as_it_says() {
 }
 
 #[test]
+fn the_other_machine_of_the_readme_is_as_it_says() {
+    let Some((env, home)) = user() else { return };
+    hello(&home);
+    let root = started(&env);
+    check("README.md", "remote", &env, &root);
+}
+
+#[test]
 fn runs_of_the_readme_are_as_it_says() {
     let Some(env) = tests::sandbox::stopped() else {
         return;

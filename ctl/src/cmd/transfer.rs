@@ -252,7 +252,11 @@ pub fn clone(args: CloneArgs, context: &mut Context) -> Result<u8, Failure> {
         base: None,
         named: true,
         mount: mount.as_deref().map(Bytes::from),
-        options: MountChoice::default(),
+        // There is no project whose directory could say whether others may enter.
+        options: MountChoice {
+            allow_other: Some(false),
+            ..MountChoice::default()
+        },
     });
     let answer: StartAnswer = context.ask(&format!("cannot start {workspace}"), &call)?;
     for warning in &answer.warnings {

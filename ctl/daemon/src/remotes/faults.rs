@@ -110,7 +110,8 @@ pub fn of_remote(error: Error, workspace: &str) -> Fault {
             told("remote-unsupported", "use a newer agentvfs")
         }
         Error::Rejected { .. } => told("rejected", "agentvfs pull"),
-        Error::Stopped => told(CANCELLED, "run the command again: it goes on from there"),
+        Error::Stopped => Fault::failed(CANCELLED, "cancelled; no branch was changed")
+            .hint("run the command again: it goes on from there"),
         Error::NoRoom { .. } => told(
             "no-space",
             "free space on the disk of the agentvfs home, or agentvfs config quota=SIZE raises the quota",
