@@ -15,6 +15,7 @@ pub mod env;
 pub mod everything;
 pub mod holders;
 pub mod loggers;
+pub mod machines;
 pub mod mcp;
 pub mod model;
 pub mod mount;

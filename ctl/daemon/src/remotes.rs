@@ -4,7 +4,7 @@
 //! crate `remote` moves objects between the store and the remote under a pin of the store, and the engine keeps what
 //! came. Only commands outside of sandboxes come here.
 //!
-//! Tests: `tests/tests/remotes.rs`.
+//! Tests: `tests/tests/remotes.rs`, `tests/tests/remotes_killed.rs`.
 
 mod collect;
 mod faults;

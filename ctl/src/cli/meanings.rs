@@ -51,7 +51,7 @@ const COMMANDS: &[(&str, &[&str], Means)] = &[
     ),
     (
         "",
-        &["clone", "create", "new", "open", "up"],
+        &["create", "new", "open", "up"],
         Told("agentvfs start --from DIR creates a workspace, agentvfs branch create NAME a branch"),
     ),
     (
@@ -97,12 +97,12 @@ const COMMANDS: &[(&str, &[&str], Means)] = &[
     ),
     (
         "",
-        &["pull", "fetch", "sync"],
+        &["sync"],
         Told("agentvfs update merges what changed in the project's directory"),
     ),
     (
         "",
-        &["push", "land", "write-back"],
+        &["land", "write-back"],
         Told("agentvfs apply writes the changes to the project's directory"),
     ),
     (

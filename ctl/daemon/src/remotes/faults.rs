@@ -23,7 +23,10 @@ pub fn no_remote(workspace: &str, count: usize) -> Fault {
             "no-such-remote",
             format!("workspace {workspace} has no remote"),
         )
-        .hint(format!("agentvfs remote add origin URL -w {workspace}")),
+        .hint(format!(
+            "agentvfs remote add origin DIR -w {workspace} adds one; agentvfs apply and agentvfs update work with \
+             the project's directory"
+        )),
         _ => Fault::failed(
             "no-such-remote",
             format!("workspace {workspace} has {count} remotes, and none is named origin"),
