@@ -337,6 +337,13 @@ pub enum Command {
     /// Serve the workspaces of one home; started by the other commands
     #[command(hide = true)]
     Daemon,
+    /// Reach a remote over the network; started by the daemon
+    #[command(hide = true)]
+    RemoteWorker {
+        /// A file that may be read: with a token
+        #[arg(long, value_name = "FILE")]
+        read: Vec<std::path::PathBuf>,
+    },
     /// Hold the mounts of one home while no daemon does; started by the daemon
     #[command(hide = true)]
     Keeper,

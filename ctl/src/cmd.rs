@@ -63,14 +63,18 @@ use agentvfs_picture::BarEnding;
 use paths::{path_or_root, paths};
 use serde::de::DeserializeOwned;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use tracing_subscriber::filter::LevelFilter;
 use words::{check_name, id_or_pending, key_value, split_two, workspace_facts};
 
 /// Runs a command and gives its exit status.
 pub fn run(cli: Cli) -> Result<u8, Failure> {
     if cli.global.verbose && !matches!(cli.command, Command::Daemon | Command::Keeper) {
-        log_to_stderr(tracing::Level::DEBUG);
+        log_to_stderr(LevelFilter::DEBUG);
     }
     match cli.command {
         Command::Completions(args) => completions::run(&args, cli.global.json),
@@ -109,8 +113,9 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Config(args) => config::run(&args, &mut Context::new(cli.global)?),
         Command::PassOn => tool_exec::pass_on(),
         Command::Reach { words } => run::reach::run(&words),
+        Command::RemoteWorker { read } => remote_worker(&read),
         Command::Keeper => {
-            log_to_stderr(tracing::Level::INFO);
+            log_to_stderr(LevelFilter::INFO);
             keeper::process::run(&context::find_home(cli.global.root.as_deref())?);
             Ok(0)
         }
@@ -120,8 +125,18 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     }
 }
 
+/// Serves the socket on standard input; `read` names files that the service's credentials are in.
+fn remote_worker(read: &[PathBuf]) -> Result<u8, Failure> {
+    let what = "the process that has the network cannot work";
+    let failed = |error: std::io::Error| Failure::new(what, error.to_string());
+    agentvfs_remote_worker::confine::confine(read).map_err(failed)?;
+    let socket = std::io::stdin().as_fd().try_clone_to_owned();
+    agentvfs_remote_worker::serve(UnixStream::from(socket.map_err(failed)?)).map_err(failed)?;
+    Ok(0)
+}
+
 /// Has this process's own log written to standard error: with `--verbose`, and the keeper's.
-fn log_to_stderr(level: tracing::Level) {
+fn log_to_stderr(level: LevelFilter) {
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_ansi(crate::output::stderr_colour())

@@ -1,7 +1,9 @@
 //! Objects of remotes: head, catalog, index, ref and marker. The first byte chooses which.
 
+use bincode::{Decode, Encode};
 use objstore::{CommitId, FileContent, Kind};
 use remote::bucket::check_name;
+use remote::bucket::wire::{self, Access, Answer, Ask, Only, Request, Said};
 use remote::layout::catalog::{BranchName, Catalog, Head, IndexEntry, Pending};
 use remote::layout::index::{Index, PACK_BYTES_MAX, PackEntry, Place};
 use remote::layout::reference::{RemoteRef, mentioned};
@@ -15,14 +17,16 @@ pub fn check(bytes: &[u8]) {
     let Some((which, body)) = bytes.split_first() else {
         return;
     };
-    let kind = usize::from(which % 6);
+    let kind = usize::from(which % 8);
     match MAGICS.get(kind) {
         Some(magic) => {
             decode(kind, body);
             decode(kind, &sealed(magic, body));
         }
         None if kind == 4 => drop(marker::check(body)),
-        None => drop(mentioned(body)),
+        None if kind == 5 => drop(mentioned(body)),
+        None if kind == 6 => said_again::<Request>(body),
+        None => said_again::<Answer>(body),
     }
 }
 
@@ -65,6 +69,18 @@ fn index(bytes: &[u8]) {
     let mut random = [0; 8];
     random.copy_from_slice(&bytes[HEADER_BYTES..HEADER_BYTES + 8]);
     same(bytes, Some(index.encode(u64::from_le_bytes(random))));
+}
+
+/// Frames of the process that has the network: each is the same when it is written again.
+fn said_again<T: Encode + Decode<()>>(mut bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Ok(Some((message, object))) = wire::read_frame::<T>(&mut rest) {
+        let mut again = Vec::new();
+        wire::write_frame(&mut again, &message, &object).expect("it was a frame");
+        let read = bytes.len() - rest.len();
+        assert_eq!(again, bytes[..read]);
+        bytes = rest;
+    }
 }
 
 fn same(bytes: &[u8], again: Option<Vec<u8>>) {
@@ -146,8 +162,63 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let others = [
         marker::encode("2026-11-25T00:00:00Z"),
         engine::record::encode(&vec![(1u64, [3u8; 32], 5i64, 6u32)]),
+        frames(requests()),
+        frames(answers()),
     ];
     let all = objects.chain(others).enumerate();
     all.map(|(kind, body)| [vec![kind as u8], body].concat())
+        .collect()
+}
+
+fn frames(messages: Vec<impl Encode>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for message in messages {
+        wire::write_frame(&mut bytes, &message, b"bytes").expect("it is short");
+    }
+    bytes
+}
+
+fn requests() -> Vec<Request> {
+    let name = || "packs/x".to_owned();
+    let asks = [
+        Ask::Open {
+            url: "s3://b/p".into(),
+            access: Access([("region".to_owned(), "r".to_owned())].into()),
+        },
+        Ask::Get {
+            name: name(),
+            max: 9,
+        },
+        Ask::Range {
+            name: name(),
+            start: 1,
+            end: 9,
+        },
+        Ask::Put {
+            name: name(),
+            only: Only::Matches("\"t\"".into()),
+        },
+        Ask::Delete { name: name() },
+        Ask::List {
+            prefix: "packs/".into(),
+        },
+    ];
+    (1..)
+        .zip(asks)
+        .map(|(id, ask)| Request { id, ask })
+        .collect()
+}
+
+fn answers() -> Vec<Answer> {
+    let all = [
+        Said::Whole("\"t\"".into()),
+        Said::Part,
+        Said::Listed(vec![("packs/x".into(), 9, 5)]),
+        Said::TooLarge(10),
+        Said::Denied("HTTP status 403".into()),
+    ];
+    (1..)
+        .zip(all)
+        .map(|(id, said)| Answer { id, said })
         .collect()
 }

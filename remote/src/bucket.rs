@@ -1,6 +1,7 @@
 //! The one way to a remote: named objects that are read whole or by range, and put under a condition.
 //!
-//! Implementations: in memory ([`memory`]), a directory ([`directory`]), and around another one: retries
+//! Implementations: in memory ([`memory`]), a directory ([`directory`]), what another process reaches ([`worker`]), and around
+//! another one: retries
 //! ([`retry`]) and faults ([`faulty`]). The process that has the network implements it as well.
 //!
 //! The trait is synchronous and object-safe. What an implementation must keep:
@@ -15,6 +16,8 @@ pub mod directory;
 pub mod faulty;
 pub mod memory;
 pub mod retry;
+pub mod wire;
+pub mod worker;
 
 use crate::error::{Error, Result};
 use crate::limits::{NAME_BYTES_MAX, NAME_PART_BYTES_MAX};

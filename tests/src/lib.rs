@@ -22,6 +22,7 @@ pub mod mount;
 pub mod pages;
 pub mod requests;
 pub mod rng;
+pub mod s3;
 pub mod sandbox;
 pub mod shell;
 pub mod skip;

@@ -10,6 +10,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod access;
 pub mod blame;
 pub mod connection;
 pub mod context;

@@ -9,6 +9,7 @@
 mod collect;
 mod faults;
 mod fetch;
+mod network;
 mod open;
 mod push;
 mod transfer;
@@ -43,7 +44,7 @@ pub fn add(mounts: &Mounts, ask: &RemoteAdd) -> Result<RemoteRow, Fault> {
     looking_into(mounts, &ask.workspace, |w| {
         remotes::check_new_remote(w, &config)
     })?;
-    open::create(mounts, &config)?;
+    open::create(mounts, open::At::of(&config, &ask.access))?;
     looking_into(mounts, &ask.workspace, |w| {
         remotes::add_remote(w, config.clone())
     })?;

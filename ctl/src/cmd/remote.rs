@@ -28,12 +28,14 @@ fn add(args: RemoteAddArgs, context: &mut Context) -> Result<u8, Failure> {
     let url = url(&args.url, context)?;
     let workspace = context.workspace_to_change(None)?;
     let what = format!("cannot add the remote {}", args.name);
+    let access = transfer::access(&[&url])?;
     let call = Call::RemoteAdd(RemoteAdd {
         workspace: workspace.clone(),
         name: args.name,
         url,
         project: args.project,
         options: options(args.endpoint, args.region),
+        access,
     });
     let row: RemoteRow = context.ask(&what, &call)?;
     let mut facts = Facts::default();

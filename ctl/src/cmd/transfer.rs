@@ -35,6 +35,34 @@ pub fn options(endpoint: Option<String>, region: Option<String>) -> BTreeMap<Str
         .collect()
 }
 
+/// How remotes at these URLs are reached: nothing where none of them needs it.
+pub fn access(urls: &[&str]) -> Result<Access, Failure> {
+    match urls.iter().any(|url| url.starts_with("s3://")) {
+        true => agentvfs_client::access::s3(),
+        false => Ok(Access::default()),
+    }
+}
+
+/// The same for a remote of a workspace: the one of that name, or any.
+fn access_of(
+    workspace: &str,
+    remote: Option<&str>,
+    context: &mut Context,
+) -> Result<Access, Failure> {
+    let call = Call::RemoteList(RemoteList {
+        workspace: workspace.to_owned(),
+    });
+    let all: RemoteListAnswer = context.ask("cannot list the remotes", &call)?;
+    let meant = |row: &&RemoteRow| remote.is_none_or(|name| row.name == name);
+    let urls: Vec<&str> = all
+        .remotes
+        .iter()
+        .filter(meant)
+        .map(|row| &*row.url)
+        .collect();
+    access(&urls)
+}
+
 /// Sends branches to a remote; prints what became of each.
 pub fn push(args: PushArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace_to_change(None)?;
@@ -42,6 +70,7 @@ pub fn push(args: PushArgs, context: &mut Context) -> Result<u8, Failure> {
         true => Vec::new(),
         false => vec![context.branch()?],
     };
+    let access = access_of(&workspace, args.remote.as_deref(), context)?;
     let call = Call::RemotePush(RemotePush {
         workspace: workspace.clone(),
         remote: args.remote,
@@ -49,6 +78,7 @@ pub fn push(args: PushArgs, context: &mut Context) -> Result<u8, Failure> {
         labels: args.labels,
         lease: args.force_with_lease,
         progress: Bar::is_wanted(),
+        access,
     });
     let since = Instant::now();
     let what = format!("cannot push {workspace}");
@@ -173,11 +203,13 @@ fn fetched(
     branches: Vec<String>,
     context: &mut Context,
 ) -> Result<RemoteFetchAnswer, Failure> {
+    let access = access_of(workspace, remote.as_deref(), context)?;
     let call = Call::RemoteFetch(RemoteFetch {
         workspace: workspace.to_owned(),
         remote,
         branches,
         progress: Bar::is_wanted(),
+        access,
     });
     let since = Instant::now();
     let what = format!("cannot fetch for {workspace}");
@@ -235,6 +267,7 @@ pub fn clone(args: CloneArgs, context: &mut Context) -> Result<u8, Failure> {
     let url = url(&args.url, context)?;
     let mount = args.mount.as_deref();
     let mount = mount.map(|mount| context.absolute(mount)).transpose()?;
+    let access = access(&[&url])?;
     let call = Call::RemoteClone(RemoteClone {
         workspace: workspace.clone(),
         url,
@@ -242,6 +275,7 @@ pub fn clone(args: CloneArgs, context: &mut Context) -> Result<u8, Failure> {
         project: args.project,
         branch: branch.clone(),
         progress: Bar::is_wanted(),
+        access,
     });
     let since = Instant::now();
     let what = format!("cannot clone {}", args.url);
@@ -283,11 +317,13 @@ pub fn clone(args: CloneArgs, context: &mut Context) -> Result<u8, Failure> {
 /// Removes from a remote what nobody needs.
 pub fn gc(args: RemoteGcArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace_to_change(None)?;
+    let access = access_of(&workspace, args.remote.as_deref(), context)?;
     let call = Call::RemoteGc(RemoteGc {
         workspace,
         remote: args.remote,
         dry_run: args.dry_run,
         progress: Bar::is_wanted(),
+        access,
     });
     let what = "cannot collect the remote";
     let answer: RemoteGcAnswer = context.ask_cancellable(what, &call, "collecting", &mut |_| {})?;

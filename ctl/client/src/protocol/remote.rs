@@ -3,6 +3,19 @@
 use super::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
+
+/// How the service of a remote is reached: credentials and settings, by name ([`crate::access`]). They are in no log: `Debug`
+/// shows the names alone.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Access(pub BTreeMap<String, String>);
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 wire! {
     /// Parameters of `remote.add`.
@@ -19,6 +32,9 @@ wire! {
         /// Options of the service, by name: `endpoint`, `region`.
         #[serde(default)]
         pub options: BTreeMap<String, String>,
+        /// How the service is reached.
+        #[serde(default)]
+        pub access: Access,
     }
 
     /// A remote of a workspace; answer of `remote.add`.
@@ -84,6 +100,9 @@ wire! {
         /// Send progress notifications.
         #[serde(default)]
         pub progress: bool,
+        /// How the service is reached.
+        #[serde(default)]
+        pub access: Access,
     }
 
     /// What became of a branch that was to be pushed.
@@ -129,6 +148,9 @@ wire! {
         /// Send progress notifications.
         #[serde(default)]
         pub progress: bool,
+        /// How the service is reached.
+        #[serde(default)]
+        pub access: Access,
     }
 
     /// A branch of a remote that was fetched.
@@ -178,6 +200,9 @@ wire! {
         /// Send progress notifications.
         #[serde(default)]
         pub progress: bool,
+        /// How the service is reached.
+        #[serde(default)]
+        pub access: Access,
     }
 
     /// Answer of `remote.clone`.
@@ -207,6 +232,9 @@ wire! {
         /// Send progress notifications.
         #[serde(default)]
         pub progress: bool,
+        /// How the service is reached.
+        #[serde(default)]
+        pub access: Access,
     }
 
     /// Answer of `remote.gc`.

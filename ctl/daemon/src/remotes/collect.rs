@@ -11,7 +11,7 @@ use remote::gc::{Context, GcRequest, collect};
 pub fn gc(mounts: &Mounts, ask: &RemoteGc, watch: &Watch<'_>) -> Result<RemoteGcAnswer, Fault> {
     let workspace = mounts.to_read(&ask.workspace)?;
     let config = chosen(&workspace, ask.remote.as_deref())?;
-    let remote = opened(mounts, &config)?;
+    let remote = opened(mounts, &config, &ask.access)?;
     let request = GcRequest {
         dry_run: ask.dry_run,
         ..GcRequest::default()

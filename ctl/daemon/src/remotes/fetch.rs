@@ -5,7 +5,7 @@ use super::super::moments::moment;
 use super::super::mounts::Mounts;
 use super::super::request::Watch;
 use super::faults::{no_branch, no_project, of_remote};
-use super::open::open_at;
+use super::open::{At, open_at};
 use super::transfer::{ORIGIN, check, chosen, decide, opened};
 use agentvfs_client::protocol::{
     Fault, FetchedRow, Named, RemoteClone, RemoteCloneAnswer, RemoteFetch, RemoteFetchAnswer,
@@ -30,7 +30,7 @@ pub fn fetch(
     let of_engine = |e: engine::Error| faults::of_engine(&e, name);
     let workspace = mounts.workspace(name)?;
     let config = chosen(&workspace, ask.remote.as_deref())?;
-    let remote = opened(mounts, &config)?;
+    let remote = opened(mounts, &config, &ask.access)?;
     let found =
         branches(&remote, &config.project, &ask.branches, watch).map_err(|e| of_remote(e, name))?;
     if let Some(missing) = ask
@@ -178,7 +178,7 @@ pub fn clone(
         project: ask.project.clone(),
         options: ask.options.clone(),
     };
-    let remote = open_at(mounts, &ask.url, &ask.options)?;
+    let remote = open_at(mounts, At::of(&config, &ask.access))?;
     let found = branches(&remote, &ask.project, &[], watch).map_err(|e| of_remote(e, name))?;
     let commit = beginning(&config, &found, ask.branch.as_deref())?;
     let _pin = mounts.engine().objects().pin();

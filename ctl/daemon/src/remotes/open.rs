@@ -2,7 +2,8 @@
 
 use super::super::mounts::Mounts;
 use super::faults::{bad_url, of_remote};
-use agentvfs_client::protocol::{Fault, Moment};
+use super::network;
+use agentvfs_client::protocol::{Access, Fault, Moment};
 use agentvfs_client::when::rfc3339_seconds;
 use engine::verbs::remotes::RemoteConfig;
 use remote::Remote;
@@ -19,11 +20,36 @@ use std::sync::Arc;
 enum Place {
     /// In a directory of this machine.
     Directory(PathBuf),
+    /// In a bucket of a service that speaks S3.
+    S3,
+}
+
+/// A remote, and how it is reached.
+#[derive(Clone, Copy)]
+pub struct At<'a> {
+    /// Where it is.
+    pub url: &'a str,
+    /// Its options.
+    pub options: &'a BTreeMap<String, String>,
+    /// What came with the request.
+    pub access: &'a Access,
+}
+
+impl<'a> At<'a> {
+    /// A remote of a workspace.
+    pub fn of(config: &'a RemoteConfig, access: &'a Access) -> At<'a> {
+        At {
+            url: &config.url,
+            options: &config.options,
+            access,
+        }
+    }
 }
 
 fn place_of(url: &str) -> Result<Place, Fault> {
     match url.split_once("://") {
         Some(("file", path)) => Ok(Place::Directory(local_path(url, path)?)),
+        Some(("s3", _)) => Ok(Place::S3),
         Some((scheme, _)) => Err(bad_url(
             url,
             &format!("remotes with {scheme}:// are not supported by this build"),
@@ -34,14 +60,11 @@ fn place_of(url: &str) -> Result<Place, Fault> {
 }
 
 /// The bucket at a URL. A directory must be there.
-pub fn remote_bucket(
-    mounts: &Mounts,
-    url: &str,
-    options: &BTreeMap<String, String>,
-) -> Result<Arc<dyn Bucket>, Fault> {
-    match place_of(url)? {
+pub fn remote_bucket(mounts: &Mounts, at: At<'_>) -> Result<Arc<dyn Bucket>, Fault> {
+    match place_of(at.url)? {
+        Place::S3 => Ok(Arc::new(network::bucket(at.url, at.options, at.access))),
         Place::Directory(path) => {
-            check_directory(mounts, &path, options)?;
+            check_directory(mounts, &path, at.options)?;
             let bucket = DirectoryBucket::open(&path).map_err(|e| of_remote(e, ""))?;
             Ok(Arc::new(bucket))
         }
@@ -83,24 +106,18 @@ fn local_path(url: &str, place: &str) -> Result<PathBuf, Fault> {
 }
 
 /// The remote at a URL, which must be there.
-pub fn open_at(
-    mounts: &Mounts,
-    url: &str,
-    options: &BTreeMap<String, String>,
-) -> Result<Remote, Fault> {
-    let bucket = remote_bucket(mounts, url, options)?;
+pub fn open_at(mounts: &Mounts, at: At<'_>) -> Result<Remote, Fault> {
+    let bucket = remote_bucket(mounts, at)?;
     Remote::open(bucket, Arc::new(SystemClock)).map_err(|e| of_remote(e, ""))
 }
 
 /// Makes a remote where there is none, and finds out whether it keeps the conditions of puts.
-pub fn create(mounts: &Mounts, config: &RemoteConfig) -> Result<Remote, Fault> {
-    match place_of(&config.url)? {
-        Place::Directory(path) => {
-            check_directory(mounts, &path, &config.options)?;
-            DirectoryBucket::create(&path).map_err(|e| of_remote(e, ""))?;
-        }
+pub fn create(mounts: &Mounts, at: At<'_>) -> Result<Remote, Fault> {
+    if let Place::Directory(path) = place_of(at.url)? {
+        check_directory(mounts, &path, at.options)?;
+        DirectoryBucket::create(&path).map_err(|e| of_remote(e, ""))?;
     }
-    let bucket = remote_bucket(mounts, &config.url, &config.options)?;
+    let bucket = remote_bucket(mounts, at)?;
     let made = rfc3339_seconds(Moment {
         sec: SystemClock.now(),
         nsec: 0,

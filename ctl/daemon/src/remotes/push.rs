@@ -49,7 +49,7 @@ pub fn push(
     };
     let push = Push {
         mounts,
-        remote: opened(mounts, &config)?,
+        remote: opened(mounts, &config, &ask.access)?,
         workspace,
         config,
         ask,

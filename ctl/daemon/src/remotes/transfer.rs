@@ -2,8 +2,8 @@
 
 use super::super::faults;
 use super::faults::no_remote;
-use super::open;
-use agentvfs_client::protocol::Fault;
+use super::open::{self, At};
+use agentvfs_client::protocol::{Access, Fault};
 use engine::verbs::remotes::{self, RemoteConfig};
 use engine::{Cancel, Workspace};
 use remote::{Error, Remote};
@@ -40,6 +40,7 @@ pub fn decide(cancel: &Cancel) -> remote::Result<()> {
 pub fn opened(
     mounts: &super::super::mounts::Mounts,
     config: &RemoteConfig,
+    access: &Access,
 ) -> Result<Remote, Fault> {
-    open::open_at(mounts, &config.url, &config.options)
+    open::open_at(mounts, At::of(config, access))
 }
