@@ -76,7 +76,7 @@ fn said_again<T: Encode + Decode<()>>(mut bytes: &[u8]) {
     let mut rest = bytes;
     while let Ok(Some((message, object))) = wire::read_frame::<T>(&mut rest) {
         let mut again = Vec::new();
-        wire::write_frame(&mut again, &message, &object).expect("it was a frame");
+        assert!(wire::write_frame(&mut again, &message, &object).is_ok());
         let read = bytes.len() - rest.len();
         assert_eq!(again, bytes[..read]);
         bytes = rest;
@@ -173,7 +173,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 fn frames(messages: Vec<impl Encode>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for message in messages {
-        wire::write_frame(&mut bytes, &message, b"bytes").expect("it is short");
+        assert!(wire::write_frame(&mut bytes, &message, b"bytes").is_ok());
     }
     bytes
 }
