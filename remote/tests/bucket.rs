@@ -4,13 +4,13 @@
 #[path = "common/promises.rs"]
 mod promises;
 
-use promises::{done, keeps_the_promises};
+use promises::keeps_the_promises;
 use remote::Error;
 use remote::bucket::directory::DirectoryBucket;
 use remote::bucket::faulty::{Faults, FaultyBucket};
 use remote::bucket::memory::MemoryBucket;
 use remote::bucket::retry::RetryBucket;
-use remote::bucket::{Bucket, Condition, Etag, Put};
+use remote::bucket::{Bucket, Condition, Put};
 use remote::chance::Chance;
 use remote::clock::SimulatedClock;
 use std::collections::BTreeMap;
