@@ -47,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::feed::Feed;
 use crate::journal::{Appended, JournalError, PayloadRef};
 use crate::judge::Judges;
-use crate::limits::{DISK_RESERVE_BYTES, SPACE_CHECK_BYTES};
+use crate::limits::{DISK_RESERVE_BYTES, QUESTIONS_MAX, SPACE_CHECK_BYTES};
 use crate::record::{Counters, Event, Mutation, Record, encode};
 use crate::stored::data::Places;
 use crate::stored::import::Importer;
@@ -277,7 +277,7 @@ impl Branch {
         let judged = match self.judges.version() {
             0 => None,
             _ if self.read_only => None,
-            _ => Some(self.judge(inner, &m)?),
+            _ => Some(self.judge(inner, &m, payload.len() as u64)?),
         };
         let record = inner.outcomes.record_of(m);
         let appended = self.append(&record, payload, frees)?;
@@ -349,7 +349,8 @@ impl Branch {
     }
 
     /// Runs a request. `body` says [`Error::WouldBlock`] where the journal is full or a merge holds changes
-    /// back (then that is waited for, if `wait` allows) and [`Error::NeedsDir`] where a base directory must be read.
+    /// back (then that is waited for, if `wait` allows), [`Error::NeedsDir`] where a base directory must be read, and
+    /// [`Error::NeedsAnswer`] where rules ask something: that is done without the lock, and the body runs again.
     pub fn request<R>(&self, wait: Wait, body: impl FnMut(&mut Inner) -> Result<R>) -> Result<R> {
         self.carry_through(wait, true, body)
     }
@@ -365,6 +366,7 @@ impl Branch {
         changes: bool,
         mut body: impl FnMut(&mut Inner) -> Result<R>,
     ) -> Result<R> {
+        let (mut heard, mut asked) = (None, 0);
         loop {
             let mut inner = self.inner.lock();
             if inner.whose.is_active() && acting::is_unknown() {
@@ -377,9 +379,22 @@ impl Branch {
                 acting::find_name();
                 continue;
             }
-            match body(&mut inner) {
-                Err(Error::NeedsDir(_) | Error::NeedsScan) if wait == Wait::Never => {
+            inner.judging.heard = heard.take();
+            let done = body(&mut inner);
+            inner.judging.heard = None;
+            match done {
+                Err(Error::NeedsDir(_) | Error::NeedsScan | Error::NeedsAnswer(_))
+                    if wait == Wait::Never =>
+                {
                     return Err(Error::WouldBlock);
+                }
+                Err(Error::NeedsAnswer(_)) if asked == QUESTIONS_MAX => {
+                    return Err(judging::restless());
+                }
+                Err(Error::NeedsAnswer(question)) => {
+                    drop(inner);
+                    asked += 1;
+                    heard = Some(question.ask());
                 }
                 Err(Error::NeedsDir(nid)) => {
                     drop(inner);

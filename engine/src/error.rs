@@ -116,6 +116,9 @@ pub enum Error {
     /// The base must be scanned first (never leaves the engine).
     #[error("the base was not scanned yet")]
     NeedsScan,
+    /// Something must be found out before the change can be judged (never leaves the engine).
+    #[error("the change was not judged yet")]
+    NeedsAnswer(Box<dyn crate::question::Question>),
     /// The file system below is full.
     #[error("no space left on device")]
     NoSpace,
@@ -404,7 +407,9 @@ impl Error {
             Error::NoAddress => ENXIO,
             Error::NotSupported => EOPNOTSUPP,
             Error::Stale => ESTALE,
-            Error::WouldBlock | Error::NeedsDir(_) | Error::NeedsScan => EAGAIN,
+            Error::WouldBlock | Error::NeedsDir(_) | Error::NeedsScan | Error::NeedsAnswer(_) => {
+                EAGAIN
+            }
             Error::NoSpace => ENOSPC,
             Error::Quota { .. } => EDQUOT,
             Error::Journal(e) if e.is_no_space() => ENOSPC,

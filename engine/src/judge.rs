@@ -4,27 +4,45 @@
 //! and asks the bench under its own lock, before it journals a change. While there is no judge, a change tests one
 //! number and does nothing else.
 //!
-//! Invariant: a bench answers at once, from memory: it is asked under a branch's lock.
+//! What takes longer, such as running a program, is a [`Question`]: the branch drops its lock, asks it, and judges the
+//! change from the beginning, with what was [`Heard`].
+//!
+//! Invariants: a bench answers at once, from memory: it is asked under a branch's lock. A question is never asked under one.
 
-use crate::feed::FeedOp;
 pub use crate::feed::Sentence;
+use crate::feed::{FeedBackend, FeedOp};
+pub use crate::question::{Heard, Question};
 use parking_lot::RwLock;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Who changes something, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
+    /// Process; 0 where it is not known.
+    pub pid: u32,
     /// User.
     pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// By which way.
+    pub backend: FeedBackend,
+    /// When the request came.
+    pub since: Option<Instant>,
+    /// Number of the branch.
+    pub branch_number: u16,
     /// Name of the program; empty where it is not known.
     pub comm: &'a str,
     /// Branch.
     pub branch: &'a str,
     /// Run that began there last.
     pub run: Option<&'a str>,
+    /// Number of the inode that is changed; 0 if there is none yet.
+    pub ino: u64,
+    /// Bytes that are written.
+    pub bytes: u64,
 }
 
 /// What a change does to a path. Paths are from the root, and empty for the root and for what has none.
@@ -61,6 +79,8 @@ pub struct Ruling {
     pub is_first: bool,
     /// The same operation on the same names by the same program need not be asked for again.
     pub lasts: bool,
+    /// Further words for the event.
+    pub words: Option<Arc<str>>,
 }
 
 /// A rule that counts what is made within a time.
@@ -72,11 +92,17 @@ pub struct Counting {
     pub period: Duration,
 }
 
-/// Rules at work in one branch: [`begin`](Bench::begin), [`touch`](Bench::touch) for all that the change does,
-/// [`end`](Bench::end), and [`made`](Bench::made) if it was made.
+/// Rules at work in one branch: [`begin`](Bench::begin), [`hear`](Bench::hear) if a question was asked about the change,
+/// [`touch`](Bench::touch) for all that it does, [`question`](Bench::question), [`end`](Bench::end) if there is none, and [`made`](Bench::made) if it was made.
 pub trait Bench: Debug + Send {
     /// Begins with a change; `now` is the time since a moment that is the same for all changes.
     fn begin(&mut self, asker: &Asker<'_>, now: Duration);
+    /// What its question about this change found out.
+    fn hear(&mut self, _: Heard) {}
+    /// What must be found out first.
+    fn question(&mut self) -> Option<Box<dyn Question>> {
+        None
+    }
     /// Looks at one thing that it does.
     fn touch(&mut self, touch: Touch<'_>);
     /// What is said of it.

@@ -24,6 +24,7 @@ mod limits;
 pub mod merge;
 pub mod names;
 mod ops;
+mod question;
 pub mod record;
 pub mod settings;
 mod stored;

@@ -63,6 +63,8 @@ pub const MEND_PAUSE: Duration = Duration::from_millis(1);
 pub const FEED_EVENTS_MAX: usize = 65_536;
 /// Files of which a branch remembers what rules allow, at most.
 pub const DECISIONS_MAX: usize = 4_096;
+/// How often rules may ask something about one change; each time what it touches became something else meanwhile.
+pub const QUESTIONS_MAX: u32 = 16;
 /// Names in a directory that is moved which are judged, at most: one that has more is not moved.
 pub const MOVED_NAMES_MAX: usize = 200_000;
 /// Bytes of events that a feed keeps, at most.

@@ -1,6 +1,8 @@
 //! Rules are asked for every change, before it is journaled, and told all that it does to paths.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "judging/asking.rs"]
+mod asking;
 #[path = "judging/changes.rs"]
 mod changes;
 mod common;
@@ -67,6 +69,7 @@ impl Bench for Listener {
             rule: Some((0, "test".into())),
             is_first: is_over,
             lasts: self.0.lasts,
+            words: None,
         }
     }
 
@@ -181,6 +184,22 @@ fn what_is_denied_is_told_in_full_and_changes_nothing() {
             "{name}"
         );
     }
+}
+
+/// What names there are, and what is in them; nothing that differs from one run to the next.
+fn tree_of_names(w: &Workspace) -> Vec<String> {
+    let paths = [
+        "d", "d/e", "d/e/x", "d/f", "d/g", "n", "o", "a", "p", "d/a", "d/p",
+    ];
+    let shown = paths.map(|path| {
+        let found = find(w, MAIN, path).map(|node| {
+            let attr = w.getattr(node).unwrap();
+            let data = read(w, MAIN, path).ok();
+            (attr.perm, attr.uid, attr.size, attr.nlink, data)
+        });
+        format!("{path} {:?}", found.ok())
+    });
+    shown.into()
 }
 
 /// The tree as a commit that costs no journal record.

@@ -17,6 +17,7 @@ pub mod journal;
 pub mod object;
 pub mod pack;
 pub mod policy;
+pub mod program;
 pub mod record;
 pub mod reference;
 pub mod remote;
@@ -31,7 +32,7 @@ pub mod wire;
 pub type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
-pub const CHECKS: [Check; 14] = [
+pub const CHECKS: [Check; 15] = [
     ("acl", acl::check),
     ("database", database::check),
     ("index", index::check),
@@ -39,6 +40,7 @@ pub const CHECKS: [Check; 14] = [
     ("object", object::check),
     ("pack", pack::check),
     ("policy", policy::check),
+    ("program", program::check),
     ("record", record::check),
     ("reference", reference::check),
     ("remote", remote::check),

@@ -41,6 +41,7 @@ pub fn check(bytes: &[u8]) {
         let is_dir = second == 0;
         bench.touch(Touch::Moved { is_dir, from, to });
         bench.touch(Touch::Linked { from, to });
+        bench.open();
         bench.end();
         bench.made();
     }
@@ -52,6 +53,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "version = 1\n[[rule]]\nname = \"mass-delete\"\nop = [\"unlink\", \"rmdir\"]\npath = \"**\"\nrate = \"200/10s\"\nverdict = \"deny\"\n",
         "[[rule]]\nop = \"write\"\npath = [\"a/**\", \"{b,c}/[d-e]?\"]\nuid = [0, 1]\ncommand = \"py*\"\nbranch = \"m*\"\nrun = \"*\"\nverdict = \"deny\"\nerrno = \"EPERM\"\n",
         "[[rule]]\ntool = \"Bash\"\ninput = \"regex:git\\\\s+push\"\nverdict = \"ask\"\nreason = \"no\"\n",
+        "[[rule]]\nop = \"rename\"\nverdict = \"program\"\non_error = \"allow\"\n[program]\nlua = \"\"\n",
+        "[program]\nwasm = \"AGFzbQ==\"\n",
         "rule = [{verdict = \"soft_watch\", opp = 1}]",
         "[[rule]\n",
     ];

@@ -35,6 +35,7 @@ pub fn all() -> Vec<Seed> {
         ("object", objects()),
         ("pack", packs()),
         ("policy", crate::policy::seeds()),
+        ("program", crate::program::seeds()),
         ("record", records()),
         ("reference", vec![b"a value".to_vec(), vec![]]),
         ("remote", crate::remote::seeds()),

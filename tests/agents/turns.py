@@ -2,7 +2,8 @@
 """Claude Code and Codex as npm has them work for twenty turns each in a workspace, against mocks of their models' APIs.
 
 After each turn: the timeline has every call with its own id, `tool diff` shows exactly its files, `tool undo` takes one in
-the middle back, and `rollback --meta prompt=ID` equals the tree that was recorded before the turn. Part of `.ci/long agents`.
+the middle back, and `rollback --meta prompt=ID` equals the tree that was recorded before the turn. In a last turn the policy
+denies a `git push`, and the agent is told why. Part of `.ci/long agents`.
 
     turns.py AGENTVFS DIR [claude|codex ...]     DIR is empty or has npm/, with both agents installed
 """
@@ -17,8 +18,15 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TURNS = 20
+TURNS = int(os.environ.get("TURNS", 20))
 KILLED = (7, 14)
+PUSH = """[[rule]]
+name = "no-push"
+tool = ["Bash", "*shell*", "exec_command"]
+input = 'regex:git\\s+push'
+verdict = "deny"
+reason = "Pushing is for the user to decide."
+"""
 # Round trips of a turn that is not killed; then something hangs.
 TURN_SECONDS = 120
 
@@ -69,6 +77,8 @@ def script(agent, mount):
             rounds.append([bash(f"sed -i s/two/three/ w{n}.txt", f"M w{n}.txt")])
         rounds.append([bash(f"rm second{n}.txt", f"D second{n}.txt")])
         turns[n] = rounds
+    push = "git push origin main; echo pushed > pushed.txt"
+    turns[TURNS + 1] = [[Call(TURNS + 1, "Bash", {"command": push, "description": "x"})]]
     number = 0
     for rounds in turns.values():
         for call in (call for calls in rounds for call in calls):
@@ -226,6 +236,24 @@ class Machine:
         self.run("undo")
         same(f"tree after turn {n}", after, self.tree())
 
+    def check_denied(self):
+        """A push is not made, and the agent has the rule's reason as the call's result."""
+        policy = self.root / "policy.toml"
+        policy.write_text(PUSH)
+        self.run("policy", "set", str(policy))
+        self.run("watch", "--no-follow")
+        self.turn(TURNS + 1)
+        if (Path(self.mount) / "pushed.txt").exists():
+            fail("the push was made")
+        home = Path(self.env["HOME"])
+        kept = home / (".claude/projects" if self.agent == "claude" else ".codex/sessions")
+        told = "".join(path.read_text() for path in kept.rglob("*.jsonl"))
+        if "Pushing is for the user to decide." not in told:
+            fail(f"{self.agent} was not told why")
+        events = [json.loads(line) for line in self.run("watch", "--no-follow", "--since", "0", "--op", "verdict").splitlines()]
+        said = [(event["verdict"], event["extra"]["detail"].split()[0]) for event in events if event["op"] == "verdict"]
+        same("verdicts", [("deny", "rule=no-push")], said)
+
     def all(self):
         for n in range(1, TURNS + 1):
             before = self.tree()
@@ -234,6 +262,7 @@ class Machine:
             if n not in KILLED:
                 self.check_undo(n, rows)
             self.check_back(n, before)
+        self.check_denied()
         log = Path(self.env["AGENTVFS_HOME"]) / "hooks.log"
         same("hooks.log", "", log.read_text() if log.exists() else "")
 

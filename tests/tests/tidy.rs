@@ -30,7 +30,9 @@ const CIRCLE_MAX: usize = 6;
 /// The floors of the engine (docs/architecture.md), the lowest first: modules with all that is below them, but for
 /// what stands for itself on another floor.
 const FLOORS: [&[&str]; 13] = [
-    &["types", "limits", "names", "clock", "cancel", "error"],
+    &[
+        "types", "limits", "names", "clock", "cancel", "question", "error",
+    ],
     &["journal", "base"],
     &["kv", "feed", "judge"],
     &["record", "settings"],

@@ -391,6 +391,8 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
                 answer.troubles.push(trouble);
             }
             answer.troubles.extend(mounts.deaf(&ask.workspace));
+            let policies = mounts.policies();
+            answer.troubles.extend(policies.trouble(&ask.workspace));
             answer.facts = Some(Facts {
                 audit: audit.map(|(path, _)| Bytes::from(path.as_path())),
                 telemetry: mounts.telemetry(&ask.workspace),

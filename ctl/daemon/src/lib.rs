@@ -39,6 +39,7 @@ mod open_files;
 mod peer;
 pub mod policies;
 pub mod policy;
+pub mod programs;
 mod project;
 mod remotes;
 mod request;

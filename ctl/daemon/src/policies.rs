@@ -1,4 +1,4 @@
-//! The policies that are in force: compiled, as the judges of workspaces.
+//! The policies that are in force: compiled, with their programs made ready, as the judges of workspaces.
 //!
 //! Invariants: a workspace whose kept policy cannot be read is not started, so that what it denies is not allowed by an
 //! accident. [`ONE`] orders the setting of policies, so the one that is kept last is in force.
@@ -6,12 +6,15 @@
 //! Tests: `tests/tests/policy.rs`.
 
 use super::faults;
+use super::programs::{AskedBy, Asking, Questions};
 use agentvfs_client::protocol::Fault;
-pub use agentvfs_policy::{
-    Bench, Op, Policy, Ruling, ToolCall, ToolVerdict, Touch, Verdict, Who, texts_of,
+use agentvfs_programs::Program;
+pub use agentvfs_programs::policy::{
+    Asked, Bench, Op, PROGRAM_BYTES_MAX, Policy, ProgramText, Ruling, Said, ToolCall, ToolVerdict,
+    Touch, Verdict, Who, texts_of, with_program,
 };
 use engine::feed::FeedOp;
-use engine::judge::{self, Asker, Counting, Judge, Sentence};
+use engine::judge::{self, Asker, Counting, Heard, Judge, Question, Sentence};
 use engine::{Engine, Workspace};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -23,18 +26,50 @@ pub(super) static ONE: Mutex<()> = Mutex::new(());
 
 /// The compiled policies of open workspaces.
 #[derive(Default)]
-pub struct Policies(Mutex<HashMap<String, Arc<Policy>>>);
+pub struct Policies(Mutex<HashMap<String, InForce>>);
+
+/// A text that was compiled, and its program, which has begun.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The rules.
+    pub policy: Arc<Policy>,
+    /// What some of them ask.
+    pub program: Option<Program>,
+}
+
+/// What is in force in a workspace.
+#[derive(Debug, Clone)]
+struct InForce {
+    policy: Arc<Policy>,
+    asking: Option<Arc<Asking>>,
+}
 
 /// A policy in force.
 #[derive(Debug)]
 struct Rules {
     version: u64,
     policy: Arc<Policy>,
+    asking: Option<Arc<Asking>>,
 }
 
 /// The same at work in one branch.
 #[derive(Debug)]
-struct RulesOfBranch(Bench);
+struct RulesOfBranch {
+    bench: Bench,
+    asking: Option<Arc<Asking>>,
+    /// Who makes the change that is judged, where there is a program.
+    by: AskedBy,
+}
+
+impl Compiled {
+    /// Compiles a text, and lets its program begin; says what is wrong with it.
+    pub fn load(text: &str) -> Result<Compiled, String> {
+        let policy = Policy::load(text).map_err(|fault| fault.to_string())?;
+        let program = Program::of(&policy).map_err(|error| error.to_string())?;
+        let policy = Arc::new(policy);
+        Ok(Compiled { policy, program })
+    }
+}
 
 impl Judge for Rules {
     fn version(&self) -> u64 {
@@ -50,7 +85,11 @@ impl Judge for Rules {
     }
 
     fn bench(&self) -> Box<dyn judge::Bench> {
-        Box::new(RulesOfBranch(Bench::new(self.policy.clone())))
+        Box::new(RulesOfBranch {
+            bench: Bench::new(self.policy.clone()),
+            asking: self.asking.clone(),
+            by: AskedBy::default(),
+        })
     }
 }
 
@@ -62,11 +101,34 @@ impl judge::Bench for RulesOfBranch {
             branch: asker.branch,
             run: asker.run,
         };
-        self.0.begin(&who, now);
+        self.bench.begin(&who, now);
+        if self.asking.is_some() {
+            self.by.keep(asker);
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        if let Ok(said) = heard.0.downcast() {
+            self.bench.hear(*said);
+        }
+    }
+
+    fn question(&mut self) -> Option<Box<dyn Question>> {
+        let asking = self.asking.clone()?;
+        let open = self.bench.open();
+        if open.is_empty() {
+            return None;
+        }
+        Some(Box::new(Questions {
+            asking,
+            policy: self.bench.policy().clone(),
+            by: self.by.clone(),
+            open,
+        }))
     }
 
     fn touch(&mut self, touch: judge::Touch<'_>) {
-        self.0.touch(match touch {
+        self.bench.touch(match touch {
             judge::Touch::At(op, path) => match op_of(op) {
                 Some(op) => Touch::At(op, path),
                 None => return,
@@ -82,8 +144,9 @@ impl judge::Bench for RulesOfBranch {
             rule,
             is_first,
             lasts,
-        } = self.0.end();
-        let name = |rule| Some((rule, self.0.policy().name(rule)?.clone()));
+            words,
+        } = self.bench.end();
+        let name = |rule| Some((rule, self.bench.policy().name(rule)?.clone()));
         judge::Ruling {
             sentence: match verdict {
                 Verdict::Allow => Sentence::Allow,
@@ -93,12 +156,13 @@ impl judge::Bench for RulesOfBranch {
             rule: rule.and_then(name),
             is_first,
             lasts,
+            words,
         }
     }
 
     fn made(&mut self) -> Vec<Counting> {
-        let begun = self.0.made();
-        let policy = self.0.policy();
+        let begun = self.bench.made();
+        let policy = self.bench.policy();
         let counting = |rule| {
             let period = policy.period(rule)?;
             Some(Counting { rule, period })
@@ -129,31 +193,46 @@ impl Policies {
             self.0.lock().remove(name);
             return Ok(());
         };
-        let policy = Policy::load(&kept.text).map_err(|fault| {
+        let compiled = Compiled::load(&kept.text).map_err(|fault| {
             let why = format!("the policy of workspace {name} cannot be used: {fault}");
             refused(why).hint(format!(
                 "agentvfs policy set FILE -w {name} sets another one"
             ))
         })?;
-        self.put_in_force(workspace, kept.version, Arc::new(policy));
+        self.put_in_force(workspace, kept.version, compiled);
         Ok(())
     }
 
     /// Has a policy judge from now on.
-    pub(super) fn put_in_force(&self, workspace: &Workspace, version: u64, policy: Arc<Policy>) {
-        self.0
-            .lock()
-            .insert(workspace.name().to_owned(), policy.clone());
+    pub(super) fn put_in_force(&self, workspace: &Workspace, version: u64, compiled: Compiled) {
+        let Compiled { policy, program } = compiled;
+        let asking = program.map(|program| Arc::new(Asking::new(program, version)));
+        let in_force = InForce {
+            policy: policy.clone(),
+            asking: asking.clone(),
+        };
+        self.0.lock().insert(workspace.name().to_owned(), in_force);
         let judge: Option<Arc<dyn Judge>> = match policy.is_empty() {
             true => None,
-            false => Some(Arc::new(Rules { version, policy })),
+            false => Some(Arc::new(Rules {
+                version,
+                policy,
+                asking,
+            })),
         };
         workspace.judges().set(judge);
     }
 
     /// The policy in force.
     pub(super) fn of(&self, workspace: &str) -> Option<Arc<Policy>> {
-        self.0.lock().get(workspace).cloned()
+        let in_force = self.0.lock().get(workspace)?.clone();
+        Some(in_force.policy)
+    }
+
+    /// What is wrong with the program of a workspace.
+    pub(super) fn trouble(&self, workspace: &str) -> Option<String> {
+        let in_force = self.0.lock().get(workspace)?.clone();
+        in_force.asking?.trouble()
     }
 }
 

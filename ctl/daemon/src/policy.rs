@@ -6,15 +6,14 @@
 
 use super::faults;
 use super::mounts::Mounts;
+use super::policies::{Compiled, Policy, ToolCall, ToolVerdict};
 use super::policies::{ONE, refused, unreadable};
-use super::policies::{Policy, ToolCall, ToolVerdict};
 use super::request::on;
 use agentvfs_client::protocol::{
     Fault, JudgeTool, JudgeToolAnswer, PolicyAnswer, PolicyOf, PolicySet,
 };
 use engine::judge::Sentence;
 use engine::{StoredPolicy, Workspace, verbs};
-use std::sync::Arc;
 
 fn answer(kept: StoredPolicy, policy: &Policy) -> PolicyAnswer {
     PolicyAnswer {
@@ -26,17 +25,17 @@ fn answer(kept: StoredPolicy, policy: &Policy) -> PolicyAnswer {
 
 /// Keeps another policy, which holds for all changes from then on.
 pub fn set(mounts: &Mounts, ask: &PolicySet) -> Result<PolicyAnswer, Fault> {
-    let policy = Policy::load(&ask.text).map_err(refused)?;
+    let compiled = Compiled::load(&ask.text).map_err(refused)?;
     let name = &ask.workspace;
     let _one = ONE.lock();
     let engine = mounts.engine();
     let kept = engine
         .set_policy(name, &ask.text)
         .map_err(|e| faults::of_engine(&e, name))?;
-    let answer = answer(kept, &policy);
+    let answer = answer(kept, &compiled.policy);
     if let Some(workspace) = engine.opened(name) {
         let policies = mounts.policies();
-        policies.put_in_force(&workspace, answer.version, Arc::new(policy));
+        policies.put_in_force(&workspace, answer.version, compiled);
     }
     Ok(answer)
 }

@@ -7,13 +7,20 @@
 //! new there: so it is judged as `unlink` (or `rmdir`) of the old path, and as `create` and `write` of the new one, by
 //! rules that do not fit the other end just as well. Otherwise two moves would get round a rule.
 //!
+//! A rule may leave the verdict to the policy's program, which is not run here. What it must be asked is a list of
+//! [`Asked`]: whoever asks runs it, and begins with the change again, with what it said ([`Bench::hear`]). So an answer
+//! counts for exactly what it was given for, whatever happened meanwhile. The program is asked about a move or a link
+//! once, with both paths.
+//!
 //! Invariant: a change that is denied is not counted, but by the rule that denied it.
 
-use crate::Policy;
+use crate::errno::Errno;
 use crate::op::Op;
 use crate::paths::{Fits, Looks};
 use crate::rate::Window;
 use crate::rule::{ChangeRule, Verdict};
+use crate::{ASKED_MAX, Policy};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +60,28 @@ pub enum Touch<'a> {
     },
 }
 
+/// What the program is asked about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Asked {
+    /// The rule that leaves the verdict to it.
+    pub rule: usize,
+    /// Operation.
+    pub op: Op,
+    /// Path, from the root.
+    pub path: Vec<u8>,
+    /// The new path of a move, an existing one of a link; otherwise empty.
+    pub path2: Vec<u8>,
+}
+
+/// What the program said, or its rule where it gave no verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Words about it, for whoever follows events.
+    pub words: Arc<str>,
+}
+
 /// What is said of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruling {
@@ -64,6 +93,8 @@ pub struct Ruling {
     pub is_first: bool,
     /// The next change of the same kind to the same names by the same program gets the same verdict, and is not counted.
     pub lasts: bool,
+    /// What the program says besides.
+    pub words: Option<Arc<str>>,
 }
 
 /// Rules at work in one branch.
@@ -74,6 +105,8 @@ pub struct Bench {
     scope: Scope,
     looks: Looks,
     fits: [Fits; 2],
+    /// The paths that were looked at last, where there is a program.
+    ends: [Vec<u8>; 2],
     trial: Trial,
 }
 
@@ -95,6 +128,12 @@ struct Trial {
     strictest: Option<(Verdict, usize)>,
     /// Rules with a rate that fit and are not full.
     counted: Vec<usize>,
+    /// What the program says besides, where its verdict is the strictest.
+    words: Option<Arc<str>>,
+    /// The program decides, or would.
+    is_asked: bool,
+    heard: HashMap<Asked, Said>,
+    open: Vec<Asked>,
 }
 
 impl Bench {
@@ -105,6 +144,7 @@ impl Bench {
             scope: Scope::default(),
             looks: policy.paths.looks(),
             fits: [policy.paths.fits(), policy.paths.fits()],
+            ends: Default::default(),
             trial: Trial::default(),
             policy,
         }
@@ -120,10 +160,20 @@ impl Bench {
         self.scope.set(&self.policy, who);
         self.trial = Trial {
             now,
-            strictest: None,
             counted: std::mem::take(&mut self.trial.counted),
+            ..Trial::default()
         };
         self.trial.counted.clear();
+    }
+
+    /// What the program said of the change that was begun with.
+    pub fn hear(&mut self, said: HashMap<Asked, Said>) {
+        self.trial.heard = said;
+    }
+
+    /// What the program must be asked before [`Bench::end`] says anything that counts; empty: nothing.
+    pub fn open(&mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.trial.open)
     }
 
     /// Looks at one thing that the change does.
@@ -174,7 +224,10 @@ impl Bench {
             verdict,
             rule,
             is_first,
-            lasts: verdict == Verdict::Allow && self.trial.counted.is_empty(),
+            lasts: verdict == Verdict::Allow
+                && self.trial.counted.is_empty()
+                && !self.trial.is_asked,
+            words: self.trial.words.take(),
         }
     }
 
@@ -193,6 +246,25 @@ impl Bench {
     fn look(&mut self, side: usize, path: &[u8]) {
         let paths = &self.policy.paths;
         paths.look(&mut self.looks, path, &mut self.fits[side]);
+        if self.policy.program.is_some() {
+            self.ends[side].clear();
+            self.ends[side].extend_from_slice(path);
+        }
+    }
+
+    /// What the program is asked about an operation at the path of one side.
+    fn asked(&self, rule: usize, op: Op, side: usize) -> Asked {
+        let (path, path2) = match op {
+            Op::Rename => (self.ends[0].clone(), self.ends[1].clone()),
+            Op::Link => (self.ends[1].clone(), self.ends[0].clone()),
+            _ => (self.ends[side].clone(), Vec::new()),
+        };
+        Asked {
+            rule,
+            op,
+            path,
+            path2,
+        }
     }
 
     /// Judges an operation at the path of one side: the first rule decides that fits, and has no rate or is full.
@@ -211,7 +283,12 @@ impl Bench {
                     continue;
                 }
             }
-            return trial.note(rule.verdict, *number);
+            if rule.asks.is_none() {
+                trial.note(rule.verdict, *number);
+                return;
+            }
+            let asked = self.asked(*number, op, side);
+            return self.trial.ask(asked);
         }
     }
 
@@ -231,12 +308,29 @@ impl Bench {
 }
 
 impl Trial {
-    /// A rule says this of a part of the change.
-    fn note(&mut self, verdict: Verdict, rule: usize) {
-        let before = self.strictest.map(|(verdict, _)| verdict.severity());
-        if before.is_none_or(|before| before < verdict.severity()) {
-            self.strictest = Some((verdict, rule));
+    /// Takes what the program said of something, or puts it on the list of questions.
+    fn ask(&mut self, asked: Asked) {
+        self.is_asked = true;
+        if let Some(said) = self.heard.get(&asked).cloned() {
+            if self.note(said.verdict, asked.rule) {
+                self.words = Some(said.words).filter(|words| !words.is_empty());
+            }
+        } else if self.open.len() >= ASKED_MAX {
+            self.note(Verdict::Deny(Errno::DEFAULT), asked.rule);
+        } else if self.open.last() != Some(&asked) {
+            self.open.push(asked);
         }
+    }
+
+    /// A rule says this of a part of the change; true if that is the strictest so far.
+    fn note(&mut self, verdict: Verdict, rule: usize) -> bool {
+        let before = self.strictest.map(|(verdict, _)| verdict.severity());
+        let is_stricter = before.is_none_or(|before| before < verdict.severity());
+        if is_stricter {
+            self.strictest = Some((verdict, rule));
+            self.words = None;
+        }
+        is_stricter
     }
 }
 

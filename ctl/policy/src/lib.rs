@@ -17,14 +17,16 @@ mod load;
 mod names;
 mod op;
 mod paths;
+mod program;
 mod rate;
 mod rule;
 mod tools;
 
-pub use bench::{Bench, Ruling, Touch, Who};
+pub use bench::{Asked, Bench, Ruling, Said, Touch, Who};
 pub use errno::Errno;
 pub use load::Fault;
 pub use op::{Op, Ops};
+pub use program::{PROGRAM_BYTES_MAX, ProgramText, with_program};
 pub use rule::Verdict;
 pub use tools::{ToolCall, ToolRuling, ToolVerdict, texts_of};
 
@@ -35,13 +37,15 @@ use std::time::Duration;
 use tools::ToolRule;
 
 /// Longest text of a policy, in bytes.
-pub const TEXT_BYTES_MAX: usize = 256 << 10;
+pub const TEXT_BYTES_MAX: usize = 512 << 10;
 /// Rules of a policy, at most.
 pub const RULES_MAX: usize = 1_000;
 /// Patterns of a policy, at most.
 pub const PATTERNS_MAX: usize = 5_000;
 /// Longest pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_024;
+/// Questions to the program about one change, at most.
+pub const ASKED_MAX: usize = 10_000;
 /// Longest name of a rule, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Memory of all automata of a policy, in bytes, each at most.
@@ -55,6 +59,7 @@ pub struct Policy {
     by_op: [Vec<usize>; Op::ALL.len()],
     paths: Paths,
     tools: Vec<ToolRule>,
+    program: Option<ProgramText>,
 }
 
 impl Policy {
@@ -78,9 +83,24 @@ impl Policy {
         !self.changes.is_empty()
     }
 
+    /// Its program, which its rules may ask.
+    pub fn program(&self) -> Option<&ProgramText> {
+        self.program.as_ref()
+    }
+
+    /// With what error the program denies a change that this rule asks it about.
+    pub fn denies_with(&self, rule: usize) -> Option<Errno> {
+        self.changes.get(rule)?.asks
+    }
+
+    /// What is said of a change if the program that this rule asks gives no verdict.
+    pub fn on_error(&self, rule: usize) -> Option<Verdict> {
+        self.changes.get(rule).map(|rule| rule.verdict)
+    }
+
     /// Whether a rule asks for the name of the program that changes something.
     pub fn wants_commands(&self) -> bool {
-        let wants = |rule: &ChangeRule| rule.commands.is_some();
+        let wants = |rule: &ChangeRule| rule.commands.is_some() || rule.asks.is_some();
         self.changes.iter().any(wants)
     }
 
@@ -111,7 +131,12 @@ impl Policy {
         !self.tools.is_empty()
     }
 
-    fn new(changes: Vec<ChangeRule>, tools: Vec<ToolRule>, paths: Paths) -> Policy {
+    fn new(
+        changes: Vec<ChangeRule>,
+        tools: Vec<ToolRule>,
+        paths: Paths,
+        program: Option<ProgramText>,
+    ) -> Policy {
         let mut by_op: [Vec<usize>; Op::ALL.len()] = Default::default();
         for (number, rule) in changes.iter().enumerate() {
             for op in rule.ops.iter() {
@@ -123,6 +148,7 @@ impl Policy {
             by_op,
             paths,
             tools,
+            program,
         }
     }
 

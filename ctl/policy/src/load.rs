@@ -3,7 +3,7 @@
 //! Unknown keys, and values that mean nothing, are faults with their line and column: a rule that is ignored would be
 //! worse than none. The text is TOML 1.0; toml_edit keeps where everything stands.
 
-mod fields;
+pub(crate) mod fields;
 mod near;
 
 use crate::errno::Errno;
@@ -27,12 +27,12 @@ const VERSION: i64 = 1;
 const REASON_BYTES_MAX: usize = 1_024;
 
 /// Keys of a rule.
-const KEYS: [&str; 13] = [
-    "name", "op", "path", "uid", "command", "branch", "run", "rate", "verdict", "errno", "tool",
-    "input", "reason",
+const KEYS: [&str; 14] = [
+    "name", "op", "path", "uid", "command", "branch", "run", "rate", "verdict", "errno",
+    "on_error", "tool", "input", "reason",
 ];
 /// Those of a rule about changes alone.
-const OF_CHANGES: [&str; 6] = ["op", "path", "uid", "command", "rate", "errno"];
+const OF_CHANGES: [&str; 7] = ["op", "path", "uid", "command", "rate", "errno", "on_error"];
 /// Those of a rule about tool calls alone.
 const OF_TOOLS: [&str; 3] = ["tool", "input", "reason"];
 
@@ -63,7 +63,7 @@ impl std::error::Error for Fault {}
 type PlacedTable<'a> = (&'a dyn TableLike, Option<Range<usize>>);
 
 /// A fault and the bytes of the text that it is about.
-type At = (Range<usize>, String);
+pub(crate) type At = (Range<usize>, String);
 
 /// Compiles a text.
 pub fn load(text: &str) -> Result<Policy, Fault> {
@@ -98,7 +98,7 @@ fn placed(text: &str, (span, why): At) -> Fault {
 
 fn compile(table: &Table) -> Result<Policy, At> {
     let fields = Fields::of(table, table.span());
-    fields.only(&["version", "rule"], "in a policy")?;
+    fields.only(&["version", "rule", "program"], "in a policy")?;
     if let Some((version, span)) = fields.integer("version")?
         && version != VERSION
     {
@@ -107,12 +107,17 @@ fn compile(table: &Table) -> Result<Policy, At> {
             format!("version {version} is not known; this is version {VERSION}"),
         ));
     }
-    let mut loading = Loading::default();
+    let program = crate::program::program(table)?;
+    let mut loading = Loading {
+        has_program: program.is_some(),
+        ..Loading::default()
+    };
     for (number, table) in rules(table)?.into_iter().enumerate() {
         loading.rule(number, &Fields::of(table.0, table.1))?;
     }
+    loading.ask_of_the_rest();
     let paths = Paths::compile(&loading.patterns).map_err(|why| (0..0, why))?;
-    Ok(Policy::new(loading.changes, loading.tools, paths))
+    Ok(Policy::new(loading.changes, loading.tools, paths, program))
 }
 
 /// The tables of `rule`, with where they stand.
@@ -152,6 +157,7 @@ fn rules(table: &Table) -> Result<Vec<PlacedTable<'_>>, At> {
 /// What was compiled so far.
 #[derive(Default)]
 struct Loading {
+    has_program: bool,
     names: BTreeSet<String>,
     changes: Vec<ChangeRule>,
     tools: Vec<ToolRule>,
@@ -199,28 +205,65 @@ impl Loading {
         }
     }
 
-    fn change(&mut self, name: &str, place: Place, fields: &Fields<'_>) -> Result<(), At> {
+    /// A program that no rule asks is asked about every change that no rule decides.
+    fn ask_of_the_rest(&mut self) {
+        if !self.has_program || self.changes.iter().any(|rule| rule.asks.is_some()) {
+            return;
+        }
+        let mut name = "program".to_owned();
+        while !self.names.insert(name.clone()) {
+            name.push('-');
+        }
+        self.changes.push(ChangeRule {
+            name: name.into(),
+            ops: Ops::all(),
+            globs: None,
+            uids: None,
+            commands: None,
+            place: Place::default(),
+            rate: None,
+            verdict: Verdict::Deny(Errno::DEFAULT),
+            asks: Some(Errno::DEFAULT),
+        });
+    }
+
+    /// What a rule about changes says, and with which error the program denies if it asks that.
+    fn verdict(&self, fields: &Fields<'_>) -> Result<(Verdict, Option<Errno>), At> {
         let (word, span) = fields.needed_text("verdict")?;
         let errno = errno(fields)?;
-        let verdict = match word.as_str() {
-            "allow" => Verdict::Allow,
-            "soft_watch" => Verdict::Watch,
-            "deny" => Verdict::Deny(errno.clone().map_or(Errno::DEFAULT, |(errno, _)| errno)),
-            "ask" => {
-                let why = "`ask` is for tool calls: a change cannot wait for an answer";
+        let denied_with = errno.clone().map_or(Errno::DEFAULT, |(errno, _)| errno);
+        let on_error = fields.text("on_error")?;
+        if word == "program" {
+            if !self.has_program {
+                let why = "the policy has no [program] that the rule could ask";
                 return Err((span, why.into()));
             }
-            other => {
-                return Err((
-                    span,
-                    near::unknown("verdict", other, &["allow", "soft_watch", "deny"]),
-                ));
-            }
-        };
+            let deny = || ("deny".to_owned(), span);
+            let (word, span) = on_error.unwrap_or_else(deny);
+            let verdict = verdict_of("on_error", &word, denied_with).map_err(|why| (span, why))?;
+            return Ok((verdict, Some(denied_with)));
+        }
+        if let Some((_, span)) = on_error {
+            return Err((span, "`on_error` is for `verdict = \"program\"`".into()));
+        }
+        if word == "ask" {
+            let why = "`ask` is for tool calls: a change cannot wait for an answer";
+            return Err((span, why.into()));
+        }
+        let verdict = verdict_of("verdict", &word, denied_with).map_err(|why| (span, why))?;
         if let (Some((_, span)), false) = (errno, matches!(verdict, Verdict::Deny(_))) {
             return Err((span, "`errno` is for `verdict = \"deny\"`".into()));
         }
+        Ok((verdict, None))
+    }
+
+    fn change(&mut self, name: &str, place: Place, fields: &Fields<'_>) -> Result<(), At> {
+        let (verdict, asks) = self.verdict(fields)?;
         let rate = match fields.text("rate")? {
+            Some((_, span)) if asks.is_some() => {
+                let why = "`rate` does not go with a program, which can count by itself";
+                return Err((span, why.into()));
+            }
             Some((_, span)) if verdict == Verdict::Allow => {
                 return Err((
                     span,
@@ -239,6 +282,7 @@ impl Loading {
             place,
             rate,
             verdict,
+            asks,
         };
         self.changes.push(rule);
         Ok(())
@@ -344,6 +388,20 @@ fn ops(fields: &Fields<'_>) -> Result<Ops, At> {
         ops = ops.and(some.ok_or_else(|| (span, near::unknown("op", &word, &known)))?);
     }
     Ok(ops)
+}
+
+/// A verdict's word, of this key.
+fn verdict_of(key: &str, word: &str, errno: Errno) -> Result<Verdict, String> {
+    match word {
+        "allow" => Ok(Verdict::Allow),
+        "soft_watch" => Ok(Verdict::Watch),
+        "deny" => Ok(Verdict::Deny(errno)),
+        other if key == "verdict" => {
+            let all = ["allow", "soft_watch", "deny", "program"];
+            Err(near::unknown(key, other, &all))
+        }
+        other => Err(near::unknown(key, other, &["allow", "soft_watch", "deny"])),
+    }
 }
 
 fn errno(fields: &Fields<'_>) -> Result<Option<(Errno, Range<usize>)>, At> {

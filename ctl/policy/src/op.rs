@@ -1,7 +1,7 @@
 //! Operations, as rules name them.
 
 /// What a change does to a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// A new file, directory or special file.
     Create,

@@ -65,5 +65,8 @@ pub(crate) struct ChangeRule {
     pub commands: Option<Names>,
     pub place: Place,
     pub rate: Option<Rate>,
+    /// What it says; of a rule that asks the program: what is said if that gives no verdict.
     pub verdict: Verdict,
+    /// The program decides, and denies with this error.
+    pub asks: Option<Errno>,
 }

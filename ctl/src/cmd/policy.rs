@@ -2,13 +2,17 @@
 
 use super::Context;
 use crate::cli::{
-    Global, PolicyCheckArgs, PolicySetArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb,
+    Global, PolicyCheckArgs, PolicySetArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, ProgramArgs,
 };
 use crate::output::{Facts, Rows, print, print_json, talk};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::{Call, EventLine, PolicyAnswer, PolicyOf, PolicySet};
 use agentvfs_client::quote::shown;
-use agentvfs_daemon::policies::{Bench, Op, Policy, ToolCall, Touch, Verdict, Who, texts_of};
+use agentvfs_daemon::policies::{
+    Bench, Compiled, Op, PROGRAM_BYTES_MAX, Policy, ProgramText, ToolCall, Touch, Verdict, Who,
+    texts_of, with_program,
+};
+use agentvfs_daemon::programs::{AskedBy, Asking, Questions};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -40,33 +44,74 @@ fn named(file: &Path) -> String {
     shown(file.as_os_str().as_bytes())
 }
 
-/// The text of a file of rules.
-fn read(file: &Path) -> Result<String, Failure> {
+/// What a file has, up to a limit that is longer than it may be; `-` is standard input.
+fn read(file: &Path, max: u64) -> Result<Vec<u8>, Failure> {
     let what = format!("cannot read {}", named(file));
-    let failed =
-        |error: io::Error| Failure::new(&what, error.to_string()).hint("name a file of rules");
-    let mut text = String::new();
-    let mut read = |from: &mut dyn Read| from.take(FILE_BYTES_MAX).read_to_string(&mut text);
+    let failed = |error: io::Error| {
+        Failure::new(&what, error.to_string()).hint("name a file of rules, or a program")
+    };
+    let mut bytes = Vec::new();
+    let mut read = |from: &mut dyn Read| from.take(max).read_to_end(&mut bytes);
     let done = match file == Path::new("-") {
         true => read(&mut io::stdin().lock()),
         false => File::open(file).and_then(|mut file| read(&mut file)),
     };
     done.map_err(failed)?;
-    Ok(text)
+    Ok(bytes)
 }
 
-/// A file of rules, and its text.
-fn load(file: &Path) -> Result<(Policy, String), Failure> {
-    let text = read(file)?;
-    let policy = Policy::load(&text).map_err(|fault| {
-        Failure::new(named(file), fault.to_string())
-            .hint("docs/policy.md has all keys with examples")
-    })?;
-    Ok((policy, text))
+fn read_text(file: &Path, max: u64) -> Result<String, Failure> {
+    String::from_utf8(read(file, max)?).map_err(|_| {
+        Failure::new(format!("cannot read {}", named(file)), "it is no UTF-8")
+            .hint("name a file of text")
+    })
+}
+
+/// The program that is named, and its file.
+fn read_program(args: &ProgramArgs) -> Result<Option<(ProgramText, &Path)>, Failure> {
+    let max = PROGRAM_BYTES_MAX as u64 + 1;
+    if let Some(file) = &args.lua {
+        return Ok(Some((ProgramText::Lua(read_text(file, max)?), file)));
+    }
+    match &args.wasm {
+        Some(file) => Ok(Some((ProgramText::Wasm(read(file, max)?), file))),
+        None => Ok(None),
+    }
+}
+
+/// Rules and a program, compiled, and their text.
+fn load(file: Option<&Path>, program: &ProgramArgs) -> Result<(Compiled, String), Failure> {
+    let rules = match file {
+        Some(file) => read_text(file, FILE_BYTES_MAX)?,
+        None => String::new(),
+    };
+    let faulty = |file: &Path, fault: String| {
+        Failure::new(named(file), fault).hint("docs/policy.md has all keys with examples")
+    };
+    let program = read_program(program)?;
+    let text = match (&program, file) {
+        (Some((program, _)), None) => with_program(&rules, program),
+        (Some((program, of)), Some(file)) => {
+            let both = with_program(&rules, program);
+            // What is wrong with the rules is said of their own file.
+            match Policy::load(&rules) {
+                Ok(rules) if rules.program().is_some() => {
+                    let why = format!("it has a [program], and {} is another", named(of));
+                    return Err(faulty(file, why));
+                }
+                _ => both,
+            }
+        }
+        (None, _) => rules,
+    };
+    let at = file.or(program.as_ref().map(|(_, file)| *file));
+    let compiled = Compiled::load(&text)
+        .map_err(|fault| faulty(at.unwrap_or(Path::new("the policy")), fault))?;
+    Ok((compiled, text))
 }
 
 fn set(args: &PolicySetArgs, context: &mut Context) -> Result<(), Failure> {
-    let (_, text) = load(&args.file)?;
+    let (_, text) = load(args.file.as_deref(), &args.program)?;
     let workspace = context.workspace_to_change(None)?;
     let what = format!("cannot set the policy of {workspace}");
     let call = Call::PolicySet(PolicySet {
@@ -111,9 +156,9 @@ fn show(args: &PolicyShowArgs, context: &mut Context) -> Result<(), Failure> {
 }
 
 fn check(args: &PolicyCheckArgs, json: bool) -> Result<(), Failure> {
-    let (policy, _) = load(&args.file)?;
+    let (compiled, _) = load(args.file.as_deref(), &args.program)?;
     let mut facts = Facts::default();
-    let rules = policy.len();
+    let rules = compiled.policy.len();
     facts
         .line("rules", rules.to_string().as_bytes())
         .json("rules", rules);
@@ -121,15 +166,15 @@ fn check(args: &PolicyCheckArgs, json: bool) -> Result<(), Failure> {
 }
 
 fn test(args: &PolicyTestArgs, json: bool) -> Result<(), Failure> {
-    let (policy, _) = load(&args.file)?;
+    let (compiled, _) = load(args.file.as_deref(), &args.program)?;
     match &args.tool {
         Some(tool) => test_tool(
-            &policy,
+            &compiled.policy,
             tool,
             args.input.as_deref().unwrap_or_default(),
             json,
         ),
-        None => test_events(Arc::new(policy), json),
+        None => test_events(compiled, json),
     }
 }
 
@@ -158,7 +203,9 @@ fn test_tool(policy: &Policy, tool: &str, input: &str, json: bool) -> Result<(),
 }
 
 /// What the rules say of events on standard input, each branch by itself.
-fn test_events(policy: Arc<Policy>, as_json: bool) -> Result<(), Failure> {
+fn test_events(compiled: Compiled, as_json: bool) -> Result<(), Failure> {
+    let Compiled { policy, program } = compiled;
+    let asking = program.map(|program| Arc::new(Asking::new(program, 0)));
     let mut benches: BTreeMap<String, Bench> = BTreeMap::new();
     let mut rows = Rows::new(&["VERDICT", "RULE", "SEQ", "OP", "PATH"]);
     let mut said = Vec::new();
@@ -184,7 +231,7 @@ fn test_events(policy: Arc<Policy>, as_json: bool) -> Result<(), Failure> {
         let bench = benches
             .entry(event.extra.branch.clone())
             .or_insert_with(|| Bench::new(policy.clone()));
-        if let Some((verdict, rule)) = judge(bench, &event) {
+        if let Some((verdict, rule)) = judge(bench, asking.as_ref(), &event) {
             let cells = [
                 verdict.word(),
                 &*rule,
@@ -203,7 +250,11 @@ fn test_events(policy: Arc<Policy>, as_json: bool) -> Result<(), Failure> {
 }
 
 /// What is said of an event, if a rule fits it.
-fn judge(bench: &mut Bench, event: &EventLine) -> Option<(Verdict, Arc<str>)> {
+fn judge(
+    bench: &mut Bench,
+    asking: Option<&Arc<Asking>>,
+    event: &EventLine,
+) -> Option<(Verdict, Arc<str>)> {
     let op = Op::of(&event.op)?;
     let (path, path2) = (event.path.as_bytes(), event.extra.path2.as_bytes());
     let who = Who {
@@ -212,9 +263,8 @@ fn judge(bench: &mut Bench, event: &EventLine) -> Option<(Verdict, Arc<str>)> {
         branch: &event.extra.branch,
         run: None,
     };
-    bench.begin(&who, Duration::from_nanos(event.ts));
     let is_dir = false;
-    bench.touch(match op {
+    let touch = match op {
         Op::Rename => Touch::Moved {
             is_dir,
             from: path,
@@ -225,7 +275,22 @@ fn judge(bench: &mut Bench, event: &EventLine) -> Option<(Verdict, Arc<str>)> {
             to: path,
         },
         op => Touch::At(op, path),
-    });
+    };
+    let now = Duration::from_nanos(event.ts);
+    bench.begin(&who, now);
+    bench.touch(touch);
+    let open = bench.open();
+    if let Some(asking) = asking.filter(|_| !open.is_empty()) {
+        let questions = Questions {
+            asking: asking.clone(),
+            policy: bench.policy().clone(),
+            by: AskedBy::recorded(event.uid, event.pid, who.command, who.branch),
+            open,
+        };
+        bench.begin(&who, now);
+        bench.hear(questions.answers());
+        bench.touch(touch);
+    }
     let ruling = bench.end();
     if !matches!(ruling.verdict, Verdict::Deny(_)) {
         bench.made();

@@ -8,6 +8,10 @@
 //! directory that is moved. Where a rule counts, the tree as it was when it began to is pinned, in O(1); the first
 //! change that is one too many makes that an automatic commit, in the background.
 //!
+//! Where rules leave a verdict to a program, judging ends with a question ([`Error::NeedsAnswer`]) and nothing is changed.
+//! [`Branch::request`](super::Branch::request) asks it without the lock and carries the request out from its beginning.
+//! The answer counts for the same question alone: if the names became others meanwhile, that is asked, too.
+//!
 //! Invariants: a change that is denied leaves journal and tree as they were; a change is counted once, after its record
 //! is in the journal. Decisions that are remembered hold for one version of the rules, and are forgotten when any name
 //! moves or a file gets a further one.
@@ -19,10 +23,11 @@ use super::states;
 use super::{Branch, Inner};
 use crate::error::{Error, Result, errno};
 use crate::feed::{FeedOp, FeedWho};
-use crate::judge::{Asker, Bench, Counting, Judge, Ruling, Sentence, Touch};
+use crate::judge::{Asker, Bench, Counting, Heard, Judge, Ruling, Sentence, Touch};
 use crate::limits::{DECISIONS_MAX, MOVED_NAMES_MAX};
 use crate::record::{Mutation, OpKind};
 use crate::tree::Tree;
+use crate::tree::inode::Inode;
 use crate::types::{Kind, Nid};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -45,6 +50,8 @@ pub(crate) struct Judging {
     due: Vec<Due>,
     /// The run that began last.
     run: Option<Arc<str>>,
+    /// What was found out for the request that is carried out now.
+    pub heard: Option<Heard>,
 }
 
 /// What a program may do with a file, one bit for each operation.
@@ -129,6 +136,30 @@ fn keep_all_due(branch: &Branch) -> Result<()> {
     Ok(())
 }
 
+/// What is said of a change whose names become others faster than a program can be asked about them.
+pub(super) fn restless() -> Error {
+    Error::Denied {
+        code: errno::EACCES,
+        rule: "too-often-changed-to-judge".into(),
+    }
+}
+
+/// The file that a mutation is about, if it is there.
+fn subject<'a>(tree: &'a Tree, m: &Mutation) -> Option<&'a Inode> {
+    let nid = match m {
+        Mutation::Create { .. } | Mutation::Nameless { .. } | Mutation::Kv { .. } => return None,
+        Mutation::Unlink { parent, name, .. }
+        | Mutation::Rename { parent, name, .. }
+        | Mutation::Whiteout { parent, name, .. } => tree.lookup(Nid(*parent), name).ok()?.nid,
+        Mutation::Link { nid, .. }
+        | Mutation::SetAttr { nid, .. }
+        | Mutation::Write { nid, .. }
+        | Mutation::Allocate { nid, .. }
+        | Mutation::Copy { dst: nid, .. } => Nid(*nid),
+    };
+    tree.get(nid).map(|inode| &**inode)
+}
+
 /// The moment from which times are counted.
 fn since_start() -> Duration {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
@@ -137,9 +168,9 @@ fn since_start() -> Duration {
 
 impl Branch {
     /// Asks the rules for a mutation; an error if it is denied.
-    pub(super) fn judge(&self, inner: &mut Inner, m: &Mutation) -> Result<Judged> {
+    pub(super) fn judge(&self, inner: &mut Inner, m: &Mutation, bytes: u64) -> Result<Judged> {
         self.take_rules(inner);
-        let who = acting::who().0;
+        let (who, since) = acting::who();
         let about = lasting(m);
         if let Some((nid, op)) = about
             && inner.judging.remembers(nid, op, &who)
@@ -150,7 +181,7 @@ impl Branch {
                 is_asked: false,
             });
         }
-        let ruling = self.rule(inner, m, &who)?;
+        let ruling = self.rule(inner, m, bytes, (&who, since))?;
         if let Sentence::Deny(code) = ruling.sentence {
             return Err(self.denied(inner, m, &ruling, code));
         }
@@ -186,28 +217,46 @@ impl Branch {
         };
     }
 
-    fn rule(&self, inner: &mut Inner, m: &Mutation, who: &FeedWho) -> Result<Ruling> {
+    fn rule(
+        &self,
+        inner: &mut Inner,
+        m: &Mutation,
+        bytes: u64,
+        (who, since): (&FeedWho, Option<Instant>),
+    ) -> Result<Ruling> {
         let Inner { judging, live, .. } = inner;
         let Some((judge, bench)) = &mut judging.rules else {
             return Ok(Ruling::default());
         };
         let branch = self.shared_name();
         let asker = Asker {
+            pid: who.pid,
             uid: who.uid,
+            gid: who.gid,
+            backend: who.backend,
+            since,
+            branch_number: self.slot,
             comm: &who.comm,
             branch: &branch,
             run: judging.run.as_deref(),
+            ino: subject(live, m).map_or(0, |inode| inode.shown_ino(self.slot)),
+            bytes,
         };
         bench.begin(&asker, since_start());
+        if let Some(heard) = judging.heard.take() {
+            bench.hear(heard);
+        }
         let told = each_touch(live, m, &**judge, &mut |touch| bench.touch(touch))?;
-        let ruling = bench.end();
-        match told {
-            true => Ok(ruling),
-            false => Ok(Ruling {
+        if !told {
+            return Ok(Ruling {
                 sentence: Sentence::Deny(errno::EACCES),
                 rule: Some((usize::MAX, "too-many-names-to-judge".into())),
                 ..Ruling::default()
-            }),
+            });
+        }
+        match bench.question() {
+            Some(question) => Err(Error::NeedsAnswer(question)),
+            None => Ok(bench.end()),
         }
     }
 

@@ -138,6 +138,10 @@ impl Branch {
         if let Sentence::Deny(code) = ruling.sentence {
             words.push_str(&format!(" errno={code}"));
         }
+        if let Some(more) = &ruling.words {
+            words.push(' ');
+            words.push_str(more);
+        }
         draft.op = FeedOp::Verdict;
         draft.detail.words = words.into();
         draft.bytes = 0;
