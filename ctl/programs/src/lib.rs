@@ -18,6 +18,9 @@ pub use agentvfs_policy as policy;
 use policy::{Policy, ProgramText};
 use std::fmt;
 
+/// Longest line that is said of what failed, in characters.
+const LINE_CHARS_MAX: usize = 200;
+
 /// An event as a program sees it: ContextFS's fields, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramEvent<'a> {
@@ -182,6 +185,16 @@ impl Program {
             Kind::Lua(program) => program.judge(event),
         }
     }
+}
+
+/// A text as one line of limited length: what libraries say may have several.
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut line = words.join(" ");
+    if let Some((cut, _)) = line.char_indices().nth(LINE_CHARS_MAX) {
+        line.truncate(cut);
+    }
+    line
 }
 
 fn check_length(program: &[u8]) -> Result<(), ProgramError> {

@@ -7,7 +7,7 @@
 mod bounds;
 
 use crate::limits::*;
-use crate::{Answer, ProgramError, ProgramEvent, Verdict};
+use crate::{Answer, ProgramError, ProgramEvent, Verdict, one_line};
 use bounds::Meter;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
@@ -46,7 +46,7 @@ impl LuaProgram {
 impl Running {
     fn begin(text: &[u8]) -> Result<Running, ProgramError> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::UTF8;
-        let invalid = |error: mlua::Error| ProgramError::Invalid(error.to_string());
+        let invalid = |error: mlua::Error| ProgramError::Invalid(one_line(&error.to_string()));
         let lua = Lua::new_with(libraries, LuaOptions::default()).map_err(invalid)?;
         lua.set_memory_limit(LUA_BYTES_MAX).map_err(invalid)?;
         let meter = Arc::new(Meter::default());
@@ -129,7 +129,7 @@ fn table_of(lua: &Lua, event: &ProgramEvent<'_>) -> mlua::Result<Table> {
 fn answer_of(table: &Table, before: Verdict) -> Result<Answer, ProgramError> {
     let get = |key| {
         let got = table.raw_get::<Value>(key);
-        got.map_err(|e| ProgramError::Failed(e.to_string()))
+        got.map_err(|e| ProgramError::Failed(one_line(&e.to_string())))
     };
     let verdict = match get("verdict")? {
         Value::Nil => before,
@@ -146,7 +146,7 @@ fn answer_of(table: &Table, before: Verdict) -> Result<Answer, ProgramError> {
     let mut extra = Vec::new();
     let mut bytes = 0;
     for pair in texts.pairs::<Value, Value>() {
-        let (key, text) = pair.map_err(|e| ProgramError::Failed(e.to_string()))?;
+        let (key, text) = pair.map_err(|e| ProgramError::Failed(one_line(&e.to_string())))?;
         let (Value::String(key), Some(text)) = (key, text_of(&text)) else {
             continue;
         };

@@ -4,7 +4,7 @@
 //! follow from [`FIRST_OWN`] on.
 
 use crate::limits::*;
-use crate::{Answer, ProgramError, ProgramEvent, Verdict};
+use crate::{Answer, ProgramError, ProgramEvent, Verdict, one_line};
 use wasmi::{
     Config, EnforcedLimits, Engine, Instance, Linker, Module, Store, StoreLimits,
     StoreLimitsBuilder, TrapCode, TypedFunc,
@@ -44,8 +44,8 @@ impl WasmProgram {
             .set_max_stack_height(WASM_STACK_BYTES_MAX)
             .wasm_multi_memory(false);
         let engine = Engine::new(&config);
-        let module =
-            Module::new(&engine, bytes).map_err(|e| ProgramError::Invalid(e.to_string()))?;
+        let module = Module::new(&engine, bytes)
+            .map_err(|e| ProgramError::Invalid(one_line(&e.to_string())))?;
         let running = Some(Running::begin(&module)?);
         Ok(WasmProgram { module, running })
     }
@@ -78,7 +78,7 @@ impl Running {
         let instance = instance(module, &mut store)?;
         let on_event = instance
             .get_typed_func::<i32, i32>(&store, "on_event")
-            .map_err(|e| ProgramError::NoEntry(e.to_string()))?;
+            .map_err(|e| ProgramError::NoEntry(one_line(&e.to_string())))?;
         Ok(Running { store, on_event })
     }
 
@@ -99,7 +99,7 @@ fn instance(module: &Module, store: &mut Store<StoreLimits>) -> Result<Instance,
     if let Some(import) = module.imports().next() {
         let (from, name) = (import.module(), import.name());
         let why = format!("it imports {from}.{name}, and a program gets nothing from outside");
-        return Err(ProgramError::Invalid(why));
+        return Err(ProgramError::Invalid(one_line(&why)));
     }
     let linker = Linker::new(module.engine());
     linker.instantiate_and_start(store, module).map_err(failed)
@@ -112,7 +112,7 @@ fn set_fuel(store: &mut Store<StoreLimits>, fuel: u64) -> Result<(), ProgramErro
 fn failed(error: wasmi::Error) -> ProgramError {
     match error.as_trap_code() {
         Some(TrapCode::OutOfFuel) => ProgramError::TooSlow,
-        _ => ProgramError::Failed(error.to_string()),
+        _ => ProgramError::Failed(one_line(&error.to_string())),
     }
 }
 
