@@ -6,6 +6,7 @@
 
 pub mod acting;
 pub(crate) mod auto;
+mod blocks;
 pub(crate) mod calls;
 pub(crate) mod carry;
 pub(crate) mod close;
@@ -317,6 +318,7 @@ impl Branch {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
+        self.trees.check_whole()?;
         let meta = encode(record);
         let journal = &self.places.journal;
         let appended = if reserve {
@@ -565,7 +567,7 @@ impl Inner {
 
     /// An inode lost a name: without any, and unknown to the kernel, it is gone.
     pub fn reap(&mut self, nid: Nid) {
-        let gone = self.live.get(nid).is_some_and(|i| i.nlink == 0);
+        let gone = self.live.get_open(nid).is_some_and(|i| i.nlink == 0);
         if gone && self.lookups.get(nid) == 0 {
             self.accessed.forget(nid);
             self.live.remove(nid);
@@ -576,7 +578,7 @@ impl Inner {
 /// Removes inodes without a name.
 pub(crate) fn drop_orphans(tree: &mut Tree) {
     let mut orphans = Vec::new();
-    tree.for_each(&mut |nid, i| {
+    tree.for_each_open(&mut |nid, i| {
         if i.nlink == 0 {
             orphans.push(nid);
         }

@@ -8,6 +8,7 @@
 pub(crate) mod accessed;
 pub mod acl;
 mod apply;
+pub(crate) mod damage;
 pub mod dirmap;
 pub mod file;
 pub mod inode;
@@ -22,9 +23,11 @@ mod sane;
 use crate::error::{Error, Result};
 use crate::kv::KvMap;
 use crate::types::{Kind, Nid};
+use damage::Damage;
 use dirmap::Dentry;
 use inode::{Dir, Inode};
 use radix::Radix;
+use radix::later::Opening;
 use std::sync::Arc;
 
 pub use apply::{Broken, NewVersion};
@@ -33,10 +36,15 @@ pub use apply::{Broken, NewVersion};
 const DEPTH_MAX: usize = 1 << 20;
 
 /// The persistent tree. Cloning is O(1).
+///
+/// Inodes of a tree that was read from a file are made when one of their block is first needed ([`Tree::set_later`]).
+/// Invariant: those that are still to be made have names, hold no part of a journal, and nothing of the base.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     inodes: Radix<Inode>,
     kv: KvMap,
+    /// What could not be read of the files that it comes from.
+    damage: Option<Arc<Damage>>,
 }
 
 /// Without keys; fastest where numbers ascend.
@@ -45,7 +53,7 @@ impl FromIterator<(Nid, Arc<Inode>)> for Tree {
         let inodes = inodes.into_iter().map(|(nid, inode)| (nid.0, inode));
         Tree {
             inodes: inodes.collect(),
-            kv: KvMap::default(),
+            ..Tree::default()
         }
     }
 }
@@ -88,9 +96,47 @@ impl Tree {
         self.inodes.get(nid.0)
     }
 
-    /// An inode; [`Error::Stale`] where there is none.
+    /// An inode; [`Error::Stale`] where there is none, [`Error::Damaged`] where it may be that it cannot be read.
     pub fn inode(&self, nid: Nid) -> Result<&Arc<Inode>> {
-        self.get(nid).ok_or(Error::Stale)
+        self.get(nid)
+            .ok_or_else(|| self.check_whole().err().unwrap_or(Error::Stale))
+    }
+
+    /// An inode that need not be made first. All have a name that are still to be made.
+    pub fn get_open(&self, nid: Nid) -> Option<&Arc<Inode>> {
+        self.inodes.get_open(nid.0)
+    }
+
+    /// Has the inodes of a block be set when one of them is first needed, over those that are there. There will be `count`.
+    pub(crate) fn set_later(&mut self, block: u64, count: usize, opening: Opening<Inode>) {
+        self.inodes.set_later(block, count, opening);
+    }
+
+    /// Whether no inode of a block is still to be made.
+    pub(crate) fn is_block_open(&self, block: u64) -> bool {
+        self.inodes.is_block_open(block)
+    }
+
+    /// How many inodes a block has.
+    pub(crate) fn count_of_block(&self, block: u64) -> usize {
+        self.inodes.count_of_block(block)
+    }
+
+    /// Where it will say what could not be read of its files.
+    pub(crate) fn set_damage(&mut self, damage: Arc<Damage>) {
+        self.damage = Some(damage);
+    }
+
+    /// # Errors
+    /// `Damaged` where an inode that it should have could not be read.
+    pub fn check_whole(&self) -> Result<()> {
+        self.damage.as_ref().map_or(Ok(()), |damage| damage.check())
+    }
+
+    /// Makes all inodes that are still to be made, on all cores: to be called without locks before something under one
+    /// visits them all.
+    pub fn open(&self) {
+        self.inodes.open();
     }
 
     /// A directory that still has a name (or is the root); [`Error::NotFound`] for a removed one.
@@ -129,6 +175,11 @@ impl Tree {
         self.inodes.for_each(&mut |k, v| each(Nid(k), v));
     }
 
+    /// As [`Tree::for_each`], without those that are still to be made.
+    pub fn for_each_open(&self, each: &mut dyn FnMut(Nid, &Arc<Inode>)) {
+        self.inodes.for_each_open(&mut |k, v| each(Nid(k), v));
+    }
+
     /// Calls `each` for every inode that is not the same in both, with both. Keys: [`KvMap::diff`].
     pub fn diff<'a>(
         a: &'a Tree,
@@ -136,6 +187,17 @@ impl Tree {
         each: &mut dyn FnMut(Nid, Option<&'a Arc<Inode>>, Option<&'a Arc<Inode>>),
     ) {
         Radix::diff(&a.inodes, &b.inodes, &mut |k, x, y| each(Nid(k), x, y));
+    }
+
+    /// Inodes without a name that another tree does not have.
+    pub fn nameless_since(&self, before: &Tree) -> Vec<Nid> {
+        let mut nameless = Vec::new();
+        Radix::diff_open(&before.inodes, &self.inodes, &mut |k, _, now| {
+            if now.is_some_and(|inode| inode.nlink == 0) {
+                nameless.push(Nid(k));
+            }
+        });
+        nameless
     }
 
     /// Path of a name (parent, hash) of `nid`, without a leading slash; empty for the root. `None`
@@ -224,7 +286,7 @@ impl Tree {
     /// Directories whose entries were not read from the base yet.
     pub fn lazy_dirs(&self) -> Vec<Nid> {
         let mut out = Vec::new();
-        self.for_each(&mut |nid, inode| {
+        self.for_each_open(&mut |nid, inode| {
             if inode.dir().is_some_and(|d| d.lazy.is_some()) {
                 out.push(nid);
             }

@@ -73,6 +73,11 @@ pub(crate) fn reference(value: &[u8]) -> Vec<u8> {
 
 /// A state file: its header, and every frame that follows from it.
 pub(crate) fn state(bytes: &[u8]) -> Vec<u8> {
+    framed(bytes, b"AVFSTAT\0\x0a\0\0\0")
+}
+
+/// A state file of the last version whose inodes are not in blocks.
+pub(crate) fn state_without_blocks(bytes: &[u8]) -> Vec<u8> {
     framed(bytes, b"AVFSTAT\0\x09\0\0\0")
 }
 
@@ -98,6 +103,11 @@ pub(crate) fn old_state(bytes: &[u8]) -> Vec<u8> {
 
 /// A tree file: the same.
 pub(crate) fn tree(bytes: &[u8]) -> Vec<u8> {
+    framed(bytes, b"AVFSTREE\x02\0\0\0")
+}
+
+/// A tree file of the version whose inodes are not in blocks.
+pub(crate) fn first_tree(bytes: &[u8]) -> Vec<u8> {
     framed(bytes, b"AVFSTREE\x01\0\0\0")
 }
 

@@ -6,8 +6,8 @@
 use crate::{index, request, seal};
 use engine::journal::{Journal, JournalConfig};
 use engine::record::{
-    Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Outcome,
-    Record, SrcRecord, StateInfo, SwitchKind, TreePatch, encode,
+    Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Record,
+    SrcRecord, StateInfo, SwitchKind, TreePatch, encode,
 };
 use engine::tree::Tree;
 use engine::tree::patch::BaseDirs;
@@ -40,7 +40,7 @@ pub fn all() -> Vec<Seed> {
         ("reference", vec![b"a value".to_vec(), vec![]]),
         ("remote", crate::remote::seeds()),
         ("request", request::seeds()),
-        ("state", states()),
+        ("state", crate::state::seeds()),
         (
             "timeline",
             vec![crate::timeline::log(), crate::timeline::frame()],
@@ -66,7 +66,7 @@ fn acls() -> Vec<Vec<u8>> {
     vec![list(&[]), list(&[1, 4, 32]), list(&[1, 2, 4, 16, 32])]
 }
 
-fn chunk(byte: u8) -> FileContent {
+pub(crate) fn chunk(byte: u8) -> FileContent {
     FileContent::Chunk {
         id: ChunkId::from_bytes([byte; 32]),
         len: 3,
@@ -322,7 +322,7 @@ fn set_attr() -> Mutation {
     }
 }
 
-fn info() -> StateInfo {
+pub(crate) fn info() -> StateInfo {
     StateInfo {
         number: 2,
         kind: OpKind::Checkpoint,
@@ -486,7 +486,7 @@ fn value() -> KvEntry {
 }
 
 /// A root with the file `f`, number 2, that has an extent of every kind.
-fn patch() -> TreePatch {
+pub(crate) fn patch() -> TreePatch {
     let body = BodyRecord::Stored(chunk(1));
     let base = BodyRecord::Base(b"dir".to_vec(), b"f".to_vec(), stamp(), 4096);
     let extents = vec![
@@ -520,72 +520,4 @@ pub(crate) fn tree() -> Tree {
     assert!(made.is_ok(), "the seed of a tree is refused");
     tree.remove(Nid(3));
     tree
-}
-
-/// A state file and a tree file with the inodes of [`patch`] in two frames, and a pointer.
-fn states() -> Vec<Vec<u8>> {
-    let history = (
-        vec![info()],
-        vec![("l".to_owned(), 2u64)],
-        2u64,
-        vec![(1u64, 1u64)],
-        Vec::<(u64, u64)>::new(),
-        vec![1u64],
-        Vec::<engine::merge::Conflict>::new(),
-    );
-    let root = Some(Some(TreeId::from_bytes([9; 32])));
-    let lists = (vec![b"changed".to_vec()], Vec::<Vec<u8>>::new());
-    let patched = patch().inodes;
-    let inodes = patch().inodes.into_iter();
-    let inodes: Vec<_> = inodes.filter_map(|(nid, i)| Some((nid, i?))).collect();
-    let files = (1u32, patched.len() as u64);
-    let head = (7u64, counters(), history, root, lists, files);
-    let head = encode(&head);
-    let (some, rest) = (
-        encode(&patched[..1].to_vec()),
-        encode(&patched[1..].to_vec()),
-    );
-    let old = frames(&[head.clone(), some.clone(), rest.clone()]);
-    let kv = encode(&Some(chunk(3)));
-    let timeline = crate::timeline::frame();
-    let later = encode(&Vec::<u64>::new());
-    let outcomes = encode(&(
-        7u64,
-        vec![(2u64, Outcome::Inode(9)), (4, Outcome::Bytes(5))],
-    ));
-    let shown = encode(&Some(1u64));
-    // Each version added a frame behind those that were there.
-    let version = |own: &[&Vec<u8>]| {
-        let all = [&head, &kv].into_iter().chain(own.iter().copied());
-        let all: Vec<_> = all.chain([&some, &rest]).cloned().collect();
-        frames(&all)
-    };
-    let first = version(&[&crate::timeline::first_frame()]);
-    let before = version(&[&timeline, &later]);
-    let without_shown = version(&[&timeline, &later, &outcomes]);
-    let state = version(&[&timeline, &later, &outcomes, &shown]);
-    let tree = frames(&[
-        encode(&(inodes.len() as u64)),
-        encode(&inodes[..1].to_vec()),
-        encode(&inodes[1..].to_vec()),
-    ]);
-    vec![
-        seal::state(&state),
-        seal::old_state(&old),
-        seal::tree(&tree),
-        seal::pointer(7),
-        seal::first_timeline_state(&first),
-        seal::state_without_outcomes(&before),
-        seal::state_without_shown(&without_shown),
-    ]
-}
-
-fn frames(bodies: &[Vec<u8>]) -> Vec<u8> {
-    let mut b = vec![0; 12];
-    for body in bodies {
-        b.extend_from_slice(&(body.len() as u32).to_le_bytes());
-        b.extend_from_slice(&[0; 4]);
-        b.extend_from_slice(body);
-    }
-    b
 }

@@ -46,6 +46,23 @@ fn corpora_have_the_seeds() {
 }
 
 #[test]
+fn seeds_of_states_and_trees_are_what_they_stand_for() {
+    let seeds = seeds::all().into_iter().filter(|seed| seed.0 == "state");
+    let starts_with = |bytes: &[u8], magic: &[u8]| bytes.starts_with(magic);
+    let (mut states, mut trees) = (0, 0);
+    for (_, name, bytes) in seeds {
+        if starts_with(&bytes, b"AVFSTAT\0") {
+            assert!(engine::check_state_bytes(&bytes), "{name}");
+            states += 1;
+        } else if starts_with(&bytes, b"AVFSTREE") {
+            assert!(engine::check_tree_bytes(&bytes), "{name}");
+            trees += 1;
+        }
+    }
+    assert_eq!((states, trees), (6, 2));
+}
+
+#[test]
 fn damaged_seeds_hold() {
     let seeds = Mutex::new(seeds::all().into_iter());
     let next = || seeds.lock().unwrap().next();

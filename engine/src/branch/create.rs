@@ -277,13 +277,7 @@ fn origin(inner: &Inner, head: u64, mut tree: Tree, timeline: &Timeline) -> Orig
 
 /// Removes inodes that are unlinked but open in the other branch; older ones are not in what was stored.
 fn drop_new_orphans(tree: &mut Tree, inner: &Inner) {
-    let mut orphans: Vec<Nid> = Vec::new();
-    Tree::diff(&inner.tree_file.1, tree, &mut |nid, _, now| {
-        if now.is_some_and(|i| i.nlink == 0) {
-            orphans.push(nid);
-        }
-    });
-    for nid in orphans {
+    for nid in tree.nameless_since(&inner.tree_file.1) {
         tree.remove(nid);
     }
 }

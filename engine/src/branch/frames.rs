@@ -11,8 +11,6 @@ const HEADER_BYTES: usize = 12;
 const FRAME_HEADER_BYTES: usize = 8;
 /// Longest frame that is read, in bytes.
 const FRAME_BYTES_MAX: u32 = 256 << 20;
-/// Entries in one frame; large directories make frames longer.
-const FRAME_ENTRIES: usize = 512;
 
 /// What a file begins with: eight bytes that say what it is, and its version.
 #[derive(Clone, Copy, Debug)]
@@ -75,56 +73,19 @@ impl<'a> Writer<'a> {
 
     /// One value in a frame of its own.
     pub fn value<T: bincode::Encode>(&self, value: &T) -> std::io::Result<()> {
-        let body = encode(value);
+        self.frame(&encode(value))
+    }
+
+    /// A frame with this body.
+    pub fn frame(&self, body: &[u8]) -> std::io::Result<()> {
         let len = u32::try_from(body.len())
             .ok()
             .filter(|n| *n <= FRAME_BYTES_MAX);
         let len = len.ok_or_else(|| std::io::Error::other("a frame is too long"))?;
-        let crc = crc32fast::hash(&body);
+        let crc = crc32fast::hash(body);
         self.file
-            .append(&[&len.to_le_bytes(), &crc.to_le_bytes(), &body])?;
+            .append(&[&len.to_le_bytes(), &crc.to_le_bytes(), body])?;
         Ok(())
-    }
-
-    /// A sequence of entries, in frames of some hundred.
-    pub fn entries<T: bincode::Encode>(&self) -> Batch<'_, T> {
-        Batch {
-            writer: self,
-            entries: Vec::with_capacity(FRAME_ENTRIES),
-            failed: None,
-        }
-    }
-}
-
-/// Entries that wait for their frame to be full.
-pub struct Batch<'a, T: bincode::Encode> {
-    writer: &'a Writer<'a>,
-    entries: Vec<T>,
-    failed: Option<std::io::Error>,
-}
-
-impl<T: bincode::Encode> Batch<'_, T> {
-    /// Adds an entry; errors show at the end.
-    pub fn push(&mut self, entry: T) {
-        self.entries.push(entry);
-        if self.entries.len() == FRAME_ENTRIES {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        if self.failed.is_none() {
-            self.failed = self.writer.value(&self.entries).err();
-        }
-        self.entries.clear();
-    }
-
-    /// Writes what is left.
-    pub fn end(mut self) -> std::io::Result<()> {
-        if !self.entries.is_empty() {
-            self.flush();
-        }
-        self.failed.map_or(Ok(()), Err)
     }
 }
 
@@ -309,14 +270,11 @@ impl<B: Bytes> Frames<B> {
         self.frames.len()
     }
 
-    /// The entries of one; `buffer` is memory that is used again.
-    pub fn entries<T: bincode::Decode<()>>(
-        &self,
-        frame: usize,
-        buffer: &mut Vec<u8>,
-    ) -> Result<Vec<T>, String> {
+    /// The body of one.
+    pub fn body(&self, frame: usize) -> Result<Vec<u8>, String> {
         let frame = self.frames.get(frame).ok_or("there is no such frame")?;
-        frame.read(&self.file, buffer)?;
-        decode(buffer)
+        let mut body = Vec::new();
+        frame.read(&self.file, &mut body)?;
+        Ok(body)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Inner;
 use super::left::Remains;
+use super::notable::Notable;
 use super::open::{first_head, new_inner};
 use super::replay::Replay;
 use super::state_file::{LoadedState, StateFile, StateMore};
@@ -52,7 +53,9 @@ fn replayed(
     state: LoadedState,
     dirs: BaseDirs,
 ) -> Result<Inspected> {
-    let LoadedState { head, more, tree } = state;
+    let LoadedState {
+        head, more, tree, ..
+    } = state;
     let states = head.history.states.iter();
     let sealed_commits = states.filter_map(|s| s.id).collect();
     let mut history = History::from_record(head.history);
@@ -102,6 +105,8 @@ pub(crate) fn is_all_in_journal(
         head: first_head(),
         more: StateMore::default(),
         tree: Tree::with_root(root.clone()),
+        shared: Tree::default(),
+        notable: Notable::default(),
     };
     replayed(storage, dir, boot, state, BaseDirs::default()).map(|_| true)
 }

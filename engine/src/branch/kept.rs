@@ -48,7 +48,7 @@ impl Inner {
     pub fn held_nothing(&mut self) {
         self.lookups.held_nothing();
         let mut removed = Vec::new();
-        self.live.for_each(&mut |nid, inode| {
+        self.live.for_each_open(&mut |nid, inode| {
             if inode.nlink == 0 {
                 removed.push(nid);
             }
@@ -58,14 +58,6 @@ impl Inner {
 
     /// The kernel may take each file's size for another one, as that of before a switch.
     pub fn doubt_sizes(&mut self) {
-        let mut files = Vec::new();
-        self.live.for_each(&mut |nid, inode| {
-            if inode.file().is_some() {
-                files.push(nid);
-            }
-        });
-        for file in files {
-            self.lookups.doubt_size(file);
-        }
+        self.lookups.doubt_before();
     }
 }

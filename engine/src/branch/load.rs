@@ -1,5 +1,6 @@
 //! Reading directories of the base, on demand and by the background scan; taking files anew.
 
+use super::notable::Notable;
 use super::{Branch, Inner};
 use crate::base::{Base, BaseEntry, BaseFile};
 use crate::error::{Error, Result};
@@ -163,15 +164,12 @@ pub(crate) fn scan(branch: &Branch) -> Result<()> {
 }
 
 /// Has all trees read from the store what was imported, for a base that cannot be read.
-pub(super) fn recall_imported(branch: &Branch) {
-    let mut inner = branch.lock();
-    for tree in inner.trees_mut() {
-        tree.for_each(&mut |_, inode| {
-            if let Some(file) = inode.file() {
-                branch.importer.recall(&branch.places, file);
-            }
-        });
-    }
+pub(super) fn recall_imported(branch: &Branch, notable: &Notable) {
+    notable.each_of_all(branch.lock().trees_mut(), &mut |_, inode| {
+        if let Some(file) = inode.file() {
+            branch.importer.recall(&branch.places, file);
+        }
+    });
 }
 
 /// Lets the kernel forget attributes that changed behind it. From background threads only.
@@ -356,7 +354,7 @@ fn stored_before(branch: &Branch, file: &BaseFile) -> Option<FileContent> {
 fn holders(inner: &mut Inner, file: &BaseFile) -> Vec<Nid> {
     let mut out = Vec::new();
     for tree in inner.trees_mut() {
-        tree.for_each(&mut |nid, i| {
+        tree.for_each_open(&mut |nid, i| {
             if i.file().is_some_and(|f| f.is_of(file.stamp())) {
                 out.push(nid);
             }

@@ -184,6 +184,8 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
                 shown,
             },
         tree,
+        shared,
+        notable,
     } = state.with_kv(&o.store)?;
     let mut history = History::from_record(state.history);
     (history.later, history.shown) = (later, shown);
@@ -194,12 +196,7 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
     inner.book.anchors.timeline = timeline.stored;
     inner.book.timeline = timeline;
     inner.reference = state.root.map(|root| Reference { tree, root, kv });
-    let shared = o
-        .trees
-        .read(state.tree_file, o.number, &mut BaseDirs::default())?;
     inner.tree_file = (state.tree_file, shared);
-    let notable = o.trees.notable(state.tree_file);
-    inner.base_inodes = base_inodes(&inner.live, &notable, o.base.dev());
     inner.outcomes = Outcomes::of_record(outcomes);
     let mut replay = Replay::new(&mut inner, dirs);
     let cfg = journal_config(&o)?;
@@ -221,11 +218,17 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
         None => inner.begin_unmounted(&notable),
     }
     inner.scan_done = is_scanned(&mut inner, &notable);
+    if !inner.scan_done {
+        let known = base_inodes(&inner.live, &notable, o.base.dev());
+        known.into_iter().for_each(|(place, nid)| {
+            inner.base_inodes.entry(place).or_insert(nid);
+        });
+    }
     let told = (!report.clean).then(|| describe(&report));
     let branch = assemble(o, places.journal, inner, told, state.next_seq);
     count_files(&mut branch.lock(), &notable, &branch.importer);
     if branch.places.base.missing().is_some() {
-        load::recall_imported(&branch);
+        load::recall_imported(&branch, &notable);
     }
     // What was brought back, or what the state file has, may be in no state.
     branch.auto.note_change();
@@ -265,7 +268,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
 /// Inodes of base files with several links, for directories that are still to be read.
 fn base_inodes(tree: &Tree, notable: &Notable, dev: u64) -> HashMap<(u64, u64), Nid> {
     let mut found = Vec::new();
-    notable.each(tree, &mut |nid, i| {
+    notable.each_linked(tree, &mut |nid, i| {
         if let Some(links) = i
             .links
             .as_ref()

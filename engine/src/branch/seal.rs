@@ -388,7 +388,7 @@ fn needed_segments(inner: &mut Inner, sealed: &Tree) -> Needed {
     let mut needed = Needed::new();
     if !inner.book.unreadable.is_empty() {
         // What was written over a file that cannot be read is in the journal alone.
-        sealed.for_each(&mut |_, inode| need(&mut needed, inode));
+        sealed.for_each_open(&mut |_, inode| need(&mut needed, inode));
     }
     for tree in inner.trees_mut() {
         Tree::diff(sealed, tree, &mut |_, _, now| {

@@ -1,14 +1,20 @@
 //! The state file: a branch's whole live tree, and from which journal record on to replay over it.
 //!
 //! The tree is a [tree file](super::tree_file) with what differs from it. First comes a
-//! [`StateHead`] and what it has [more](StateMore), then the inodes that differ. The file `state` names the one that counts, by number;
+//! [`StateHead`] and what it has [more](StateMore), then the inodes that differ, in [blocks](super::blocks). The file `state` names the one that counts, by number;
 //! it is replaced atomically once that one is on stable storage.
 
 mod damaged;
+#[cfg(test)]
+mod late_tests;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use damaged::Left;
 
+use super::blocks::{Blocks, Patched, read_blocks, write_blocks};
 use super::frames::{Bytes, Header, Reader, Writer, frames_from};
+use super::notable::{Known, Notable, why_notable};
 use super::outcomes::OutcomesRecord;
 use super::tree_file::Trees;
 use crate::book::history::HistoryRecord;
@@ -17,9 +23,9 @@ use crate::book::timeline::Timeline;
 use crate::book::timeline::running::TimelineBefore;
 use crate::error::{Error, Result};
 use crate::kv::stored;
-use crate::record::{Counters, InodeRecord};
+use crate::record::Counters;
 use crate::tree::Tree;
-use crate::tree::patch::{self, BaseDirs, record_of};
+use crate::tree::patch::{self, BaseDirs};
 use crate::types::Nid;
 use objstore::content::FileContent;
 use objstore::io::Storage;
@@ -28,7 +34,7 @@ use std::sync::Arc;
 
 const HEADER: Header = Header {
     magic: b"AVFSTAT\0",
-    version: 9,
+    version: 10,
     oldest: 2,
     what: "state file",
 };
@@ -45,15 +51,14 @@ const VERSION_OUTCOMES: u32 = 7;
 // 8 has files without a name that may get one, and journals with records 9 and 10 of mutations.
 /// First version that has a frame with the state that was shown last after the outcomes.
 const VERSION_SHOWN: u32 = 9;
+/// First version whose inodes are in blocks.
+const VERSION_BLOCKS: u32 = 10;
 const POINTER_MAGIC: &[u8; 8] = b"AVFSPTR\0";
 const POINTER_VERSION: u32 = 1;
 /// Differences up to which a state is written as such, whatever the size of the tree.
 const PATCH_INODES_MIN: usize = 1024;
 /// Part of a tree's inodes (one in so many) up to which a state is written as differences.
 const PATCH_PART: usize = 8;
-
-/// An inode that differs from the tree file's, or is gone.
-type Patched = (u64, Option<Box<InodeRecord>>);
 
 /// First frame of a state file.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
@@ -101,6 +106,10 @@ pub struct LoadedState {
     pub more: StateMore,
     /// The live tree, without its key-value state.
     pub tree: Tree,
+    /// The tree of the tree file.
+    pub shared: Tree,
+    /// What is notable in the live tree.
+    pub(super) notable: Notable,
 }
 
 impl LoadedState {
@@ -168,27 +177,45 @@ impl StateFile<'_> {
         };
         let path = self.path(number);
         let file = self.storage.open(&path).map_err(Error::io(&path))?;
-        let mut patches = Vec::new();
-        let head = read_state(file, &mut |patched| {
-            patches.push(patched);
-            Ok(())
-        });
         let damaged = |why: String| Error::Damaged {
             what: path.clone(),
             why,
         };
-        let (head, more) = head.map_err(damaged)?;
-        let mut tree = self.trees.read(head.tree_file, self.branch, dirs)?;
-        for (nid, record) in patches {
-            match record {
-                Some(r) => {
-                    let inode = patch::inode_of(&r, dirs).map_err(|e| damaged(e.to_string()))?;
+        let (head, more, differing) = read_to_show(file).map_err(damaged)?;
+        let shared = self.trees.read(head.tree_file, self.branch)?;
+        let mut tree = shared.clone();
+        let mut known = Known::default();
+        match differing {
+            Differing::Blocks(blocks) => {
+                known = blocks.known();
+                blocks.lay_over(&mut tree, &path, &self.trees.damage());
+            }
+            Differing::Entries(entries) => {
+                for (nid, record) in entries {
+                    let Some(record) = record else {
+                        tree.remove(Nid(nid));
+                        continue;
+                    };
+                    let inode = patch::inode_of(&record, dirs);
+                    let inode = inode.map_err(|e| damaged(e.to_string()))?;
+                    known.note(Nid(nid), why_notable(&inode));
                     tree.set(Nid(nid), Arc::new(inode));
                 }
-                None => drop(tree.remove(Nid(nid))),
             }
         }
-        Ok(Some(LoadedState { head, more, tree }))
+        self.trees.shown(&tree)?;
+        let notable = match self.trees.known(head.tree_file) {
+            Some(of_file) => Notable::new(tree.clone(), vec![of_file, Arc::new(known)]),
+            None if head.tree_file == 0 => Notable::new(tree.clone(), vec![Arc::new(known)]),
+            None => Notable::default(),
+        };
+        Ok(Some(LoadedState {
+            head,
+            more,
+            tree,
+            shared,
+            notable,
+        }))
     }
 
     /// Writes the state of `tree`, durably, and removes the one before. `shared` is a tree file and its
@@ -225,6 +252,7 @@ impl StateFile<'_> {
         shared: &(u32, Tree),
     ) -> Result<(u32, Tree)> {
         let differing = count_differing(&shared.1, tree);
+        tree.check_whole()?;
         let whole = differing > PATCH_INODES_MIN.max(tree.len() / PATCH_PART);
         let shared = if whole {
             (self.trees.write(tree, self.branch)?, tree.clone())
@@ -349,25 +377,55 @@ fn write_state(
     writer.value(&more.later)?;
     writer.value(&more.outcomes)?;
     writer.value(&more.shown)?;
-    let mut batch = writer.entries::<Patched>();
-    Tree::diff(shared, tree, &mut |nid, _, now| {
-        batch.push((nid.0, now.map(|i| Box::new(record_of(i)))));
-    });
-    batch.end()
+    write_blocks(&writer, shared, tree)
 }
 
+/// Inodes that differ from those of the tree file.
+enum Differing {
+    Blocks(Blocks),
+    /// Those of versions before there were blocks.
+    Entries(Vec<Patched>),
+}
+
+/// A state, of which nothing is decoded that can be decoded later.
+fn read_to_show<B: Bytes + Sync>(file: B) -> Result<(StateHead, StateMore, Differing), String> {
+    let mut reader = Reader::begin(file, &HEADER)?;
+    let (head, more) = read_heads(&mut reader)?;
+    if reader.version() >= VERSION_BLOCKS {
+        let blocks = read_blocks(&reader.rest()?, head.patched)?;
+        return Ok((head, more, Differing::Blocks(blocks)));
+    }
+    let mut entries = Vec::new();
+    reader.entries(head.patched, &mut |entry| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok((head, more, Differing::Entries(entries)))
+}
+
+/// A state, all of which is decoded.
 fn read_state<B: Bytes>(
     file: B,
     each: &mut dyn FnMut(Patched) -> Result<(), String>,
 ) -> Result<(StateHead, StateMore), String> {
     let mut reader = Reader::begin(file, &HEADER)?;
+    let (head, more) = read_heads(&mut reader)?;
+    match reader.version() < VERSION_BLOCKS {
+        true => reader.entries(head.patched, each)?,
+        false => Blocks::each_of(&reader.rest()?, head.patched, each)?,
+    }
+    Ok((head, more))
+}
+
+/// What comes before the inodes.
+fn read_heads<B: Bytes>(reader: &mut Reader<B>) -> Result<(StateHead, StateMore), String> {
     let head: StateHead = reader.value()?;
     let mut more = StateMore::default();
     if reader.version() >= VERSION_KV {
         more.kv = reader.value()?;
     }
     if reader.version() >= VERSION_TIMELINE {
-        more.timeline = timeline_of(&mut reader)?;
+        more.timeline = timeline_of(reader)?;
     }
     if reader.version() >= VERSION_LATER {
         more.later = reader.value()?;
@@ -378,7 +436,6 @@ fn read_state<B: Bytes>(
     if reader.version() >= VERSION_SHOWN {
         more.shown = reader.value()?;
     }
-    reader.entries(head.patched, each)?;
     Ok((head, more))
 }
 
@@ -391,177 +448,17 @@ fn timeline_of<B: Bytes>(reader: &mut Reader<B>) -> Result<Timeline, String> {
 }
 
 /// Decodes arbitrary bytes as a state file and as its pointer (for fuzzing): never panics, never
-/// allocates more than they justify.
-pub fn check_state_bytes(bytes: &[u8]) {
+/// allocates more than they justify. True where they are a state file, of which the tree file is empty.
+pub fn check_state_bytes(bytes: &[u8]) -> bool {
     let _ = parse_pointer(bytes);
     let _ = read_state(bytes, &mut |_| Ok(()));
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::book::later::Asked;
-    use crate::record::Outcome;
-    use crate::types::{Time, mode};
-    use objstore::crash_storage::CrashStorage;
-
-    /// A tree of a root directory alone.
-    pub(crate) fn one_file_tree() -> Tree {
-        Tree::with_root(crate::tree::inode::Inode {
-            mode: mode::DIR | 0o755,
-            uid: 0,
-            gid: 0,
-            nlink: 1,
-            rdev: 0,
-            ino: 1,
-            size: 0,
-            atime: Time::default(),
-            mtime: Time::default(),
-            ctime: Time::default(),
-            parent: Nid::ROOT,
-            hash: 0,
-            links: None,
-            xattrs: None,
-            content: crate::tree::inode::Content::Dir(Box::new(crate::tree::inode::Dir::new(
-                crate::tree::dirmap::DirMap::default(),
-                0,
-            ))),
-        })
-    }
-
-    fn head() -> StateHead {
-        StateHead {
-            next_seq: 7,
-            counters: Counters {
-                nid: 2,
-                ino: 3,
-                state: 4,
-            },
-            history: HistoryRecord {
-                labels: vec![("a".into(), 1)],
-                head: 1,
-                ..HistoryRecord::default()
-            },
-            root: Some(None),
-            base_changed: vec![b"x".to_vec()],
-            unreadable: vec![],
-            tree_file: 0,
-            patched: 0,
+    let mut tree = Tree::default();
+    match read_to_show(bytes) {
+        Ok((_, _, Differing::Blocks(blocks))) => {
+            blocks.lay_over(&mut tree, "bytes", &Arc::default());
+            tree.open();
+            tree.check_whole().is_ok()
         }
-    }
-
-    #[test]
-    fn a_flipped_bit_or_a_missing_end_is_noticed() {
-        let storage: Arc<dyn Storage> = Arc::new(CrashStorage::without_log());
-        storage.create_dir_all("b").unwrap();
-        let trees = Trees::open(storage.clone(), "t".into()).unwrap();
-        let file = StateFile {
-            storage: &*storage,
-            dir: "b",
-            trees: &trees,
-            branch: 0,
-        };
-        let mut dirs = BaseDirs::default();
-        assert!(file.read(&mut dirs).unwrap().is_none());
-        let none = (0, Tree::default());
-        let more = StateMore::default();
-        file.write(head(), &more, &one_file_tree(), &none).unwrap();
-        file.write(head(), &more, &one_file_tree(), &none).unwrap();
-        assert_eq!(storage.list("b").unwrap(), ["state", "state-00000002"]);
-        let read = file.read(&mut dirs).unwrap().unwrap();
-        assert_eq!((read.head.next_seq, read.tree.len()), (7, 1));
-        let bytes = storage.read("b/state-00000002").unwrap().unwrap();
-        let whole = |b: &[u8]| read_state(b, &mut |_| Ok(())).is_ok();
-        assert!(whole(&bytes));
-        for i in 0..bytes.len() {
-            assert!(!whole(&bytes[..i]));
-            let mut bad = bytes.clone();
-            bad[i] ^= 4;
-            assert!(!whole(&bad), "byte {i}");
-        }
-    }
-
-    #[test]
-    fn files_of_older_versions_are_read_without_what_came_later() {
-        let storage: Arc<dyn Storage> = Arc::new(CrashStorage::without_log());
-        storage.create_dir_all("b").unwrap();
-        let trees = Trees::open(storage.clone(), "t".into()).unwrap();
-        let file = StateFile {
-            storage: &*storage,
-            dir: "b",
-            trees: &trees,
-            branch: 0,
-        };
-        let mut timeline = Timeline::default();
-        timeline.used.insert(7);
-        let time = Time::default();
-        let what = Asked::Apply { time };
-        let more = StateMore {
-            kv: Some(FileContent::Empty),
-            timeline,
-            later: vec![Later { steps: 1, what }],
-            outcomes: OutcomesRecord {
-                connection: 7,
-                outcomes: vec![(2, Outcome::Bytes(3))],
-            },
-            shown: Some(5),
-        };
-        let (tree, none) = (one_file_tree(), (0, Tree::default()));
-        file.write(head(), &more, &tree, &none).unwrap();
-        let read = file.read(&mut BaseDirs::default()).unwrap().unwrap();
-        assert_eq!(read.more, more);
-        let bytes = storage.read("b/state-00000001").unwrap().unwrap();
-        let length = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-        let second = 12 + 8 + length(12) as usize;
-        let third = second + 8 + length(second) as usize;
-        let fourth = third + 8 + length(third) as usize;
-        let fifth = fourth + 8 + length(fourth) as usize;
-        let sixth = fifth + 8 + length(fifth) as usize;
-        let seventh = sixth + 8 + length(sixth) as usize;
-        let mut old = [&bytes[..sixth], &bytes[seventh..]].concat();
-        old[8] = 8;
-        let (_, without_shown) = read_state(&old[..], &mut |_| Ok(())).unwrap();
-        assert!(without_shown.outcomes == more.outcomes && without_shown.shown.is_none());
-        let mut old = [&bytes[..fifth], &bytes[seventh..]].concat();
-        old[8] = 6;
-        let (_, without_outcomes) = read_state(&old[..], &mut |_| Ok(())).unwrap();
-        assert_eq!(without_outcomes.outcomes, OutcomesRecord::default());
-        assert_eq!(without_outcomes.later, more.later);
-        let mut old = [&bytes[..fourth], &bytes[seventh..]].concat();
-        old[8] = 4;
-        let (_, without_later) = read_state(&old[..], &mut |_| Ok(())).unwrap();
-        assert!(without_later.timeline == more.timeline && without_later.later.is_empty());
-        let mut old = [&bytes[..third], &bytes[seventh..]].concat();
-        old[8] = 3;
-        let (_, without_timeline) = read_state(&old[..], &mut |_| Ok(())).unwrap();
-        assert_eq!(without_timeline.kv, more.kv);
-        assert_eq!(without_timeline.timeline, Timeline::default());
-        let mut old = [&bytes[..second], &bytes[seventh..]].concat();
-        old[8] = 2;
-        let (head, more) = read_state(&old[..], &mut |_| Ok(())).unwrap();
-        assert_eq!((head.next_seq, head.patched), (7, 1));
-        assert_eq!(more, StateMore::default());
-        old[8] = 1;
-        assert!(read_state(&old[..], &mut |_| Ok(())).is_err());
-    }
-
-    #[test]
-    fn calls_that_ran_before_calls_had_owners_run_on() {
-        let storage = CrashStorage::without_log();
-        let segment = storage.create("old").unwrap();
-        let old = Header {
-            version: 5,
-            ..HEADER
-        };
-        let (before, now) = crate::book::timeline::tests_of_running::before();
-        let writer = Writer::begin(&*segment, &old).unwrap();
-        writer.value(&head()).unwrap();
-        writer.value(&Option::<FileContent>::None).unwrap();
-        writer.value(&before).unwrap();
-        writer.value(&Vec::<Later>::new()).unwrap();
-        let bytes = storage.read("old").unwrap().unwrap();
-        let (_, more) = read_state(&bytes[..], &mut |_| Ok(())).unwrap();
-        assert_eq!(more.timeline, now);
-        assert_eq!(now.overlaps_of(4), [2]);
+        read => read.is_ok(),
     }
 }

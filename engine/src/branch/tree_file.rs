@@ -2,36 +2,38 @@
 //!
 //! A branch's state file names one and adds what differs from it, so that neither making a branch nor
 //! sealing a few changes writes the whole tree. A tree file is never changed; it is removed once no
-//! branch's state names it. Branches that name the same one share its inodes in memory too.
+//! branch's state names it. Branches that name the same one share its inodes in memory too. They are decoded when they are
+//! needed ([`blocks`](super::blocks)); those of files of version 1 at once.
 
+use super::blocks::{Blocks, read_blocks, write_blocks};
 use super::frames::{Bytes, Frames, Header, Reader, Writer, frames_are_whole};
-use super::notable::{Notable, is_notable};
+use super::notable::{Known, why_notable};
 use crate::error::{Error, Result};
-use crate::record::InodeRecord;
+use crate::record::{InodeRecord, decode};
 use crate::tree::Tree;
+use crate::tree::damage::Damage;
 use crate::tree::inode::Inode;
-use crate::tree::patch::{self, BaseDirs, record_of};
+use crate::tree::patch::{self, BaseDirs};
+use crate::tree::radix::later::on_cores;
 use crate::types::Nid;
 use objstore::io::Storage;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 const HEADER: Header = Header {
     magic: b"AVFSTREE",
-    version: 1,
+    version: 2,
     oldest: 1,
     what: "tree file",
 };
+/// First version whose inodes are in blocks.
+const VERSION_BLOCKS: u32 = 2;
 
-/// Frames that a thread reads before it looks for others.
+/// Frames of version 1 that a thread decodes before it looks for others.
 const FRAMES_TOGETHER: usize = 4;
-/// Threads that read a tree file, at most.
-const THREADS_MAX: usize = 8;
 
-/// An inode with its number.
+/// An inode with its number, an entry of version 1.
 type Numbered = (u64, InodeRecord);
 
 /// The tree files of one workspace.
@@ -40,6 +42,10 @@ pub struct Trees {
     storage: Arc<dyn Storage>,
     dir: String,
     table: Mutex<Table>,
+    /// What was found when blocks were decoded late.
+    damage: Arc<Damage>,
+    /// Whether what can be decoded later is.
+    is_late: bool,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +58,7 @@ struct Table {
 struct File {
     tree: Tree,
     /// Those of its inodes, until all branches are open.
-    notable: Option<Arc<Vec<Nid>>>,
+    notable: Option<Arc<Known>>,
     /// Branches whose state names it, by the number of their journals.
     users: BTreeSet<u32>,
 }
@@ -71,16 +77,53 @@ impl Trees {
             storage,
             dir,
             table: Mutex::new(table),
+            damage: Arc::default(),
+            is_late: true,
         })
     }
 
-    /// The tree files below `dir`, for reading alone: nothing on disk is changed.
+    /// The tree files below `dir`, for reading alone: nothing on disk is changed. All is decoded at once, so that any damage
+    /// is an error of reading.
     pub fn look(storage: Arc<dyn Storage>, dir: String) -> Trees {
         Trees {
             storage,
             dir,
             table: Mutex::default(),
+            damage: Arc::default(),
+            is_late: false,
         }
+    }
+
+    /// As [`Trees::look`] about damage.
+    pub fn at_once(self) -> Trees {
+        Trees {
+            is_late: false,
+            ..self
+        }
+    }
+
+    /// # Errors
+    /// `Damaged` where something that was decoded late was not as it should be: nothing may be written any more.
+    pub fn check_whole(&self) -> Result<()> {
+        self.damage.check()
+    }
+
+    /// Where what is found late in a file that is being read is noted: nobody writes any more then, whichever branch of the
+    /// workspace the file is of. What is decoded at once is the concern of its reader.
+    pub(super) fn damage(&self) -> Arc<Damage> {
+        match self.is_late {
+            true => self.damage.clone(),
+            false => Arc::default(),
+        }
+    }
+
+    /// A tree of this file as it is to be shown: decoded, where nothing is to be decoded later.
+    pub(super) fn shown(&self, tree: &Tree) -> Result<()> {
+        if self.is_late {
+            return Ok(());
+        }
+        tree.open();
+        tree.check_whole()
     }
 
     /// Path of a tree file.
@@ -89,7 +132,7 @@ impl Trees {
     }
 
     /// The tree of a file, for a branch whose state names it; 0 is no file, an empty tree.
-    pub fn read(&self, number: u32, branch: u32, dirs: &mut BaseDirs) -> Result<Tree> {
+    pub fn read(&self, number: u32, branch: u32) -> Result<Tree> {
         if number == 0 {
             return Ok(Tree::default());
         }
@@ -100,8 +143,9 @@ impl Trees {
         }
         let path = self.path(number);
         let file = self.storage.open(&path).map_err(Error::io(&path))?;
-        let read = read_tree(file, dirs);
+        let read = read_tree(file, &path, &self.damage());
         let (tree, notable) = read.map_err(|why| Error::Damaged { what: path, why })?;
+        self.shown(&tree)?;
         let users = BTreeSet::from([branch]);
         table.files.insert(
             number,
@@ -114,14 +158,10 @@ impl Trees {
         Ok(tree)
     }
 
-    /// What is notable in the tree of a file that was just read, and so in what comes from it.
-    pub fn notable(&self, number: u32) -> Notable {
-        let table = self.table.lock();
-        let known = table.files.get(&number).and_then(|file| {
-            let nids = file.notable.clone()?;
-            Some(Notable::new(file.tree.clone(), nids))
-        });
-        known.unwrap_or_default()
+    /// What is notable in the tree of a file that was read; `None` once all branches are open, and for a file that was
+    /// written since.
+    pub(super) fn known(&self, number: u32) -> Option<Arc<Known>> {
+        self.table.lock().files.get(&number)?.notable.clone()
     }
 
     /// Gives no number up to this one: a state may name it, though the file is gone.
@@ -139,8 +179,11 @@ impl Trees {
     /// A tree file with a whole header, whatever its header is; `None` where more is damaged.
     pub fn mended(&self, number: u32) -> Option<Vec<u8>> {
         let mut bytes = self.storage.read(&self.path(number)).ok()??;
-        let mended = HEADER.put_over(&mut bytes, HEADER.version);
-        (mended && read_tree(&bytes[..], &mut BaseDirs::default()).is_ok()).then_some(bytes)
+        let mut versions = (HEADER.oldest..=HEADER.version).rev();
+        let fits = versions.any(|version| {
+            HEADER.put_over(&mut bytes, version) && each_inode(&bytes[..], &mut |_, _| ()).is_ok()
+        });
+        fits.then_some(bytes)
     }
 
     /// True where a file is of a version that is not known yet.
@@ -221,110 +264,96 @@ impl Trees {
 fn write_tree(file: &dyn objstore::io::Segment, tree: &Tree) -> std::io::Result<()> {
     let writer = Writer::begin(file, &HEADER)?;
     writer.value(&(tree.len() as u64))?;
-    let mut batch = writer.entries::<Numbered>();
-    tree.for_each(&mut |nid, inode| batch.push((nid.0, record_of(inode))));
-    batch.end()
+    write_blocks(&writer, &Tree::default(), tree)
 }
 
-/// The tree of a file, and which of its inodes are notable.
-fn read_tree<B: Bytes + Sync>(file: B, dirs: &mut BaseDirs) -> Result<(Tree, Vec<Nid>), String> {
-    let mut reader = Reader::begin(file, &HEADER)?;
-    let count: u64 = reader.value()?;
-    let parts = read_parts(&reader.rest()?, dirs)?;
-    let found: usize = parts.iter().map(|part| part.inodes.len()).sum();
-    if found as u64 != count {
-        return Err("it has other entries than it says".into());
-    }
-    let notable = parts.iter().flat_map(|part| part.notable.iter().copied());
-    let notable = notable.collect();
-    let inodes = parts.into_iter().flat_map(|part| part.inodes);
-    Ok((inodes.collect(), notable))
-}
-
-/// Inodes of some frames that follow each other.
-struct Part {
-    first: usize,
-    inodes: Vec<(Nid, Arc<Inode>)>,
-    notable: Vec<Nid>,
-}
-
-/// All frames, in order, read by several threads.
-fn read_parts<B: Bytes + Sync>(
-    frames: &Frames<B>,
-    dirs: &mut BaseDirs,
-) -> Result<Vec<Part>, String> {
-    let next = AtomicUsize::new(0);
-    let work = |dirs: &mut BaseDirs| -> Result<Vec<Part>, String> {
-        let (mut parts, mut buffer) = (Vec::new(), Vec::new());
-        loop {
-            let first = next.fetch_add(FRAMES_TOGETHER, Ordering::Relaxed);
-            if first >= frames.len() {
-                return Ok(parts);
-            }
-            parts.push(read_part(frames, first, &mut buffer, dirs)?);
-        }
-    };
-    let more = || {
-        let mut dirs = BaseDirs::default();
-        work(&mut dirs).map(|parts| (parts, dirs))
-    };
-    let cores = thread::available_parallelism().map_or(1, |n| n.get());
-    let threads = frames.len().div_ceil(FRAMES_TOGETHER).min(cores);
-    thread::scope(|scope| {
-        let spawn = |_| thread::Builder::new().spawn_scoped(scope, more).ok();
-        // Without a thread more, the others read more.
-        let others: Vec<_> = (1..threads.min(THREADS_MAX)).filter_map(spawn).collect();
-        let mut all = work(dirs)?;
-        for other in others {
-            let (parts, known) = other.join().map_err(|_| "a thread had panicked")??;
-            all.extend(parts);
-            dirs.take_in(known);
-        }
-        all.sort_unstable_by_key(|part| part.first);
-        Ok(all)
-    })
-}
-
-fn read_part<B: Bytes>(
-    frames: &Frames<B>,
-    first: usize,
-    buffer: &mut Vec<u8>,
-    dirs: &mut BaseDirs,
-) -> Result<Part, String> {
-    let (mut inodes, mut notable) = (Vec::new(), Vec::new());
-    for frame in first..frames.len().min(first + FRAMES_TOGETHER) {
-        let records: Vec<Numbered> = frames.entries(frame, buffer)?;
-        if records.is_empty() {
-            return Err("it has a frame without entries".into());
-        }
-        for (nid, record) in records {
-            let inode = patch::inode_of(&record, dirs).map_err(|e| e.to_string())?;
-            if is_notable(&inode) {
-                notable.push(Nid(nid));
-            }
-            inodes.push((Nid(nid), Arc::new(inode)));
-        }
-    }
-    Ok(Part {
-        first,
-        inodes,
-        notable,
-    })
-}
-
-fn each_inode<B: Bytes>(
+/// The tree of the file `path`, and which of its inodes are notable.
+fn read_tree<B: Bytes + Sync>(
     file: B,
-    each: &mut dyn FnMut(Numbered) -> Result<(), String>,
+    path: &str,
+    damage: &Arc<Damage>,
+) -> Result<(Tree, Known), String> {
+    let mut reader = Reader::begin(file, &HEADER)?;
+    let is_in_blocks = reader.version() >= VERSION_BLOCKS;
+    let count: u64 = reader.value()?;
+    let frames = reader.rest()?;
+    let (tree, known) = match is_in_blocks {
+        true => {
+            let blocks = read_blocks(&frames, count)?;
+            let (mut tree, known) = (Tree::default(), blocks.known());
+            blocks.lay_over(&mut tree, path, damage);
+            (tree, known)
+        }
+        false => tree_of_entries(&frames)?,
+    };
+    match tree.len() as u64 == count {
+        true => Ok((tree, known)),
+        false => Err("it has other entries than it says".into()),
+    }
+}
+
+/// The tree of frames of version 1, decoded by several threads.
+fn tree_of_entries<B: Bytes + Sync>(frames: &Frames<B>) -> Result<(Tree, Known), String> {
+    let parts = on_cores(frames.len().div_ceil(FRAMES_TOGETHER), &|part| {
+        let from = part * FRAMES_TOGETHER;
+        let numbers = from..frames.len().min(from + FRAMES_TOGETHER);
+        let (mut inodes, mut dirs) = (Vec::new(), BaseDirs::default());
+        for number in numbers {
+            inodes_of_frame(&frames.body(number)?, &mut dirs, &mut inodes)?;
+        }
+        Ok::<_, String>(inodes)
+    });
+    let (mut all, mut known) = (Vec::new(), Known::default());
+    for part in parts {
+        all.push(part?);
+    }
+    for (nid, inode) in all.iter().flatten() {
+        known.note(*nid, why_notable(inode));
+    }
+    Ok((all.into_iter().flatten().collect(), known))
+}
+
+fn inodes_of_frame(
+    frame: &[u8],
+    dirs: &mut BaseDirs,
+    inodes: &mut Vec<(Nid, Arc<Inode>)>,
 ) -> Result<(), String> {
+    let records: Vec<Numbered> = decode(frame)?;
+    if records.is_empty() {
+        return Err("it has a frame without entries".into());
+    }
+    for (nid, record) in records {
+        let inode = patch::inode_of(&record, dirs).map_err(|e| e.to_string())?;
+        inodes.push((Nid(nid), Arc::new(inode)));
+    }
+    Ok(())
+}
+
+/// Decodes all inodes of a file.
+fn each_inode<B: Bytes>(file: B, each: &mut dyn FnMut(u64, &InodeRecord)) -> Result<(), String> {
     let mut reader = Reader::begin(file, &HEADER)?;
     let count: u64 = reader.value()?;
-    reader.entries(count, each)
+    if reader.version() < VERSION_BLOCKS {
+        return reader.entries(count, &mut |(nid, record): Numbered| {
+            each(nid, &record);
+            Ok(())
+        });
+    }
+    Blocks::each_of(&reader.rest()?, count, &mut |(nid, record)| {
+        let record = record.ok_or("an inode is missing")?;
+        each(nid, &record);
+        Ok(())
+    })
 }
 
 /// Decodes arbitrary bytes as a tree file (for fuzzing): never panics, never allocates more than they
-/// justify.
-pub fn check_tree_bytes(bytes: &[u8]) {
-    let _ = each_inode(bytes, &mut |_| Ok(()));
+/// justify. True where they are one.
+pub fn check_tree_bytes(bytes: &[u8]) -> bool {
+    let _ = each_inode(bytes, &mut |_, _| ());
+    read_tree(bytes, "bytes", &Arc::default()).is_ok_and(|(tree, _)| {
+        tree.open();
+        tree.check_whole().is_ok()
+    })
 }
 
 #[cfg(test)]
@@ -351,7 +380,7 @@ mod tests {
         trees.settle(7, 0).unwrap();
         assert_eq!(files(&storage), [format!("{second:08}")]);
         let again = Trees::open(storage.clone(), "t".into()).unwrap();
-        let read = again.read(second, 0, &mut BaseDirs::default()).unwrap();
+        let read = again.read(second, 0).unwrap();
         assert_eq!(read.len(), tree.len());
         again.sweep().unwrap();
         assert_eq!(files(&storage).len(), 1);
@@ -365,7 +394,7 @@ mod tests {
         let trees = Trees::open(storage.clone(), "t".into()).unwrap();
         let number = trees.write(&one_file_tree(), 0).unwrap();
         let bytes = storage.read(&format!("t/{number:08}")).unwrap().unwrap();
-        let whole = |b: &[u8]| read_tree(b, &mut BaseDirs::default()).is_ok();
+        let whole = |b: &[u8]| read_tree(b, "t", &Arc::default()).is_ok();
         assert!(whole(&bytes));
         for i in 0..bytes.len() {
             assert!(!whole(&bytes[..i]));

@@ -82,6 +82,8 @@ pub fn store_tree(
         Some(reference) => reference.kv,
         None => stored::store(&places.store, tree.kv())?,
     };
+    // What could not be decoded on the way is not in what was stored.
+    tree.check_whole()?;
     Ok(Reference {
         tree: job.stored,
         root,

@@ -91,6 +91,9 @@ pub struct Lookups {
     stand_ins: BTreeMap<Nid, Nid>,
     /// Files whose size may be another one than the kernel takes it for.
     doubted: BTreeSet<Nid>,
+    /// The same holds of every file that the kernel may have held before, but for those that it has shown to know since.
+    doubts_before: bool,
+    trusted: BTreeSet<Nid>,
     /// Ranges of the kernel's pages that hold what was appended elsewhere in the file.
     misplaced: BTreeMap<Nid, Vec<Range<u64>>>,
     /// Files of which the last write(2) was an append, with that.
@@ -252,6 +255,7 @@ impl Lookups {
             self.dead.remove(&nid);
             self.stand_ins.retain(|_, is| *is != nid);
             self.doubted.remove(&nid);
+            self.trusted.remove(&nid);
             self.misplaced.remove(&nid);
             self.appended.remove(&nid);
         }
@@ -306,14 +310,25 @@ impl Lookups {
         }
     }
 
+    /// The sizes of all files that the kernel may have held before may have changed behind its back.
+    pub fn doubt_before(&mut self) {
+        self.doubts_before = true;
+        self.trusted.clear();
+    }
+
     /// Whether the kernel may take the file's size for another one.
     pub fn is_doubted(&self, file: Nid) -> bool {
-        !self.doubted.is_empty() && self.doubted.contains(&file)
+        let since_before = || self.count(file) & BEFORE != 0 && !self.trusted.contains(&file);
+        (!self.doubted.is_empty() && self.doubted.contains(&file))
+            || (self.doubts_before && since_before())
     }
 
     /// The kernel has shown that it knows the file's size.
     pub fn trust_size(&mut self, file: Nid) {
         self.doubted.remove(&file);
+        if self.doubts_before {
+            self.trusted.insert(file);
+        }
     }
 
     /// The kernel's pages have something in this range that is elsewhere in the file.
@@ -443,6 +458,30 @@ mod tests {
         l.held_nothing();
         assert_eq!([0, 5, 9, end].map(|n| l.get(Nid(n))), [0, 1, 0, 1]);
         assert_eq!(l.known, 2);
+    }
+
+    #[test]
+    fn sizes_of_before_are_doubted_until_they_are_known_or_the_inode_is_forgotten() {
+        let (mut l, end) = (Lookups::taken_over(10), 10);
+        assert!(!l.is_doubted(Nid(3)));
+        l.settle();
+        l.add(Nid(end));
+        l.doubt_before();
+        assert_eq!(
+            [3, 4, 9, end].map(|n| l.is_doubted(Nid(n))),
+            [true, true, true, false]
+        );
+        l.trust_size(Nid(3));
+        l.add(Nid(4));
+        assert!(!l.is_doubted(Nid(3)) && l.is_doubted(Nid(4)));
+        assert!(l.is_doubted(Nid(5)) && l.sub(Nid(5), 1));
+        l.add(Nid(5));
+        assert!(!l.is_doubted(Nid(5)), "it was looked up since");
+        l.doubt_size(Nid(3));
+        assert!(l.is_doubted(Nid(3)));
+        l.trust_size(Nid(3));
+        l.held_nothing();
+        assert!((0..=end).all(|n| !l.is_doubted(Nid(n))));
     }
 
     #[test]

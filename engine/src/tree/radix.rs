@@ -4,7 +4,15 @@
 //! one another are compared in time proportional to what differs, because shared nodes are skipped.
 //!
 //! Fanout 16: a node is 152 bytes, so an entry costs about 10 bytes here.
+//!
+//! Values of a block of neighbouring keys may be made only when one of them is needed ([`Radix::set_later`]); but for the
+//! time that takes, and for what says that it does not do so, no caller sees a difference.
 
+#[cfg(test)]
+pub(crate) mod late_tests;
+pub mod later;
+
+use later::Later;
 use std::sync::Arc;
 
 const BITS: u32 = 4;
@@ -16,11 +24,13 @@ const LEVELS_MAX: u32 = 64 / BITS;
 enum Node<T> {
     Inner([Option<Arc<Node<T>>>; FANOUT]),
     Leaf([Option<Arc<T>>; FANOUT]),
+    Later(Later<T>),
 }
 
 impl<T> Clone for Node<T> {
     fn clone(&self) -> Self {
         match self {
+            Node::Later(later) => Node::clone(later.open()),
             Node::Inner(c) => Node::Inner(c.clone()),
             Node::Leaf(v) => Node::Leaf(v.clone()),
         }
@@ -55,6 +65,26 @@ impl<T> Default for Radix<T> {
         }
     }
 }
+
+/// What a node that may be changed consists of.
+enum Parts<'a, T> {
+    Children(&'a mut [Option<Arc<Node<T>>>; FANOUT]),
+    Values(&'a mut [Option<Arc<T>>; FANOUT]),
+}
+
+/// A node, where there is one.
+type Place<'a, T> = Option<&'a Arc<Node<T>>>;
+
+/// What a walk visits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reach {
+    All,
+    /// Nothing that is still to be made.
+    Open,
+}
+
+/// Takes a key with its values in both maps.
+pub type EachDiffering<'e, 'a, T> = dyn FnMut(u64, Option<&'a Arc<T>>, Option<&'a Arc<T>>) + 'e;
 
 fn slot(key: u64, level: u32) -> usize {
     ((key >> (BITS * level)) & (FANOUT as u64 - 1)) as usize
@@ -101,10 +131,13 @@ impl<T> Radix<T> {
         let mut node = self.root.as_deref()?;
         let mut level = self.levels;
         loop {
-            level -= 1;
             match node {
                 Node::Leaf(values) => return values[slot(key, 0)].as_ref(),
-                Node::Inner(children) => node = children[slot(key, level)].as_deref()?,
+                Node::Inner(children) => {
+                    level -= 1;
+                    node = children[slot(key, level)].as_deref()?;
+                }
+                Node::Later(later) => node = later.open(),
             }
         }
     }
@@ -149,9 +182,9 @@ impl<T> Radix<T> {
 
     /// The values of the keys that only differ from `key` in the last four bits.
     fn leaf_of(node: &mut Arc<Node<T>>, level: u32, key: u64) -> &mut [Option<Arc<T>>; FANOUT] {
-        match Arc::make_mut(node) {
-            Node::Leaf(values) => values,
-            Node::Inner(children) => {
+        match Self::own(node) {
+            Parts::Values(values) => values,
+            Parts::Children(children) => {
                 let child =
                     children[slot(key, level)].get_or_insert_with(|| Arc::new(empty(level - 1)));
                 Self::leaf_of(child, level - 1, key)
@@ -171,9 +204,9 @@ impl<T> Radix<T> {
     }
 
     fn put(node: &mut Arc<Node<T>>, level: u32, key: u64, value: Arc<T>) -> Option<Arc<T>> {
-        match Arc::make_mut(node) {
-            Node::Leaf(values) => values[slot(key, 0)].replace(value),
-            Node::Inner(children) => {
+        match Self::own(node) {
+            Parts::Values(values) => values[slot(key, 0)].replace(value),
+            Parts::Children(children) => {
                 let child =
                     children[slot(key, level)].get_or_insert_with(|| Arc::new(empty(level - 1)));
                 Self::put(child, level - 1, key, value)
@@ -182,9 +215,9 @@ impl<T> Radix<T> {
     }
 
     fn take(node: &mut Arc<Node<T>>, level: u32, key: u64) -> Option<Arc<T>> {
-        match Arc::make_mut(node) {
-            Node::Leaf(values) => values[slot(key, 0)].take(),
-            Node::Inner(children) => {
+        match Self::own(node) {
+            Parts::Values(values) => values[slot(key, 0)].take(),
+            Parts::Children(children) => {
                 let place = &mut children[slot(key, level)];
                 let old = Self::take(place.as_mut()?, level - 1, key);
                 if place.as_ref().is_some_and(|c| c.is_vacant()) {
@@ -198,12 +231,22 @@ impl<T> Radix<T> {
     /// Calls `each` for every entry in ascending order of keys.
     pub fn for_each(&self, each: &mut dyn FnMut(u64, &Arc<T>)) {
         if let Some(root) = &self.root {
-            Self::walk(root, 0, each);
+            Self::walk(root, 0, Reach::All, each);
         }
     }
 
-    fn walk(node: &Node<T>, prefix: u64, each: &mut dyn FnMut(u64, &Arc<T>)) {
-        match node {
+    /// As [`Radix::for_each`], without those that are still to be made.
+    pub fn for_each_open(&self, each: &mut dyn FnMut(u64, &Arc<T>)) {
+        if let Some(root) = &self.root {
+            Self::walk(root, 0, Reach::Open, each);
+        }
+    }
+
+    fn walk(node: &Node<T>, prefix: u64, reach: Reach, each: &mut dyn FnMut(u64, &Arc<T>)) {
+        if reach == Reach::Open && node.is_closed() {
+            return;
+        }
+        match node.opened() {
             Node::Leaf(values) => {
                 for (i, v) in values.iter().enumerate() {
                     if let Some(v) = v {
@@ -214,34 +257,38 @@ impl<T> Radix<T> {
             Node::Inner(children) => {
                 for (i, c) in children.iter().enumerate() {
                     if let Some(c) = c {
-                        Self::walk(c, (prefix << BITS) | i as u64, each);
+                        Self::walk(c, (prefix << BITS) | i as u64, reach, each);
                     }
                 }
             }
+            Node::Later(_) => {}
         }
     }
 
     /// Calls `each` for every key whose value is not the same shared value in both maps, in ascending
     /// order, with both values. O(what differs × depth).
-    pub fn diff<'a>(
-        a: &'a Self,
-        b: &'a Self,
-        each: &mut dyn FnMut(u64, Option<&'a Arc<T>>, Option<&'a Arc<T>>),
-    ) {
-        let levels = a.levels.max(b.levels);
-        if levels > 0 {
-            Self::diff_roots(a, b, levels, each);
-        }
+    pub fn diff<'a>(a: &'a Self, b: &'a Self, each: &mut EachDiffering<'_, 'a, T>) {
+        Self::diff_within(Reach::All, a, b, each);
     }
 
-    fn diff_roots<'a>(
+    /// As [`Radix::diff`], without the blocks of `b` that are still to be made.
+    pub fn diff_open<'a>(a: &'a Self, b: &'a Self, each: &mut EachDiffering<'_, 'a, T>) {
+        Self::diff_within(Reach::Open, a, b, each);
+    }
+
+    fn diff_within<'a>(
+        reach: Reach,
         a: &'a Self,
         b: &'a Self,
-        levels: u32,
-        each: &mut dyn FnMut(u64, Option<&'a Arc<T>>, Option<&'a Arc<T>>),
+        each: &mut EachDiffering<'_, 'a, T>,
     ) {
+        let levels = a.levels.max(b.levels);
+        if levels == 0 {
+            return;
+        }
         if a.levels == b.levels {
-            return Self::diff_nodes(a.root.as_ref(), b.root.as_ref(), levels - 1, 0, each);
+            let (x, y) = (a.root.as_ref(), b.root.as_ref());
+            return Self::diff_nodes(reach, (x, y), levels - 1, 0, each);
         }
         // The lower one stands in child 0 of (what would be) its missing levels.
         let a_lower = a.levels < b.levels;
@@ -250,39 +297,35 @@ impl<T> Radix<T> {
         let mut level = high.levels;
         while level > low.levels.max(1) {
             level -= 1;
-            let children = match path.map(|n| &**n) {
-                Some(Node::Inner(c)) => Some(c),
-                _ => None,
-            };
-            path = children.and_then(|c| c[0].as_ref());
+            path = path.and_then(|n| n.children()?[0].as_ref());
         }
         let (x, y) = if a_lower {
             (low.root.as_ref(), path)
         } else {
             (path, low.root.as_ref())
         };
-        Self::diff_nodes(x, y, level - 1, 0, each);
-        Self::rest(high, level, a_lower, each);
+        Self::diff_nodes(reach, (x, y), level - 1, 0, each);
+        Self::rest(reach, high, level, a_lower, each);
     }
 
     /// Entries of `high` beyond its first child chain down to `level` levels.
     fn rest<'a>(
+        reach: Reach,
         high: &'a Self,
         level: u32,
         high_is_b: bool,
-        each: &mut dyn FnMut(u64, Option<&'a Arc<T>>, Option<&'a Arc<T>>),
+        each: &mut EachDiffering<'_, 'a, T>,
     ) {
         let mut chain = Vec::new();
         let mut node = high.root.as_ref();
         let mut l = high.levels;
         while l > level {
             l -= 1;
-            if let Some(Node::Inner(c)) = node.map(|n| &**n) {
-                chain.push((l, c));
-                node = c[0].as_ref();
-            } else {
+            let Some(c) = node.and_then(|n| n.children()) else {
                 break;
-            }
+            };
+            chain.push((l, c));
+            node = c[0].as_ref();
         }
         for (l, children) in chain.into_iter().rev() {
             for (i, c) in children.iter().enumerate().skip(1) {
@@ -291,21 +334,22 @@ impl<T> Radix<T> {
                 } else {
                     (c.as_ref(), None)
                 };
-                Self::diff_nodes(x, y, l - 1, i as u64, each);
+                Self::diff_nodes(reach, (x, y), l - 1, i as u64, each);
             }
         }
     }
 
     fn diff_nodes<'a>(
-        a: Option<&'a Arc<Node<T>>>,
-        b: Option<&'a Arc<Node<T>>>,
+        reach: Reach,
+        (a, b): (Place<'a, T>, Place<'a, T>),
         level: u32,
         prefix: u64,
-        each: &mut dyn FnMut(u64, Option<&'a Arc<T>>, Option<&'a Arc<T>>),
+        each: &mut EachDiffering<'_, 'a, T>,
     ) {
         match (a, b) {
             (None, None) => return,
             (Some(x), Some(y)) if Arc::ptr_eq(x, y) => return,
+            (_, Some(y)) if reach == Reach::Open && y.is_closed() => return,
             _ => {}
         }
         for i in 0..FANOUT {
@@ -318,7 +362,8 @@ impl<T> Radix<T> {
                     _ => each(key, x, y),
                 }
             } else {
-                Self::diff_nodes(child_at(a, i), child_at(b, i), level - 1, key, each);
+                let children = (child_at(a, i), child_at(b, i));
+                Self::diff_nodes(reach, children, level - 1, key, each);
             }
         }
     }
@@ -327,15 +372,12 @@ impl<T> Radix<T> {
 fn value_at<T>(node: Option<&Arc<Node<T>>>, i: usize) -> Option<&Arc<T>> {
     match &**node? {
         Node::Leaf(values) => values[i].as_ref(),
-        Node::Inner(_) => None,
+        Node::Inner(_) | Node::Later(_) => None,
     }
 }
 
 fn child_at<T>(node: Option<&Arc<Node<T>>>, i: usize) -> Option<&Arc<Node<T>>> {
-    match &**node? {
-        Node::Inner(children) => children[i].as_ref(),
-        Node::Leaf(_) => None,
-    }
+    node?.children()?[i].as_ref()
 }
 
 /// Of equal keys the last counts. Fastest where keys ascend.
@@ -360,6 +402,8 @@ impl<T> Node<T> {
         match self {
             Node::Inner(c) => c.iter().all(Option::is_none),
             Node::Leaf(v) => v.iter().all(Option::is_none),
+            // None is made of no values.
+            Node::Later(_) => false,
         }
     }
 }
@@ -373,13 +417,13 @@ impl<T: Clone> Radix<T> {
         let mut node = self.root.as_mut()?;
         loop {
             level -= 1;
-            match Arc::make_mut(node) {
-                Node::Leaf(values) => {
+            match Self::own(node) {
+                Parts::Values(values) => {
                     return values[slot(key, 0)]
                         .as_mut()
                         .map(|v| change(Arc::make_mut(v)));
                 }
-                Node::Inner(children) => node = children[slot(key, level)].as_mut()?,
+                Parts::Children(children) => node = children[slot(key, level)].as_mut()?,
             }
         }
     }

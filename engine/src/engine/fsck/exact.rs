@@ -82,7 +82,7 @@ fn whole_state(engine: &Engine, file: &StateFile<'_>) -> Result<Option<(u32, Opt
             continue;
         }
         let tree = head.tree_file;
-        let read = file.trees.read(tree, 0, &mut BaseDirs::default());
+        let read = file.trees.read(tree, 0);
         if read.is_ok() {
             return Ok(Some((*number, None)));
         }
@@ -181,7 +181,7 @@ fn can_replay(engine: &Engine, workspace: &str, dir: &str) -> bool {
 
 /// Lets a branch begin with the base again, and with all of its journal.
 pub(super) fn replay_all(engine: &Engine, workspace: &str, dir: &str) -> Result<()> {
-    let trees = Trees::open(engine.storage.clone(), trees_dir(workspace))?;
+    let trees = Trees::open(engine.storage.clone(), trees_dir(workspace))?.at_once();
     let file = state_file(&*engine.storage, &trees, dir);
     if let Ok(Some(_)) = file.read(&mut BaseDirs::default()) {
         return Ok(());

@@ -126,7 +126,7 @@ struct Newest {
 /// Carries out a [`Reopen`].
 pub(super) fn reopen(engine: &Engine, step: &Reopen) -> Result<()> {
     let (workspace, dir) = (&step.workspace, &step.dir);
-    let trees = Trees::open(engine.storage.clone(), trees_dir(workspace))?;
+    let trees = Trees::open(engine.storage.clone(), trees_dir(workspace))?.at_once();
     let place = dir.rsplit('/').next().unwrap_or_default();
     let file = StateFile {
         branch: place.parse().unwrap_or(0),

@@ -128,6 +128,7 @@ impl Roots {
             if let Some(e) = failed {
                 return Err(e.into());
             }
+            tree.check_whole()?;
             before = tree;
         }
         for content in &self.loose {
