@@ -314,6 +314,70 @@ fn files_that_cannot_be_used_are_left_alone_and_named() {
     );
 }
 
+/// Has the record say that a text is what an install wrote to a file.
+fn record(user: &User, file: &Path, text: &str) {
+    let path = user.env.home().join("agents.json");
+    let mut all: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let entry = &mut all["files"][file.to_str().unwrap()];
+    assert!(entry["after"].is_string(), "{all}");
+    entry["after"] = json!(blake3::hash(text.as_bytes()).to_hex().to_string());
+    fs::write(&path, all.to_string()).unwrap();
+}
+
+#[test]
+fn what_an_older_program_wrote_is_renewed_unless_the_user_changed_it() {
+    let Some(user) = User::new() else { return };
+    let skill = user.home.join(".claude/skills/agentvfs/SKILL.md");
+    let before = tree(&user.home);
+    user.agent(&["install", "claude", "--skill"]).ok();
+    let new = fs::read_to_string(&skill).unwrap();
+    let row = |state| {
+        vec![format!(
+            "claude skill .claude/skills/agentvfs/SKILL.md {state}"
+        )]
+    };
+    let old = "---\nname: agentvfs\n---\nof an older program\n";
+    fs::write(&skill, old).unwrap();
+    assert_eq!(user.rows(&["install", "claude", "--skill"]), row("changed"));
+    assert_eq!(fs::read_to_string(&skill).unwrap(), old);
+    record(&user, &skill, old);
+    assert_eq!(user.rows(&["install", "claude", "--skill"]), row("written"));
+    assert_eq!(fs::read_to_string(&skill).unwrap(), new);
+    assert_eq!(user.rows(&["install", "claude", "--skill"]), row("same"));
+    // The same program later takes away what the older one wrote.
+    fs::write(&skill, old).unwrap();
+    record(&user, &skill, old);
+    user.agent(&["remove", "claude"]).ok();
+    assert_eq!(tree(&user.home), before);
+}
+
+#[test]
+fn files_that_the_user_removed_are_written_again_and_removed_without_a_word() {
+    let Some(user) = User::new() else { return };
+    user.agent(&["install", "claude"]).ok();
+    let installed = tree(&user.home);
+    let gone = [".claude/skills/agentvfs/SKILL.md", ".claude.json"];
+    let remove = || {
+        gone.iter()
+            .for_each(|name| fs::remove_file(user.home.join(name)).unwrap())
+    };
+    remove();
+    let status = user.rows(&["status", "claude"]);
+    for name in gone {
+        let is_absent = |row: &String| row.ends_with(&format!("{name} absent"));
+        assert!(status.iter().any(is_absent), "{name}: {status:?}");
+    }
+    user.agent(&["install", "claude"]).ok();
+    assert_eq!(tree(&user.home), installed);
+    remove();
+    user.agent(&["remove", "claude"]).ok();
+    for name in gone {
+        assert!(!user.home.join(name).exists(), "{name}");
+    }
+    assert_eq!(user.settings(), SETTINGS);
+    assert_eq!(user.rows(&["status", "claude"]).len(), 4);
+}
+
 #[test]
 fn directories_of_settings_may_be_elsewhere_and_a_project_has_its_own() {
     let Some(mut user) = User::new() else { return };
