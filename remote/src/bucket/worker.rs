@@ -168,10 +168,12 @@ impl Line {
         let written = wire::write_frame(&mut *self.writing.lock(), &Request { id, ask }, bytes);
         if let Err(error) = written {
             waiting.lock().as_mut().and_then(|all| all.remove(&id));
-            return Err(match error.kind() {
-                io::ErrorKind::InvalidInput => error,
-                _ => ended(),
-            });
+            if error.kind() == io::ErrorKind::InvalidInput {
+                return Err(error);
+            }
+            // Whoever asks next starts another one, and need not wait until this one's end is heard of.
+            self.end();
+            return Err(ended());
         }
         let patience = SILENCE + Duration::from_secs(most / BYTES_PER_SECOND_MIN);
         answer.recv_timeout(patience).map_err(|error| match error {
