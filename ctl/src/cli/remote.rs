@@ -8,10 +8,13 @@ use std::path::PathBuf;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum RemoteVerb {
-    /// Add a remote: a directory that several machines share; it is created if it does not exist
+    /// Add a remote: a directory that several machines share, or a bucket of a service that speaks S3
     #[command(
         after_help = "Examples:\n  agentvfs remote add origin /mnt/team/agentvfs\n  \
-        agentvfs remote add origin file:///mnt/team/agentvfs --project website\n\n\
+        agentvfs remote add origin file:///mnt/team/agentvfs --project website\n  \
+        agentvfs remote add origin s3://bucket/team --endpoint http://localhost:9000\n\n\
+        It is created if it does not exist; the bucket must be there. Credentials are found as AWS's\n\
+        programs find them ($AWS_ACCESS_KEY_ID, $AWS_PROFILE, ~/.aws), and are not kept.\n\n\
         One remote holds the histories of any number of projects; docs/remote.md says what is in it. A\n\
         store that does not keep the conditions of puts is refused."
     )]
@@ -34,7 +37,7 @@ pub enum RemoteVerb {
 pub struct RemoteAddArgs {
     /// Name of the remote in this workspace
     pub name: String,
-    /// Where it is: a directory, or file:///DIR
+    /// Where it is: a directory, file:///DIR, or s3://BUCKET/PREFIX
     pub url: String,
     /// Name of the project in the remote [default: the workspace's name]
     #[arg(long, value_name = "NAME")]
