@@ -4,7 +4,8 @@
 //! between fails as if the network had: whoever retries finds the next process. It ends with the bucket.
 //!
 //! Invariants: each request has one answer, or fails when the process ends or is silent for too long, in which case it is
-//! killed. No lock is held while an answer is waited for.
+//! killed. While a process is started and told where the bucket is, whoever else asks waits; otherwise no lock is held while
+//! an answer is waited for.
 
 use super::wire::{self, Access, Answer, Ask, Only, Request, Said};
 use super::{Bucket, Condition, Etag, Got, Listed, Put, check_name, check_prefix};

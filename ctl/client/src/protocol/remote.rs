@@ -24,7 +24,7 @@ wire! {
         pub workspace: String,
         /// Name of the remote in the workspace.
         pub name: String,
-        /// Where it is: `file:///DIR`, or an absolute path.
+        /// Where it is: `file:///DIR`, an absolute path, or `s3://BUCKET/PREFIX`.
         pub url: String,
         /// Name of the project in the remote; `null`: the workspace's.
         #[serde(default)]
