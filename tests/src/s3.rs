@@ -189,7 +189,10 @@ impl State {
     fn answer(&mut self, asked: &Asked) -> Answer {
         let signed = asked.headers.get("authorization");
         if !signed.is_some_and(|signed| signed.contains(&format!("Credential={KEY_ID}/"))) {
-            return failure(403, "InvalidAccessKeyId");
+            // As AWS does, it tells what it was sent.
+            let (status, headers, body) = failure(403, "InvalidAccessKeyId");
+            let sent = signed.map_or("", String::as_str);
+            return (status, headers, [&body[..], sent.as_bytes()].concat());
         }
         match (asked.method.as_str(), asked.query.get("list-type")) {
             ("GET", Some(_)) => self.list(asked),

@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use tests::env::{Env, Told};
@@ -28,19 +29,26 @@ use tests::{binary, tree};
 /// The secret of the tests, which must be found nowhere.
 const SECRET: &str = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY";
 
-/// Starts the process and keeps its number.
+/// A user who is not root.
+const NOBODY: u32 = 65534;
+
+/// Starts the process and keeps its number; with a copy of the program, as a user who is not root.
 #[derive(Debug, Default, Clone)]
-struct Program(Arc<Mutex<Vec<u32>>>);
+struct Program(Arc<Mutex<Vec<u32>>>, Option<PathBuf>);
 
 impl Start for Program {
     fn start(&self) -> io::Result<(UnixStream, Child)> {
         let (ours, theirs) = UnixStream::pair()?;
-        let child = Command::new(binary::agentvfs())
+        let mut command = Command::new(self.1.as_deref().unwrap_or(binary::agentvfs()));
+        command
             .arg0("agentvfs")
             .arg("remote-worker")
             .env_clear()
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .spawn()?;
+            .stdin(Stdio::from(OwnedFd::from(theirs)));
+        if self.1.is_some() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let child = command.spawn()?;
         self.0.lock().unwrap().push(child.id());
         Ok((ours, child))
     }
@@ -142,8 +150,17 @@ fn a_process_that_is_killed_is_started_again() {
 
 #[test]
 fn it_ends_with_its_bucket_and_shows_its_memory_to_nobody() {
+    if !tests::mount::is_root() {
+        return skip(Want::Root, "whose memory it is shows only for another user");
+    }
     let service = Service::start();
-    let (bucket, program) = bucket(&service.endpoint());
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = place.path().join("agentvfs");
+    binary::copy(binary::agentvfs(), &copy);
+    let program = Program(Arc::default(), Some(copy));
+    let access = access(&service.endpoint(), KEY_ID);
+    let bucket = WorkerBucket::new(Box::new(program.clone()), "s3://b", access);
     assert_eq!(bucket.get("x", 1).unwrap(), None);
     let pid = program.0.lock().unwrap()[0];
     let of = |file: &str| format!("/proc/{pid}/{file}");
@@ -151,7 +168,7 @@ fn it_ends_with_its_bucket_and_shows_its_memory_to_nobody() {
     assert_eq!(words, "agentvfs\0remote-worker\0");
     let status = fs::read_to_string(of("status")).unwrap();
     assert!(status.contains("NoNewPrivs:\t1"), "{status}");
-    use std::os::unix::fs::MetadataExt;
+    assert!(status.contains("Uid:\t65534"), "{status}");
     // Of a process that cannot be dumped they are root's.
     assert_eq!(fs::metadata(of("mem")).unwrap().uid(), 0);
     drop(bucket);
