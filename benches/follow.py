@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What somebody who follows the events of a workspace costs those who change it.
+"""What somebody who follows the events of a workspace, and rules, cost those who change it.
 
-    benches/follow.py [-n FILES] [-r ROUNDS] [-f FOLLOWERS] [-d DIR] PROGRAM
+    benches/follow.py [-n FILES] [-r ROUNDS] [-f FOLLOWERS] [-p RULES] [-d DIR] PROGRAM
 
-PROGRAM: an `agentvfs`, such as target/release/agentvfs. In three workspaces of one daemon FILES small files are created,
-written and removed, round after round: `plain` and `again`, which nobody follows, say how much figures differ by
-themselves, and `followed` has FOLLOWERS times `agentvfs watch`. Printed is the processor time of daemon and writer for one file,
+PROGRAM: an `agentvfs`, such as target/release/agentvfs. In four workspaces of one daemon FILES small files are created,
+written and removed, round after round: `plain` and `again`, which have neither, say how much figures differ by
+themselves, `followed` has FOLLOWERS times `agentvfs watch`, and `ruled` has RULES rules that fit nothing of this: a third each
+by two paths, by operation and command, and by path with a rate. Printed is the processor time of daemon and writer for one file,
 least and median of the rounds, and what the followers take themselves. What else the machine does counts less than
 with times of a clock, but counts.
 """
@@ -48,6 +49,18 @@ class Bench:
         args = [self.program, "watch", "-w", name]
         return subprocess.Popen(args, env=self.environment, stdout=null, cwd=self.work)
 
+    def rule(self, name, count):
+        kinds = [
+            'path = ["secrets-{0}/**", "**/*.key{0}"]\n',
+            'op = ["unlink", "write", "create"]\ncommand = "tool-{0}"\n',
+            'op = "unlink"\npath = "src/{0}/**"\nrate = "200/10s"\n',
+        ]
+        rules = (f"[[rule]]\n{kinds[n % 3].format(n)}verdict = \"deny\"\n" for n in range(count))
+        path = os.path.join(self.work, "policy.toml")
+        with open(path, "w") as file:
+            file.write("".join(rules))
+        self.run("policy", "set", path, "-w", name)
+
     def pid(self):
         return json.loads(self.run("status", "plain", "--json"))["pid"]
 
@@ -66,12 +79,13 @@ def main():
     parser.add_argument("-n", type=int, default=5000, metavar="FILES")
     parser.add_argument("-r", type=int, default=9, metavar="ROUNDS")
     parser.add_argument("-f", type=int, default=1, metavar="FOLLOWERS")
+    parser.add_argument("-p", type=int, default=50, metavar="RULES")
     parser.add_argument("-d", metavar="DIR")
     parser.add_argument("program")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.d) as work, open(os.devnull, "w") as null:
         bench = Bench(args.program, work)
-        names = ["plain", "again", "followed"]
+        names = ["plain", "again", "followed", "ruled"]
         mounts = {name: bench.start(name) for name in names}
         try:
             measure(bench, mounts, args, null)
@@ -85,13 +99,14 @@ def measure(bench, mounts, args, null):
         os.mkdir(f"{mount}/d")
         change(mount, args.n)
     daemon = bench.pid()
+    bench.rule("ruled", args.p)
     followers = [bench.follow("followed", null) for _ in range(args.f)]
     time.sleep(1)
     figures = {name: [] for name in mounts}
     theirs = []
     for turn in range(args.r):
         order = list(mounts)
-        for name in order[turn % 3 :] + order[: turn % 3]:
+        for name in order[turn % 4 :] + order[: turn % 4]:
             before = cpu_of(daemon), time.process_time(), sum(cpu_of(f.pid) for f in followers)
             change(mounts[name], args.n)
             time.sleep(0.1)  # The last events are sent.

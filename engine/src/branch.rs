@@ -181,6 +181,10 @@ struct Rest {
     last_seq: u64,
     since: Instant,
     scanned: bool,
+    /// When the journal was last sealed, or the branch opened.
+    sealed: Instant,
+    /// How long that took.
+    sealing: Duration,
 }
 
 struct CacheRef(Arc<dyn KernelCache>);

@@ -20,6 +20,13 @@ pub const SPACE_CHECK_BYTES: u64 = 8 << 20;
 pub const SEAL_BYTES: u64 = 256 << 20;
 /// Journal size that is sealed when nothing was written for a while, in bytes.
 pub const SEAL_IDLE_BYTES: u64 = 4 << 20;
+/// Records of the journal from which on it is sealed while changes go on, so that a successor of a daemon that dies has few
+/// to replay.
+pub const SEAL_RECORDS: u64 = 10_000;
+/// Least time between two sealings for that reason.
+pub const SEAL_PAUSE_MIN: Duration = Duration::from_secs(5);
+/// What that pause is at least, as a multiple of the time that the last sealing took: at most a tenth of one core seals.
+pub const SEAL_PAUSE_FACTOR: u32 = 9;
 /// Smallest cap of the journal, in bytes.
 pub const JOURNAL_CAP_BYTES_MIN: u64 = 4 << 30;
 /// First inode number that is not a base file's: below it a file shows its number in the base.

@@ -291,6 +291,29 @@ pub enum Mutation {
     },
 }
 
+impl Mutation {
+    /// The numbers of inodes that it names; what it finds under a name is not among them.
+    pub fn inodes(&self) -> [Option<u64>; 2] {
+        match self {
+            Mutation::Create { parent, .. }
+            | Mutation::Unlink { parent, .. }
+            | Mutation::Nameless { parent, .. } => [Some(*parent), None],
+            Mutation::Link { nid, parent, .. } => [Some(*nid), Some(*parent)],
+            Mutation::Rename {
+                parent, new_parent, ..
+            }
+            | Mutation::Whiteout {
+                parent, new_parent, ..
+            } => [Some(*parent), Some(*new_parent)],
+            Mutation::SetAttr { nid, .. }
+            | Mutation::Write { nid, .. }
+            | Mutation::Allocate { nid, .. } => [Some(*nid), None],
+            Mutation::Copy { src, dst, .. } => [Some(*src), Some(*dst)],
+            Mutation::Kv { .. } => [None, None],
+        }
+    }
+}
+
 /// What [`Mutation::Allocate`] does with its range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
 pub enum Allocation {

@@ -133,6 +133,11 @@ impl Tree {
         self.damage.as_ref().map_or(Ok(()), |damage| damage.check())
     }
 
+    /// Makes all inodes that are still to be made and whose block has one of these, on all cores.
+    pub fn open_those(&self, nids: impl Iterator<Item = Nid>) {
+        self.inodes.open_those(nids.map(|nid| nid.0));
+    }
+
     /// Makes all inodes that are still to be made, on all cores: to be called without locks before something under one
     /// visits them all.
     pub fn open(&self) {

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tests::env::Env;
 use tests::rng::{self, Rng};
@@ -98,6 +99,48 @@ fn with_the_keeper_killed_too_the_next_command_brings_the_workspace_back() {
     fs::write(root.join("b"), b"b").unwrap();
     env.kill_daemon();
     assert_eq!(fs::read(root.join("b")).unwrap(), b"b");
+}
+
+/// Changes that the successor of a daemon had to replay, as status tells of them.
+fn replayed(env: &Env) -> usize {
+    let said = env.workspace(&["status"]).ok();
+    let line = said.lines().find(|line| line.starts_with("recovered="));
+    let words = line.unwrap_or_else(|| panic!("nothing was replayed: {said}"));
+    let mut numbers = words.split_whitespace().filter_map(|w| w.parse().ok());
+    numbers.next().unwrap_or_else(|| panic!("{words}"))
+}
+
+fn journal_bytes(env: &Env) -> usize {
+    let said: serde_json::Value =
+        serde_json::from_str(&env.workspace(&["status", "--json"]).ok()).unwrap();
+    said["journal_bytes"].as_u64().unwrap() as usize
+}
+
+/// It is never idle here: a successor would have all to replay.
+#[test]
+fn a_successor_has_little_to_replay_though_changes_go_on() {
+    const MANY: usize = 12_000;
+    /// What a record takes at least.
+    const LEAST_BYTES: usize = 60;
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    let mode =
+        |n: usize| fs::Permissions::from_mode(if n.is_multiple_of(2) { 0o600 } else { 0o644 });
+    fs::write(root.join("a"), b"a").unwrap();
+    for n in 0..MANY {
+        fs::set_permissions(root.join("a"), mode(n)).unwrap();
+    }
+    let mut last = MANY;
+    wait::until("the journal is sealed while changes go on", || {
+        last += 1;
+        fs::set_permissions(root.join("a"), mode(last)).unwrap();
+        journal_bytes(&env) < MANY * LEAST_BYTES / 2
+    });
+    env.kill_daemon();
+    fs::set_permissions(root.join("a"), mode(last + 1)).unwrap();
+    assert!(replayed(&env) < MANY / 2, "{}", replayed(&env));
+    let shown = fs::metadata(root.join("a")).unwrap().permissions().mode();
+    assert_eq!(shown & 0o777, mode(last + 1).mode());
 }
 
 #[test]

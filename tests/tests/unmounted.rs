@@ -54,6 +54,25 @@ fn runs_unmounted(env: &Env) {
 }
 
 #[test]
+fn no_mount_is_named_where_there_is_none() {
+    let Some(env) = Env::new() else { return };
+    made(&env);
+    for status in ["started", "stopped"] {
+        let listed = run(&env, &["list"]).ok();
+        let cells: Vec<_> = listed.split_whitespace().collect();
+        assert_eq!(cells, ["project", status, "-"], "{listed}");
+        let listed: serde_json::Value =
+            serde_json::from_str(&run(&env, &["list", "--json"]).ok()).unwrap();
+        assert!(listed.to_string().contains("project"), "{listed}");
+        assert!(!listed.to_string().contains("\"mount\""), "{listed}");
+        if status == "started" {
+            let stopped = env.workspace(&["stop"]).ok();
+            assert!(!stopped.contains("mount="), "{stopped}");
+        }
+    }
+}
+
+#[test]
 fn everything_but_paths_works_without_a_mount() {
     let Some(env) = Env::new() else { return };
     fs::write(env.project().join(FILE), "of the base\n").unwrap();

@@ -32,7 +32,10 @@ fn rows(list: &[Info]) -> Rows {
         rows.push(vec![
             info.name.clone().into(),
             info.status.word().into(),
-            info.mount.0.clone(),
+            match info.unmounted {
+                true => b"-".to_vec(),
+                false => info.mount.0.clone(),
+            },
         ]);
     }
     rows
@@ -42,7 +45,9 @@ fn object(info: &Info) -> Value {
     let mut object = Map::new();
     object.insert("name".into(), info.name.clone().into());
     object.insert("status".into(), info.status.word().into());
-    insert_bytes(&mut object, "mount", &info.mount.0);
+    if !info.unmounted {
+        insert_bytes(&mut object, "mount", &info.mount.0);
+    }
     insert_bytes(&mut object, "base", &info.base.0);
     Value::Object(object)
 }

@@ -19,21 +19,26 @@ pub fn run(args: &StopArgs, context: &mut Context) -> Result<u8, Failure> {
         checkpoint: !args.no_checkpoint,
         progress: Bar::is_wanted(),
     });
+    let is_unmounted = context.info(&name)?.is_some_and(|info| info.unmounted);
     let answer: StopAnswer =
         context.ask_with_bar(&format!("cannot stop {name}"), &call, "saving")?;
-    facts(&answer, args).print(context.json())?;
+    facts(&answer, args, is_unmounted).print(context.json())?;
+    let (at, again) = match is_unmounted {
+        true => (String::new(), "opens"),
+        false => (format!(", {}", shown(&answer.mount.0)), "mounts"),
+    };
     talk(&format!(
-        "workspace {name} with all its branches, {}: stopped; `agentvfs start {name}` mounts it again",
-        shown(&answer.mount.0)
+        "workspace {name} with all its branches{at}: stopped; `agentvfs start {name}` {again} it again"
     ));
     Ok(0)
 }
 
-fn facts(answer: &StopAnswer, args: &StopArgs) -> Facts {
+fn facts(answer: &StopAnswer, args: &StopArgs, is_unmounted: bool) -> Facts {
     let mut facts = Facts::default();
-    facts
-        .add("name", answer.name.as_bytes())
-        .add("mount", &answer.mount.0);
+    facts.add("name", answer.name.as_bytes());
+    if !is_unmounted {
+        facts.add("mount", &answer.mount.0);
+    }
     if !args.no_checkpoint {
         facts.line(
             "checkpoint",

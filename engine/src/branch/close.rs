@@ -10,7 +10,7 @@ use crate::branch::load;
 use crate::branch::seal;
 use crate::branch::timeline;
 use crate::error::{Error, Result};
-use crate::limits::{SEAL_BYTES, SEAL_IDLE_BYTES};
+use crate::limits::{SEAL_BYTES, SEAL_IDLE_BYTES, SEAL_PAUSE_FACTOR, SEAL_PAUSE_MIN, SEAL_RECORDS};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -100,15 +100,34 @@ impl Branch {
         self.places.store.flush()?;
         self.importer.release();
         timeline::flush_timeline(self)?;
+        match self.is_sealing_due(seq, idle) {
+            true => self.seal_now(),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the journal, whose last record is `seq`, is worth to be sealed.
+    fn is_sealing_due(&self, seq: u64, idle: bool) -> bool {
         let bytes = self.places.journal.bytes();
         let sealed = self.sealed_seq.load(Ordering::Relaxed);
+        let records = (seq + 1).saturating_sub(sealed);
         let first_time = self.lock().reference.is_some() && sealed <= 1;
-        let worth =
-            bytes >= SEAL_BYTES || (idle && bytes >= SEAL_IDLE_BYTES) || (idle && first_time);
-        if worth && seq + 1 > sealed {
-            seal::seal(self)?;
-        }
-        Ok(())
+        let is_long = bytes >= SEAL_BYTES || records >= SEAL_RECORDS && self.has_paused_sealing();
+        records > 0 && (is_long || idle && (bytes >= SEAL_IDLE_BYTES || first_time))
+    }
+
+    /// Whether the last sealing was long enough ago for another one that only shortens what would be replayed.
+    fn has_paused_sealing(&self) -> bool {
+        let rest = self.rest.lock();
+        rest.sealed.elapsed() > SEAL_PAUSE_MIN.max(rest.sealing * SEAL_PAUSE_FACTOR)
+    }
+
+    fn seal_now(&self) -> Result<()> {
+        let begun = Instant::now();
+        let sealed = seal::seal(self);
+        let mut rest = self.rest.lock();
+        (rest.sealed, rest.sealing) = (Instant::now(), begun.elapsed());
+        sealed
     }
 
     fn note_pause(&self, result: Result<()>) {

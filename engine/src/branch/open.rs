@@ -37,7 +37,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a branch is opened with.
 #[derive(Debug, Clone)]
@@ -379,6 +379,8 @@ impl Parts {
                 last_seq: 0,
                 since: Instant::now(),
                 scanned: false,
+                sealed: Instant::now(),
+                sealing: Duration::ZERO,
             }),
         }
     }

@@ -6,6 +6,7 @@ use crate::journal::{JournalError, JournalResult, PayloadRef, ReplayError, Repla
 use crate::record::{Event, Loaded, Record, TreePatch, decode};
 use crate::tree::Tree;
 use crate::tree::patch::BaseDirs;
+use crate::types::Nid;
 
 /// Replays records into a branch's state.
 pub(super) struct Replay<'a> {
@@ -21,12 +22,17 @@ pub(super) struct Replay<'a> {
     pub parts: Vec<PayloadRef>,
     /// The record that is being carried out.
     seq: u64,
+    /// Records that come next.
+    next: Vec<Late>,
 }
+
+/// Records that are carried out together: all cores decode the inodes that they are about.
+const TOGETHER: usize = 4096;
 
 /// Fills a buffer with a payload from its start.
 pub(super) type ReadPayload<'a> = dyn Fn(PayloadRef, &mut [u8]) -> Result<(), ReplayError> + 'a;
 
-/// A record that cannot be carried out before payloads can be read.
+/// A record that is carried out later.
 pub(super) struct Late {
     seq: u64,
     record: Record,
@@ -44,33 +50,62 @@ impl<'a> Replay<'a> {
             entries_of: 0,
             parts: Vec::new(),
             seq: 0,
+            next: Vec::new(),
         }
     }
 
-    /// Takes one record. After the first switch, all wait for [`Replay::finish`], in order.
-    pub fn take(&mut self, r: ReplayRecord<'_>) -> Result<(), ReplayError> {
-        let record: Record = decode(r.meta)?;
-        if is_of_patch(&record) || !self.late.is_empty() {
-            self.late.push(Late {
-                seq: r.seq,
-                record,
-                payload: r.payload,
-            });
-            return Ok(());
+    /// Takes one record; it and some that follow may be carried out only later. After the first switch, all wait for
+    /// [`Replay::finish`], in order. An error names the record.
+    pub fn take(&mut self, r: ReplayRecord<'_>) -> JournalResult<()> {
+        let seq = r.seq;
+        let record = decode(r.meta).map_err(|why| JournalError::Replay {
+            seq,
+            source: why.into(),
+        })?;
+        let waits = is_of_patch(&record) || !self.late.is_empty();
+        let queue = if waits {
+            &mut self.late
+        } else {
+            &mut self.next
+        };
+        queue.push(Late {
+            seq,
+            record,
+            payload: r.payload,
+        });
+        match self.next.len() {
+            TOGETHER => self.carry_out_next(),
+            _ => Ok(()),
         }
-        self.seq = r.seq;
-        self.carry_out(record, r.payload, None)
     }
 
     /// Carries out what had to wait. An error names the record.
     pub fn finish(&mut self, read: &ReadPayload<'_>) -> JournalResult<()> {
+        self.carry_out_next()?;
         for late in std::mem::take(&mut self.late) {
-            let seq = late.seq;
-            self.seq = seq;
-            self.carry_out(late.record, late.payload, Some(read))
-                .map_err(|source| JournalError::Replay { seq, source })?;
+            self.carry_out_one(late, Some(read))?;
         }
         Ok(())
+    }
+
+    fn carry_out_next(&mut self) -> JournalResult<()> {
+        let next = std::mem::take(&mut self.next);
+        let about = next.iter().filter_map(|late| match &late.record {
+            Record::Mutation(m) | Record::Requested { mutation: m, .. } => Some(m.inodes()),
+            Record::Event(_) => None,
+        });
+        self.inner
+            .live
+            .open_those(about.flatten().flatten().map(Nid));
+        next.into_iter()
+            .try_for_each(|late| self.carry_out_one(late, None))
+    }
+
+    fn carry_out_one(&mut self, late: Late, read: Option<&ReadPayload<'_>>) -> JournalResult<()> {
+        let seq = late.seq;
+        self.seq = seq;
+        self.carry_out(late.record, late.payload, read)
+            .map_err(|source| JournalError::Replay { seq, source })
     }
 
     fn carry_out(

@@ -10,9 +10,9 @@
 //!   every byte that was handed to it, in order, and a valid record behind a bad one is damage.
 //!
 //! A bad payload of such a record costs its own bytes only; a bad header makes the journal damaged.
-//! Invariant: nothing on disk is changed before all records were replayed.
+//! Invariant: nothing on disk is changed before all records were read and given to the taker.
 
-use super::error::{JournalError, JournalResult, ReplayError};
+use super::error::{JournalError, JournalResult};
 use super::format::{Mark, SEGMENT_HEADER_BYTES, SegmentHeader, segment_seed};
 use super::mark::{self, MarkFile};
 use super::scan::{self, Beyond, Found, SegmentReader, Source};
@@ -49,8 +49,8 @@ pub struct RecoveryReport {
     pub clean: bool,
 }
 
-/// Takes records in order.
-pub type Each<'a> = dyn FnMut(ReplayRecord<'_>) -> Result<(), ReplayError> + 'a;
+/// Takes records in order. [`JournalError::Replay`] says that one is refused, which may be an earlier one than the last.
+pub type Each<'a> = dyn FnMut(ReplayRecord<'_>) -> JournalResult<()> + 'a;
 
 /// A segment found in the directory; no header where that is bad.
 struct Candidate {
@@ -331,8 +331,7 @@ impl<'a> Recovery<'a> {
             len: record.header.payload_len,
         });
         let meta = record.meta();
-        each(ReplayRecord { seq, meta, payload })
-            .map_err(|source| JournalError::Replay { seq, source })?;
+        each(ReplayRecord { seq, meta, payload })?;
         self.report.records += 1;
         Ok(())
     }

@@ -96,7 +96,10 @@ fn recovery_begins_where_it_is_told_and_passes_on_refusals() {
     .unwrap();
     assert_eq!((first, report.records, report.last_seq), (Some(31), 10, 40));
     let refused = Journal::recover(storage, DIR, 1, small(0), &mut |record| match record.seq {
-        5 => Err("no".into()),
+        5 => Err(JournalError::Replay {
+            seq: 5,
+            source: "no".into(),
+        }),
         _ => Ok(()),
     });
     assert!(matches!(refused, Err(JournalError::Replay { seq: 5, .. })));

@@ -5,6 +5,7 @@
 
 use super::{BITS, FANOUT, Node, Parts, Radix, empty};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -201,6 +202,23 @@ impl<T: Send + Sync> Radix<T> {
         if let Some(root) = self.root.as_deref() {
             Self::closed_below(root, &mut closed);
         }
+        Self::open_all(&closed);
+    }
+
+    /// Makes the values of the blocks that have these keys, on all cores.
+    pub fn open_those(&self, keys: impl Iterator<Item = u64>) {
+        let numbers: BTreeSet<u64> = keys.map(|key| key / BLOCK).collect();
+        let nodes = numbers.into_iter().filter_map(|number| self.block(number));
+        let closed: Vec<&Later<T>> = nodes
+            .filter_map(|node| match node {
+                Node::Later(later) if !later.is_open() => Some(later),
+                _ => None,
+            })
+            .collect();
+        Self::open_all(&closed);
+    }
+
+    fn open_all(closed: &[&Later<T>]) {
         on_cores(closed.len().div_ceil(OPENED_TOGETHER), &|part| {
             let from = part * OPENED_TOGETHER;
             let to = closed.len().min(from + OPENED_TOGETHER);
