@@ -25,6 +25,7 @@ pub(crate) mod left;
 pub(crate) mod load;
 pub(crate) mod notable;
 pub(crate) mod open;
+pub(crate) mod opens;
 pub mod outcomes;
 pub(crate) mod pins;
 pub(crate) mod replay;

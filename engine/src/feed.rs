@@ -117,8 +117,8 @@ impl Feed {
         self.signal.notify_all();
     }
 
-    /// Tells that events of a source are missing, as it did not take them in time.
-    pub fn tell_missing(&self, source: FeedBackend) {
+    /// Tells that events of a source are missing, as it did not take them in time; `count` is how many, if that is known.
+    pub fn tell_missing(&self, source: FeedBackend, count: Option<u64>) {
         if self.is_on() {
             let who = FeedWho {
                 backend: source,
@@ -127,6 +127,7 @@ impl Feed {
             self.tell(FeedEvent {
                 time_ns: nanoseconds(SystemTime::now()),
                 who,
+                count: count.unwrap_or_default(),
                 ..FeedEvent::new(FeedOp::Lost, "", Vec::new())
             });
         }

@@ -117,6 +117,10 @@ pub trait Judge: Debug + Send + Sync {
     fn version(&self) -> u64;
     /// Whether they depend on the program's name.
     fn wants_names(&self) -> bool;
+    /// Whether they say something of opens.
+    fn wants_opens(&self) -> bool {
+        false
+    }
     /// Whether they may say something of what is moved with a directory, which has this path before or afterwards.
     fn reaches_below(&self, dir: &[u8]) -> bool;
     /// Rules at work in one branch, which has changed nothing yet.
@@ -129,6 +133,7 @@ pub struct Judges {
     /// Version of the rules; 0 while there are none.
     version: AtomicU64,
     wants_names: AtomicBool,
+    wants_opens: AtomicBool,
     judge: RwLock<Option<Arc<dyn Judge>>>,
 }
 
@@ -137,9 +142,11 @@ impl Judges {
     pub fn set(&self, judge: Option<Arc<dyn Judge>>) {
         let mut place = self.judge.write();
         let wants_names = judge.as_ref().is_some_and(|judge| judge.wants_names());
+        let wants_opens = judge.as_ref().is_some_and(|judge| judge.wants_opens());
         let version = judge.as_ref().map_or(0, |judge| judge.version());
         *place = judge;
         self.wants_names.store(wants_names, Ordering::Relaxed);
+        self.wants_opens.store(wants_opens, Ordering::Relaxed);
         self.version.store(version, Ordering::Release);
     }
 
@@ -151,6 +158,11 @@ impl Judges {
     /// Whether they depend on the program's name.
     pub(crate) fn want_names(&self) -> bool {
         self.wants_names.load(Ordering::Relaxed)
+    }
+
+    /// Whether they say something of opens.
+    pub fn want_opens(&self) -> bool {
+        self.wants_opens.load(Ordering::Relaxed)
     }
 
     /// The rules.

@@ -79,5 +79,6 @@ pub use verbs::{
 };
 pub use workspace::branches::SeenBy;
 pub use workspace::kept::Look;
+pub use workspace::uses::{Deed, Scene, Terms};
 pub use workspace::views::names_last;
 pub use workspace::{CloseMode, Closed, Workspace, WorkspaceConfig};

@@ -8,7 +8,7 @@ pub(crate) mod kept;
 pub(crate) mod only;
 pub(crate) mod remotes;
 pub(crate) mod untrusted;
-mod uses;
+pub(crate) mod uses;
 pub(crate) mod views;
 
 use crate::branch::auto;

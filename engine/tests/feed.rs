@@ -247,6 +247,7 @@ fn an_event_says_who_asked_and_which_call_it_is_part_of() {
         gid: 34,
         since: Some(Instant::now()),
         backend: FeedBackend::Front,
+        comm: [0; 16],
     };
     acting_for(asking, || mkdir(w, MAIN, "new"));
     write(w, MAIN, "new/f", b"nobody asked");
@@ -349,18 +350,18 @@ fn opens_and_reads_are_told_of_while_somebody_follows() {
         write: true,
         ..Default::default()
     };
-    w.opened(node, how).unwrap();
+    w.opens(node, how).unwrap();
     let mut follower = w.feed().follow(None);
     let asking = Asking {
         backend: FeedBackend::Fanotify,
         ..std::process::id().into()
     };
-    acting_for(asking, || w.opened(node, how).unwrap());
+    acting_for(asking, || w.was_opened(node, how));
     w.was_read(node);
     // Whatever the kernel names that there is not: nothing is told.
     w.was_read(engine::NodeId(node.0 + 1000));
     w.was_read(engine::NodeId(u64::MAX));
-    w.feed().tell_missing(FeedBackend::Fanotify);
+    w.feed().tell_missing(FeedBackend::Fanotify, None);
     let told = all(&mut follower);
     let words = |e: &Arc<FeedEvent>| {
         let path = String::from_utf8_lossy(&e.path).into_owned();
@@ -374,4 +375,57 @@ fn opens_and_reads_are_told_of_while_somebody_follows() {
     ];
     let want = want.map(|(op, path, detail, pid)| (op, path.to_owned(), detail.to_owned(), pid));
     assert_eq!(told.iter().map(words).collect::<Vec<_>>(), want);
+}
+
+#[test]
+fn what_a_program_did_is_told_of_the_file_or_of_its_branch() {
+    let world = world();
+    let w = world.w();
+    write(w, MAIN, "f", b"x");
+    verbs::create_branch(w, "side", MAIN, None).unwrap();
+    let node = w.lookup(engine::NodeId::ROOT, b"f", engine::types::Wait::Allowed);
+    let node = node.unwrap().node;
+    let scene = w.scene("side").unwrap();
+    assert!(scene.is(&w.scene("side").unwrap()) && !scene.is(&w.scene(MAIN).unwrap()));
+    let did = |op, node, path: &str| {
+        let deed = engine::Deed {
+            op,
+            node,
+            path: path.as_bytes(),
+            detail: "argv0=a",
+        };
+        let asking = Asking {
+            thread: u32::MAX,
+            uid: 7,
+            backend: FeedBackend::Ebpf,
+            comm: *b"sixteen letters!",
+            ..Asking::default()
+        };
+        acting_for(asking, || w.did(&scene, deed));
+    };
+    did(FeedOp::Exec, None, "/before");
+    let mut follower = w.feed().follow(None);
+    did(FeedOp::Exec, Some(node), "/project/f");
+    did(FeedOp::Exec, None, "/bin/sh");
+    // Whatever the kernel names that there is not.
+    did(FeedOp::Connect, Some(engine::NodeId(u64::MAX)), "");
+    w.feed().tell_missing(FeedBackend::Ebpf, Some(3));
+    let told = all(&mut follower);
+    let words = |e: &Arc<FeedEvent>| {
+        let path = String::from_utf8_lossy(&e.path).into_owned();
+        (e.op.word(), path, e.branch.to_string(), e.count)
+    };
+    let want = [
+        ("exec", "f", MAIN, 0),
+        ("exec", "/bin/sh", "side", 0),
+        ("connect", "", "side", 0),
+        ("lost", "", "", 3),
+    ];
+    let want = want.map(|(op, path, branch, n)| (op, path.to_owned(), branch.to_owned(), n));
+    assert_eq!(told.iter().map(words).collect::<Vec<_>>(), want);
+    let who = &told[1].who;
+    assert_eq!(
+        (who.pid, who.uid, &*who.comm),
+        (u32::MAX, 7, "sixteen letters!")
+    );
 }

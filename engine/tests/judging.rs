@@ -6,6 +6,8 @@ mod asking;
 #[path = "judging/changes.rs"]
 mod changes;
 mod common;
+#[path = "judging/opens.rs"]
+mod opens;
 
 use changes::{at, flags, rename, root};
 use common::base_dir;

@@ -117,7 +117,7 @@ impl Front {
             // Nothing was opened.
             Request::Release | Request::Releasedir => ().into(),
             Request::Open { how } if self.0.opens => {
-                ws.opened(node, how)?;
+                ws.opens(node, how)?;
                 Answer::Opened
             }
             Request::Open { .. } | Request::Opendir | Request::Flush | Request::Access => {

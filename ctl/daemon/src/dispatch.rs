@@ -88,7 +88,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::SessionRegister(ask) => reply(&sessions::register(mounts, ask)?),
         Call::SessionList(ask) => reply(&sessions::list(mounts, ask)?),
         Call::SessionUnregister(ask) => reply(&sessions::unregister(mounts, ask)?),
-        Call::RunBegin(ask) => reply(&run_begin(mounts, ask)?),
+        Call::RunBegin(ask) => reply(&run_begin(mounts, ask, watch)?),
         Call::RunWroteNothing(ask) => on(mounts, &ask.workspace, |w| {
             verbs::run_wrote_nothing(w, &ask.branch, &ask.run)
         })
@@ -215,10 +215,13 @@ fn checkpoint(
     })
 }
 
-fn run_begin(mounts: &Mounts, ask: &RunBegin) -> Result<RunBeginAnswer, Fault> {
+fn run_begin(mounts: &Mounts, ask: &RunBegin, watch: &Watch<'_>) -> Result<RunBeginAnswer, Fault> {
     let made_of = on(mounts, &ask.workspace, |w| {
         verbs::run_begins(w, &ask.branch, &ask.run, ask.made_of.as_deref())
     })?;
+    if let Some(process) = watch.caller {
+        mounts.run_begins(&ask.workspace, &ask.branch, process, watch.is_inside);
+    }
     Ok(RunBeginAnswer { made_of })
 }
 

@@ -61,7 +61,10 @@ impl<'a> Lines<'a> {
                 result: result(event.sentence).into(),
                 path_b64: in_base64(&event.path),
                 path2_b64: in_base64(&event.path2),
-                count: Cow::default(),
+                count: match event.count {
+                    count @ 1.. if self.is_outside => count.to_string().into(),
+                    _ => Cow::default(),
+                },
                 detail: detail(&event.detail),
             },
         };

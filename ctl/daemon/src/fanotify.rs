@@ -5,13 +5,19 @@
 //! the kernel waits for no answer of it, so a thread that is slow, or a daemon that is killed, delays no program. What the kernel's queue
 //! did not take is told as `lost`. Accesses of the daemon itself are not told of.
 //!
+//! Where rules are about opens, another thread with a queue of its own is asked before each open, and the program waits until it
+//! answers. It asks the engine alone, which has the rules in memory, and waits [`ANSWER_WITHIN`] at most for a branch that is in
+//! use; whatever cannot be found out in that time is allowed, and so is what the daemon itself opens. If the daemon is killed, its
+//! queue is closed, upon which the kernel allows all that waits.
+//!
 //! An event holds the file that it is about until it is read, and so the mount: [`Hearing`] is dropped before unmounting.
 //!
-//! Tests: `tests/tests/telemetry.rs`.
+//! Tests: `tests/tests/telemetry.rs`, `tests/tests/telemetry_denied.rs`.
 
+pub use crate::sys::Queue;
 use crate::sys::{self, Heard};
 use engine::feed::FeedBackend;
-use engine::{Asking, NodeId, Opening, Workspace, acting_for};
+use engine::{Asking, NodeId, Opening, Terms, Workspace, acting_for};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io::{self, PipeWriter};
@@ -21,10 +27,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long it may take until the mount is found.
 const BEGIN_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a program that opens a file waits for a branch that is in use.
+const ANSWER_WITHIN: Duration = Duration::from_millis(1);
 
 /// A thread that hears of a mount. It ends when this is dropped.
 pub struct Hearing {
@@ -38,12 +47,12 @@ pub struct Hearing {
 /// # Errors
 /// `EPERM` for whoever is not root.
 pub fn check() -> io::Result<()> {
-    sys::fanotify().map(drop)
+    sys::fanotify(Queue::Told).map(drop)
 }
 
 impl Hearing {
-    /// Hears of the mount of a workspace from now on.
-    pub fn begin(workspace: Arc<Workspace>, mountpoint: &Path) -> io::Result<Hearing> {
+    /// Hears of the mount of a workspace from now on, or is asked about its files.
+    pub fn begin(workspace: Arc<Workspace>, of: Queue, mountpoint: &Path) -> io::Result<Hearing> {
         let (stopped, stop) = io::pipe()?;
         let (ready, begun) = channel();
         let (raw, path) = (stopped.as_raw_fd(), mountpoint.to_owned());
@@ -57,10 +66,10 @@ impl Hearing {
                 return;
             }
             let stopped = sys::only_here(raw);
-            match Ear::open(workspace, &path) {
+            match Ear::open(workspace, of, &path) {
                 Err(error) => drop(ready.send(Err(error))),
                 // If nobody waits any more, the other end of the pipe is closed.
-                Ok(ear) => drop(ready.send(Ok(())).map(|()| ear.run(&stopped))),
+                Ok(mut ear) => drop(ready.send(Ok(())).map(|()| ear.run(&stopped))),
             }
         };
         let thread = thread::Builder::new().name("fanotify".into()).spawn(run)?;
@@ -90,16 +99,22 @@ impl Drop for Hearing {
 struct Ear {
     workspace: Arc<Workspace>,
     queue: OwnedFd,
+    /// Opens that were allowed because the rules could not be asked in time.
+    late: u64,
 }
 
 impl Ear {
-    fn open(workspace: Arc<Workspace>, mountpoint: &Path) -> io::Result<Ear> {
-        let queue = sys::fanotify()?;
-        sys::fanotify_mark(&queue, mountpoint)?;
-        Ok(Ear { workspace, queue })
+    fn open(workspace: Arc<Workspace>, of: Queue, mountpoint: &Path) -> io::Result<Ear> {
+        let queue = sys::fanotify(of)?;
+        sys::fanotify_mark(&queue, of, mountpoint)?;
+        Ok(Ear {
+            workspace,
+            queue,
+            late: 0,
+        })
     }
 
-    fn run(&self, stopped: &OwnedFd) {
+    fn run(&mut self, stopped: &OwnedFd) {
         loop {
             let mut wanted = [
                 PollFd::new(&self.queue, PollFlags::IN),
@@ -113,7 +128,15 @@ impl Ear {
                 }
             }
             match sys::fanotify_read(&self.queue) {
-                Ok(all) => all.into_iter().for_each(|heard| self.tell(heard)),
+                Ok(all) => {
+                    let until = Instant::now() + ANSWER_WITHIN;
+                    for heard in all {
+                        match heard.is_question {
+                            true => self.answer(&heard, until),
+                            false => self.tell(heard),
+                        }
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // The file of an event could not be opened: that event is gone.
                 Err(error) => {
@@ -125,7 +148,9 @@ impl Ear {
     }
 
     fn missing(&self) {
-        self.workspace.feed().tell_missing(FeedBackend::Fanotify);
+        self.workspace
+            .feed()
+            .tell_missing(FeedBackend::Fanotify, None);
     }
 
     fn tell(&self, heard: Heard) {
@@ -139,27 +164,55 @@ impl Ear {
         let Some(node) = sys::fuse_node(&file).map(NodeId) else {
             return self.missing();
         };
-        // One that has ended has no owner any more; it has no name either then.
-        let who = std::fs::metadata(format!("/proc/{}", heard.pid)).ok();
-        let asking = Asking {
-            thread: heard.pid,
-            uid: who.as_ref().map_or(0, MetadataExt::uid),
-            gid: who.as_ref().map_or(0, MetadataExt::gid),
-            since: None,
-            backend: FeedBackend::Fanotify,
-        };
         let how = Opening {
             exec: heard.is_exec,
             ..Opening::default()
         };
-        acting_for(asking, || {
-            // It was opened already: nothing can be refused.
-            if heard.is_open && self.workspace.opened(node, how).is_err() {
-                tracing::debug!("an open that was to be refused had happened");
+        acting_for(asker(heard.pid), || {
+            if heard.is_open {
+                self.workspace.was_opened(node, how);
             }
             if heard.is_read {
                 self.workspace.was_read(node);
             }
         });
+    }
+
+    /// Says whether a file may be opened; what is not known by `until` is allowed.
+    fn answer(&mut self, heard: &Heard, until: Instant) {
+        let Some(file) = &heard.file else { return };
+        let is_own = heard.pid == std::process::id();
+        let node = sys::fuse_node(file).map(NodeId).filter(|_| !is_own);
+        let terms = Terms {
+            at_most: until.saturating_duration_since(Instant::now()),
+            errno: engine::errno::EPERM,
+        };
+        let said = node.map_or(Ok(()), |node| {
+            acting_for(asker(heard.pid), || self.workspace.may_open(node, terms))
+        });
+        let is_allowed = !matches!(said, Err(engine::Error::Denied { .. }));
+        if let Err(error) = sys::fanotify_answer(&self.queue, file, is_allowed) {
+            tracing::error!(%error, "an open is not answered");
+        }
+        if let Err(engine::Error::WouldBlock) = said {
+            self.late += 1;
+            if self.late.is_power_of_two() {
+                let late = self.late;
+                tracing::warn!(late, "opens were allowed as their branch was in use");
+            }
+        }
+    }
+}
+
+/// A process that opens or reads. One that has ended has no owner any more; it has no name either then.
+fn asker(pid: u32) -> Asking {
+    let who = std::fs::metadata(format!("/proc/{pid}")).ok();
+    Asking {
+        thread: pid,
+        uid: who.as_ref().map_or(0, MetadataExt::uid),
+        gid: who.as_ref().map_or(0, MetadataExt::gid),
+        since: None,
+        backend: FeedBackend::Fanotify,
+        comm: [0; 16],
     }
 }

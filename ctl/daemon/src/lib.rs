@@ -16,6 +16,7 @@ mod callers;
 mod cgroup;
 mod connection;
 mod dispatch;
+mod ebpf;
 mod errnos;
 mod event_lines;
 mod events;

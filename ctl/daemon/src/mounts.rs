@@ -584,7 +584,7 @@ impl Mounts {
         };
         drop(workspace);
         let mounted = mounted.map(|mut running| {
-            running.begin_telling(audit);
+            self.begin_telling(&mut running, audit);
             running
         });
         mounted.inspect_err(|_| {

@@ -80,6 +80,10 @@ impl Judge for Rules {
         self.policy.wants_commands()
     }
 
+    fn wants_opens(&self) -> bool {
+        self.policy.is_about_opens()
+    }
+
     fn reaches_below(&self, dir: &[u8]) -> bool {
         self.policy.reaches_below(dir)
     }

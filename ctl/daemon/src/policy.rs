@@ -27,16 +27,20 @@ fn answer(kept: StoredPolicy, policy: &Policy) -> PolicyAnswer {
 pub fn set(mounts: &Mounts, ask: &PolicySet) -> Result<PolicyAnswer, Fault> {
     let compiled = Compiled::load(&ask.text).map_err(refused)?;
     let name = &ask.workspace;
-    let _one = ONE.lock();
     let engine = mounts.engine();
-    let kept = engine
-        .set_policy(name, &ask.text)
-        .map_err(|e| faults::of_engine(&e, name))?;
-    let answer = answer(kept, &compiled.policy);
-    if let Some(workspace) = engine.opened(name) {
-        let policies = mounts.policies();
-        policies.put_in_force(&workspace, answer.version, compiled);
-    }
+    let answer = {
+        let _one = ONE.lock();
+        let kept = engine
+            .set_policy(name, &ask.text)
+            .map_err(|e| faults::of_engine(&e, name))?;
+        let answer = answer(kept, &compiled.policy);
+        if let Some(workspace) = engine.opened(name) {
+            let policies = mounts.policies();
+            policies.put_in_force(&workspace, answer.version, compiled);
+        }
+        answer
+    };
+    mounts.policy_changed(name);
     Ok(answer)
 }
 

@@ -21,6 +21,8 @@ pub struct Watch<'a> {
     pub cancel: &'a Cancel,
     /// Id of the process that asks, where that is known.
     pub caller: Option<u32>,
+    /// It is in a sandbox.
+    pub is_inside: bool,
     /// Files that the connection has open.
     pub handles: &'a Handles,
     /// How many requests it may have in flight.

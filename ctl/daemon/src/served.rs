@@ -96,6 +96,7 @@ impl Served<'_> {
             data: &data,
             cancel,
             caller: (asking.thread > 0).then_some(asking.thread),
+            is_inside: matches!(self.may, May::In(_)),
             handles: &self.handles,
             in_flight: self.in_flight,
         };
@@ -145,6 +146,7 @@ fn asking_of(peer: &Peer<'_>) -> Asking {
         gid: found.map_or(0, |peer| peer.group.as_raw()),
         since: Some(Instant::now()),
         backend: FeedBackend::Control,
+        comm: [0; 16],
     }
 }
 

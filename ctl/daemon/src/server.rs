@@ -4,11 +4,12 @@
 use super::connection;
 use super::served::{self, Daemon};
 use agentvfs_client::sys;
-use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+use parking_lot::Mutex;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -26,14 +27,54 @@ const IDLE: Duration = Duration::from_secs(5);
 pub struct Server {
     daemon: Daemon,
     connections: Arc<AtomicUsize>,
-    /// Hands a connection to a thread that waits for one.
-    waiting: (Sender<Client>, Receiver<Client>),
+    /// Threads that wait for a connection.
+    idle: Arc<Idle>,
 }
 
 /// A connection that was accepted.
 struct Client {
     stream: UnixStream,
     _share: Share,
+}
+
+/// Threads that wait for a connection, by a number of their own: the one that came last is taken first.
+#[derive(Default)]
+struct Idle {
+    threads: Mutex<Vec<(u64, Sender<Client>)>>,
+    last: AtomicU64,
+}
+
+impl Idle {
+    /// Gives a connection to a thread that waits for one; gives it back if none does.
+    fn give(&self, client: Client) -> Option<Client> {
+        let Some((_, thread)) = self.threads.lock().pop() else {
+            return Some(client);
+        };
+        let given = thread.send(client);
+        given.err().map(|SendError(client)| client)
+    }
+
+    /// The next connection for a thread with this channel; none if it has waited for long.
+    fn next(&self, (thread, client): &(Sender<Client>, Receiver<Client>)) -> Option<Client> {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        self.threads.lock().push((number, thread.clone()));
+        if let Ok(client) = client.recv_timeout(IDLE) {
+            return Some(client);
+        }
+        let mut threads = self.threads.lock();
+        let at = threads.iter().position(|(other, _)| *other == number);
+        match at {
+            Some(at) => {
+                threads.remove(at);
+                None
+            }
+            // Somebody has taken it just now, and gives it a connection.
+            None => {
+                drop(threads);
+                client.recv().ok()
+            }
+        }
+    }
 }
 
 /// One connection's share of [`CONNECTIONS_MAX`].
@@ -51,7 +92,7 @@ impl Server {
         Server {
             daemon,
             connections: Arc::default(),
-            waiting: bounded(0),
+            idle: Arc::default(),
         }
     }
 
@@ -89,20 +130,19 @@ impl Server {
             stream,
             _share: share,
         };
-        let Err(TrySendError::Full(client) | TrySendError::Disconnected(client)) =
-            self.waiting.0.try_send(client)
-        else {
+        let Some(client) = self.idle.give(client) else {
             return;
         };
-        let (daemon, more) = (self.daemon.clone(), self.waiting.1.clone());
+        let (daemon, idle) = (self.daemon.clone(), self.idle.clone());
         let spawned = thread::Builder::new().name("client".into()).spawn(move || {
-            let mut next = Ok(client);
-            while let Ok(client) = next {
+            let own = channel();
+            let mut next = Some(client);
+            while let Some(client) = next {
                 if let Err(error) = connection::serve(&daemon, &client.stream) {
                     tracing::debug!(%error, "a connection broke");
                 }
                 drop(client);
-                next = more.recv_timeout(IDLE);
+                next = idle.next(&own);
             }
         });
         if let Err(error) = spawned {
@@ -125,6 +165,24 @@ mod tests {
     fn own_connections_are_allowed() {
         let (here, _there) = UnixStream::pair().unwrap();
         assert!(is_allowed(&here).unwrap());
+    }
+
+    #[test]
+    fn a_connection_goes_to_a_thread_that_waits_and_to_no_other() {
+        let client = || Client {
+            stream: UnixStream::pair().unwrap().0,
+            _share: Share(Arc::new(AtomicUsize::new(1))),
+        };
+        let idle = Arc::new(Idle::default());
+        assert!(idle.give(client()).is_some(), "nobody waits");
+        let waiting = idle.clone();
+        let thread = thread::spawn(move || waiting.next(&channel()).is_some());
+        while idle.threads.lock().is_empty() {
+            thread::yield_now();
+        }
+        assert!(idle.give(client()).is_none());
+        assert!(thread.join().unwrap());
+        assert!(idle.give(client()).is_some(), "it does not wait any more");
     }
 
     #[test]

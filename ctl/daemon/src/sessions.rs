@@ -172,6 +172,18 @@ impl Sessions {
         Ok(rows)
     }
 
+    /// The groups of version 2 of a workspace that are there, by inode number, each with the branch that its processes see.
+    pub fn groups(&self, workspace: &str) -> Vec<(u64, String)> {
+        let table = self.table.read().clone();
+        // The hierarchy of version 2 is the one without a name.
+        let here = table.get(workspace).and_then(|here| here.get(""));
+        let alive = here.into_iter().flat_map(|paths| paths.values());
+        let alive = alive.filter(|session| session.located.is_there());
+        alive
+            .map(|s| (s.located.inode, s.kept.branch.clone()))
+            .collect()
+    }
+
     /// Forgets a group, for one workspace or for all. Gives what was forgotten.
     pub fn unregister(
         &self,

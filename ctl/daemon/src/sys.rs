@@ -138,6 +138,8 @@ pub struct Heard {
     pub is_exec: bool,
     /// A file was read.
     pub is_read: bool,
+    /// A file is about to be opened, and the program waits for [`fanotify_answer`].
+    pub is_question: bool,
     /// The process.
     pub pid: u32,
     /// The file; none of an overflow.
@@ -147,15 +149,37 @@ pub struct Heard {
 /// Bytes of events that are read at once.
 const HEARD_BYTES: usize = 4096;
 
-/// What is heard of.
-const HEARD: u64 = libc::FAN_OPEN | libc::FAN_OPEN_EXEC | libc::FAN_ACCESS;
+/// What a queue is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Hearing of opens and reads that have happened.
+    Told,
+    /// Being asked before a file is opened.
+    Asked,
+}
 
-/// A queue for events of fanotify, whose files are opened to be read.
+impl Queue {
+    fn class(self) -> libc::c_uint {
+        match self {
+            Queue::Told => libc::FAN_CLASS_NOTIF,
+            Queue::Asked => libc::FAN_CLASS_CONTENT,
+        }
+    }
+
+    fn events(self) -> u64 {
+        match self {
+            Queue::Told => libc::FAN_OPEN | libc::FAN_OPEN_EXEC | libc::FAN_ACCESS,
+            Queue::Asked => libc::FAN_OPEN_PERM,
+        }
+    }
+}
+
+/// A queue for events of fanotify, whose files are opened to be read. If it is closed, all that is asked is allowed.
 ///
 /// # Errors
 /// What fanotify_init(2) says: `EPERM` for whoever lacks CAP_SYS_ADMIN.
-pub fn fanotify() -> io::Result<OwnedFd> {
-    let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
+pub fn fanotify(of: Queue) -> io::Result<OwnedFd> {
+    let flags = of.class() | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
     let files = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE | libc::O_NOATIME;
     // SAFETY: the call touches no memory of ours.
     let fd = unsafe { libc::fanotify_init(flags, files as libc::c_uint) };
@@ -167,12 +191,12 @@ pub fn fanotify() -> io::Result<OwnedFd> {
 }
 
 /// Has `queue` get events of the file system that `path` is in, whatever shows it.
-pub fn fanotify_mark(queue: &OwnedFd, path: &Path) -> io::Result<()> {
+pub fn fanotify_mark(queue: &OwnedFd, of: Queue, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let flags = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
     let (queue, here) = (queue.as_raw_fd(), libc::AT_FDCWD);
     // SAFETY: the path is a string with an end, which the kernel only reads.
-    match unsafe { libc::fanotify_mark(queue, flags, HEARD, here, path.as_ptr()) } {
+    match unsafe { libc::fanotify_mark(queue, flags, of.events(), here, path.as_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -195,6 +219,7 @@ pub fn fanotify_read(queue: &OwnedFd) -> io::Result<Vec<Heard>> {
             is_open: event.mask & libc::FAN_OPEN != 0,
             is_exec: event.mask & libc::FAN_OPEN_EXEC != 0,
             is_read: event.mask & libc::FAN_ACCESS != 0,
+            is_question: event.mask & libc::FAN_OPEN_PERM != 0,
             pid: u32::try_from(event.pid).unwrap_or_default(),
             file,
         });
@@ -202,6 +227,20 @@ pub fn fanotify_read(queue: &OwnedFd) -> io::Result<Vec<Heard>> {
         rest = rest.get(next.max(first.len())..).unwrap_or_default();
     }
     Ok(all)
+}
+
+/// Answers whether the file of a question may be opened.
+pub fn fanotify_answer(queue: &OwnedFd, file: &OwnedFd, is_allowed: bool) -> io::Result<()> {
+    let said = if is_allowed {
+        libc::FAN_ALLOW
+    } else {
+        libc::FAN_DENY
+    };
+    // `struct fanotify_response`.
+    let fd = file.as_raw_fd().to_ne_bytes();
+    let answer = [fd, said.to_ne_bytes()].concat();
+    rustix::io::write(queue, &answer)?;
+    Ok(())
 }
 
 /// `struct file_handle` (open_by_handle_at(2)) with room for what FUSE says.

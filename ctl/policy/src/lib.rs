@@ -83,6 +83,11 @@ impl Policy {
         !self.changes.is_empty()
     }
 
+    /// Whether it has rules about opens.
+    pub fn is_about_opens(&self) -> bool {
+        !self.rules_of(Op::Open).is_empty()
+    }
+
     /// Its program, which its rules may ask.
     pub fn program(&self) -> Option<&ProgramText> {
         self.program.as_ref()

@@ -8,7 +8,7 @@ mod near;
 
 use crate::errno::Errno;
 use crate::names::Names;
-use crate::op::Ops;
+use crate::op::{Op, Ops};
 use crate::paths::Paths;
 use crate::rate::Rate;
 use crate::rule::{ChangeRule, Place, Verdict};
@@ -216,7 +216,7 @@ impl Loading {
         }
         self.changes.push(ChangeRule {
             name: name.into(),
-            ops: Ops::all(),
+            ops: Ops::changes(),
             globs: None,
             uids: None,
             commands: None,
@@ -259,7 +259,17 @@ impl Loading {
 
     fn change(&mut self, name: &str, place: Place, fields: &Fields<'_>) -> Result<(), At> {
         let (verdict, asks) = self.verdict(fields)?;
+        let ops = ops(fields)?;
+        if let Some(span) = asks_about_opens(fields, asks, ops)? {
+            return Err((
+                span,
+                "a program is asked about changes, and `open` is none".into(),
+            ));
+        }
         let rate = match fields.text("rate")? {
+            Some((_, span)) if ops.has(Op::Open) => {
+                return Err((span, "`rate` is for changes, and `open` is none".into()));
+            }
             Some((_, span)) if asks.is_some() => {
                 let why = "`rate` does not go with a program, which can count by itself";
                 return Err((span, why.into()));
@@ -275,7 +285,7 @@ impl Loading {
         };
         let rule = ChangeRule {
             name: name.into(),
-            ops: ops(fields)?,
+            ops,
             globs: self.globs(fields)?,
             uids: fields.uids()?,
             commands: self.names(fields, "command")?,
@@ -377,13 +387,24 @@ impl Loading {
     }
 }
 
+/// Where a rule leaves the verdict on opens to the program.
+fn asks_about_opens(
+    fields: &Fields<'_>,
+    asks: Option<Errno>,
+    ops: Ops,
+) -> Result<Option<Range<usize>>, At> {
+    let is_asked = asks.is_some() && ops.has(Op::Open);
+    let (_, span) = fields.needed_text("verdict")?;
+    Ok(is_asked.then_some(span))
+}
+
 fn ops(fields: &Fields<'_>) -> Result<Ops, At> {
     let Some(words) = fields.texts("op")? else {
-        return Ok(Ops::all());
+        return Ok(Ops::changes());
     };
     let mut ops = Ops::default();
     for (word, span) in words {
-        let known = crate::Op::ALL.map(crate::Op::word);
+        let known = Op::ALL.map(Op::word);
         let some = Ops::of_word(&word);
         ops = ops.and(some.ok_or_else(|| (span, near::unknown("op", &word, &known)))?);
     }
@@ -469,6 +490,14 @@ mod tests {
             (
                 "[[rule]]\nverdict = \"allow\"\nrate = \"1/1s\"".into(),
                 "`rate` says when",
+            ),
+            (
+                "[[rule]]\nverdict = \"deny\"\nop = \"open\"\nrate = \"1/1s\"".into(),
+                "line 4, column 8: `rate` is for changes",
+            ),
+            (
+                "[program]\nlua = \"x\"\n[[rule]]\nverdict = \"program\"\nop = \"open\"".into(),
+                "line 4, column 11: a program is asked about changes",
             ),
         ] {
             found(&text, said);

@@ -1,6 +1,6 @@
 //! Operations, as rules name them.
 
-/// What a change does to a path.
+/// What a change does to a path, and an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// A new file, directory or special file.
@@ -25,11 +25,13 @@ pub enum Op {
     SetXattr,
     /// A key changes.
     Kv,
+    /// A file is opened: no change.
+    Open,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 11] = [
+    pub const ALL: [Op; 12] = [
         Op::Create,
         Op::Write,
         Op::Truncate,
@@ -41,6 +43,7 @@ impl Op {
         Op::SetAttr,
         Op::SetXattr,
         Op::Kv,
+        Op::Open,
     ];
 
     /// Its word, which events have, too.
@@ -57,6 +60,7 @@ impl Op {
             Op::SetAttr => "setattr",
             Op::SetXattr => "setxattr",
             Op::Kv => "kv",
+            Op::Open => "open",
         }
     }
 
@@ -71,9 +75,10 @@ impl Op {
 pub struct Ops(u16);
 
 impl Ops {
-    /// All.
-    pub fn all() -> Ops {
-        Op::ALL.into_iter().fold(Ops::default(), Ops::with)
+    /// All changes.
+    pub fn changes() -> Ops {
+        let all = Op::ALL.into_iter().filter(|op| *op != Op::Open);
+        all.fold(Ops::default(), Ops::with)
     }
 
     /// What a word in a rule stands for: `create` for every new name, `write` for every change of content.
@@ -136,7 +141,8 @@ mod tests {
         assert!(Ops::of_word("delete").is_none());
         for op in Op::ALL {
             assert_eq!(Op::of(op.word()), Some(op));
-            assert!(Ops::all().has(op) && !Ops::default().has(op));
+            assert!(!Ops::default().has(op));
+            assert_eq!(Ops::changes().has(op), op != Op::Open);
         }
     }
 }

@@ -101,7 +101,7 @@ fn rules(random: &mut Random) -> (String, Vec<Rule>) {
     for _ in 0..random.below(8) {
         let verdict = random.one(&VERDICTS);
         writeln!(text, "[[rule]]\nverdict = {verdict:?}").unwrap();
-        let mut ops = Ops::all();
+        let mut ops = Ops::changes();
         if random.below(4) > 0 {
             let words = [random.one(&WORDS), random.one(&WORDS)];
             writeln!(text, "op = {words:?}").unwrap();

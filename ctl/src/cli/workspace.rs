@@ -183,7 +183,7 @@ pub struct StartArgs {
     /// Append each change, checkpoint and tool call as a line of JSON to this file until the workspace is stopped; `opens`: each open of a file is an event, too, and takes four times as long
     #[arg(long, value_name = "FILE|opens")]
     pub audit: Vec<PathBuf>,
-    /// Where events come from: `front` (changes), `fanotify` (opens and reads, also from cached pages; for root), both with a comma, `auto`: all that can be had, or `none`
+    /// Where events come from: `front` (changes), `fanotify` (opens and reads, also from cached pages; for root), `ebpf` (what runs execute, connect to and open; for root), several with commas, `auto`: all that can be had, or `none`
     #[arg(long, value_name = "SOURCES", default_value = "front")]
     pub telemetry: Telemetry,
 }

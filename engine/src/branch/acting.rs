@@ -29,6 +29,8 @@ pub struct Asking {
     pub since: Option<Instant>,
     /// By which way.
     pub backend: FeedBackend,
+    /// Name of the thread, with NULs at its end, where whoever takes the request knows that, too.
+    pub comm: [u8; 16],
 }
 
 impl From<u32> for Asking {
@@ -37,6 +39,17 @@ impl From<u32> for Asking {
             thread,
             ..Asking::default()
         }
+    }
+}
+
+impl Asking {
+    fn named(&self) -> Option<Named> {
+        let end = self.comm.iter().position(|byte| *byte == 0);
+        let name = self.comm.get(..end.unwrap_or(self.comm.len()))?;
+        (!name.is_empty()).then(|| Named {
+            pid: self.thread,
+            comm: String::from_utf8_lossy(name).into(),
+        })
     }
 }
 
@@ -55,10 +68,11 @@ thread_local! {
 
 /// Carries out the request of a thread or process.
 pub fn acting_for<R>(asking: impl Into<Asking>, work: impl FnOnce() -> R) -> R {
+    let asking = asking.into();
     let acting = Acting {
-        asking: asking.into(),
+        named: asking.named(),
+        asking,
         lineage: None,
-        named: None,
     };
     within(Some(acting), work)
 }
@@ -145,7 +159,7 @@ pub(super) fn who() -> (FeedWho, Option<Instant>) {
         let named = named.clone().unwrap_or_default();
         let pid = match asking.backend {
             // It names the process, which may have ended by the time that it is told of.
-            FeedBackend::Fanotify => asking.thread,
+            FeedBackend::Fanotify | FeedBackend::Ebpf => asking.thread,
             _ => named.pid,
         };
         let who = FeedWho {

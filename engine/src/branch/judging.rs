@@ -161,7 +161,7 @@ fn subject<'a>(tree: &'a Tree, m: &Mutation) -> Option<&'a Inode> {
 }
 
 /// The moment from which times are counted.
-fn since_start() -> Duration {
+pub(super) fn since_start() -> Duration {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
 }
@@ -194,7 +194,7 @@ impl Branch {
     }
 
     /// Has the rules that hold now at hand.
-    fn take_rules(&self, inner: &mut Inner) {
+    pub(super) fn take_rules(&self, inner: &mut Inner) {
         let version = self.judges.version();
         if inner.judging.version == version {
             return;
@@ -309,13 +309,19 @@ impl Branch {
 }
 
 impl Judging {
+    /// The rules at work, and the run that began last.
+    pub(super) fn at_work(&mut self) -> (Option<&mut Box<dyn Bench>>, Option<&str>) {
+        let bench = self.rules.as_mut().map(|(_, bench)| bench);
+        (bench, self.run.as_deref())
+    }
+
     /// Whether a program may do that, as far as it is remembered.
-    fn remembers(&self, nid: Nid, op: FeedOp, who: &FeedWho) -> bool {
+    pub(super) fn remembers(&self, nid: Nid, op: FeedOp, who: &FeedWho) -> bool {
         let known = self.allowed.get(&nid);
         known.is_some_and(|d| d.ops & bit(op) != 0 && d.uid == who.uid && d.comm == who.comm)
     }
 
-    fn remember(&mut self, nid: Nid, op: FeedOp, who: FeedWho) {
+    pub(super) fn remember(&mut self, nid: Nid, op: FeedOp, who: FeedWho) {
         if self.allowed.len() >= DECISIONS_MAX {
             self.allowed.clear();
         }
@@ -570,7 +576,7 @@ fn below(tree: &Tree, parent: u64, name: &[u8]) -> Vec<u8> {
 }
 
 /// Calls `each` for all paths of a file; for an empty one where it has none.
-fn each_name(tree: &Tree, nid: Nid, each: &mut dyn FnMut(&[u8])) {
+pub(super) fn each_name(tree: &Tree, nid: Nid, each: &mut dyn FnMut(&[u8])) {
     let inode = tree.get(nid);
     let only = inode.is_none_or(|inode| inode.links.is_none());
     if nid == Nid::ROOT || only {

@@ -38,7 +38,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    fn new(op: FeedOp) -> Draft {
+    pub(super) fn new(op: FeedOp) -> Draft {
         Draft {
             op,
             nid: None,
@@ -52,12 +52,12 @@ impl Draft {
         }
     }
 
-    fn of(mut self, nid: u64) -> Draft {
+    pub(super) fn of(mut self, nid: u64) -> Draft {
         self.nid = Some(Nid(nid));
         self
     }
 
-    fn at(mut self, path: Vec<u8>) -> Draft {
+    pub(super) fn at(mut self, path: Vec<u8>) -> Draft {
         self.path = path;
         self
     }
@@ -132,7 +132,11 @@ impl Branch {
 
     /// Tells what a rule says of a mutation that is denied, or will be carried out.
     pub(super) fn tell_verdict(&self, inner: &Inner, m: &Mutation, ruling: &Ruling) {
-        let mut draft = self.about_to(inner, m);
+        self.tell_ruling(inner, self.about_to(inner, m), ruling);
+    }
+
+    /// The same of what is drafted.
+    pub(super) fn tell_ruling(&self, inner: &Inner, mut draft: Draft, ruling: &Ruling) {
         let rule = ruling.rule.as_ref().map_or("", |(_, name)| name);
         let mut words = format!("rule={rule} op={}", draft.op.word());
         if let Sentence::Deny(code) = ruling.sentence {
@@ -175,7 +179,13 @@ impl Branch {
 
 impl Branch {
     /// Tells of what a program does with a file and that changes nothing. What is gone is not told of.
-    pub fn tell_use(&self, op: FeedOp, nid: Nid, detail: &dyn Fn() -> Cow<'static, str>) {
+    pub fn tell_use(
+        &self,
+        op: FeedOp,
+        nid: Nid,
+        is_watched: bool,
+        detail: &dyn Fn() -> Cow<'static, str>,
+    ) {
         if !self.feed.is_on() || self.read_only {
             return;
         }
@@ -183,8 +193,20 @@ impl Branch {
         let _ = self.request(Wait::Never, |inner| {
             if inner.live.get(nid).is_some() {
                 let draft = Draft::new(op).of(nid.0).at(inner.path_of(nid.0));
-                self.tell(inner, draft.with(detail()));
+                self.tell(inner, draft.with(detail()).watched(is_watched));
             }
+            Ok(())
+        });
+    }
+
+    /// Tells of what a program in it does with something that is not in it, and that has this path.
+    pub fn tell_deed(&self, op: FeedOp, path: &[u8], detail: &dyn Fn() -> Cow<'static, str>) {
+        if !self.feed.is_on() {
+            return;
+        }
+        // Nothing here waits or fails.
+        let _ = self.request(Wait::Never, |inner| {
+            self.tell(inner, Draft::new(op).at(path.to_vec()).with(detail()));
             Ok(())
         });
     }

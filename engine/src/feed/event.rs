@@ -57,6 +57,10 @@ pub enum FeedOp {
     Open,
     /// A file was read, from the kernel's cache or not.
     Read,
+    /// A program was executed.
+    Exec,
+    /// A connection was asked for.
+    Connect,
     /// Events of a source were lost before they came here.
     Lost,
     /// A rule watches a change, or denies it.
@@ -65,7 +69,7 @@ pub enum FeedOp {
 
 impl FeedOp {
     /// All of them.
-    pub const ALL: [FeedOp; 27] = [
+    pub const ALL: [FeedOp; 29] = [
         FeedOp::Create,
         FeedOp::Write,
         FeedOp::Truncate,
@@ -91,6 +95,8 @@ impl FeedOp {
         FeedOp::Tool,
         FeedOp::Open,
         FeedOp::Read,
+        FeedOp::Exec,
+        FeedOp::Connect,
         FeedOp::Lost,
         FeedOp::Verdict,
     ];
@@ -123,6 +129,8 @@ impl FeedOp {
             FeedOp::Tool => "tool",
             FeedOp::Open => "open",
             FeedOp::Read => "read",
+            FeedOp::Exec => "exec",
+            FeedOp::Connect => "connect",
             FeedOp::Lost => "lost",
             FeedOp::Verdict => "verdict",
         }
@@ -141,6 +149,8 @@ pub enum FeedBackend {
     Control,
     /// The kernel told of it by fanotify(7).
     Fanotify,
+    /// A program in the kernel told of it.
+    Ebpf,
 }
 
 impl FeedBackend {
@@ -151,6 +161,7 @@ impl FeedBackend {
             FeedBackend::Front => "fuse",
             FeedBackend::Control => "control",
             FeedBackend::Fanotify => "fanotify",
+            FeedBackend::Ebpf => "ebpf",
         }
     }
 }
@@ -254,6 +265,8 @@ pub struct FeedEvent {
     pub who: FeedWho,
     /// Bytes that were written.
     pub bytes: u64,
+    /// Of what was lost: how many events, if that is known; else 0.
+    pub count: u64,
     /// Nanoseconds from the request's beginning until it was carried out; 0 where nobody asked.
     pub latency_ns: u64,
     /// The tool call that it is part of.
@@ -281,6 +294,7 @@ impl FeedEvent {
             path2: Vec::new(),
             who: FeedWho::default(),
             bytes: 0,
+            count: 0,
             latency_ns: 0,
             call: None,
             detail: Detail::default(),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Values of `op`, in the order of docs/events.md.
-pub const OPS: [&str; 27] = [
+pub const OPS: [&str; 29] = [
     "create",
     "write",
     "truncate",
@@ -29,6 +29,8 @@ pub const OPS: [&str; 27] = [
     "kv",
     "open",
     "read",
+    "exec",
+    "connect",
     "verdict",
     LOST,
 ];
@@ -130,7 +132,7 @@ pub struct EventLine<T = String> {
     pub bytes: u64,
     /// Nanoseconds from the request to its end; 0 if there was none.
     pub latency_ns: u64,
-    /// By which way it came: `fuse`, `control`, `engine` or `fanotify`.
+    /// By which way it came: `fuse`, `control`, `engine`, `fanotify` or `ebpf`.
     pub backend: T,
     /// What ContextFS does not have.
     pub extra: EventExtra<T>,

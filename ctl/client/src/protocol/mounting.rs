@@ -79,16 +79,19 @@ pub enum Source {
     Front,
     /// Opens and reads, by fanotify(7).
     Fanotify,
+    /// What processes of runs execute, connect to and open, by programs in the kernel (bpf(2)).
+    Ebpf,
 }
 
 impl Source {
-    const ALL: [Source; 2] = [Source::Front, Source::Fanotify];
+    const ALL: [Source; 3] = [Source::Front, Source::Fanotify, Source::Ebpf];
 
     /// Its word.
     pub fn word(self) -> &'static str {
         match self {
             Source::Front => "front",
             Source::Fanotify => "fanotify",
+            Source::Ebpf => "ebpf",
         }
     }
 }
@@ -135,7 +138,7 @@ impl FromStr for Telemetry {
         let source = |word: &str| {
             let found = Source::ALL.into_iter().find(|source| source.word() == word);
             found.ok_or_else(|| {
-                format!("no source is called {word:?}: auto, none, or front and fanotify, separated by commas")
+                format!("no source is called {word:?}: auto, none, or front, fanotify and ebpf, separated by commas")
             })
         };
         match text {
@@ -187,7 +190,7 @@ mod tests {
 
     #[test]
     fn sources_are_what_their_words_say() {
-        for text in ["auto", "none", "front", "front,fanotify"] {
+        for text in ["auto", "none", "front", "front,fanotify", "front,ebpf"] {
             let parsed: Telemetry = text.parse().unwrap();
             assert_eq!(parsed.to_string(), text);
             let json = serde_json::to_string(&parsed).unwrap();

@@ -119,7 +119,7 @@ impl Mounts {
             running.mounted.as_ref(),
             note.permissions,
         );
-        running.begin_telling(audit);
+        self.begin_telling(&mut running, audit);
         *slot.running.lock() = Some(running);
         Ok(())
     }

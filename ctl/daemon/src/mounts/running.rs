@@ -1,6 +1,7 @@
 //! One workspace that is open and mounted.
 
 use crate::audit::Audit;
+use crate::ebpf;
 use crate::fanotify::Hearing;
 use crate::keeping::Held;
 use agentvfs_client::protocol::{Device, Import, Latency, MountChoice, Requests};
@@ -30,6 +31,10 @@ pub struct Running {
     pub audit: Option<Audit>,
     /// While opens and reads are heard of.
     pub hearing: Option<Hearing>,
+    /// While opens are asked about.
+    pub asked: Option<Hearing>,
+    /// While what its runs do is heard of.
+    pub ebpf: Option<ebpf::Hearing>,
     /// What was asked for.
     pub options: MountChoice,
 }
@@ -82,6 +87,8 @@ impl Running {
             held: None,
             audit: None,
             hearing: None,
+            asked: None,
+            ebpf: None,
             options: record.options.clone(),
         }
     }

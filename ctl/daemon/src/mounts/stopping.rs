@@ -84,7 +84,8 @@ impl Mounts {
             let mut running = slot.running.lock();
             let running = running.as_mut().ok_or_else(|| faults::not_running(name))?;
             // What it has not read yet holds files of the mount.
-            drop(running.hearing.take());
+            let hearing = (running.hearing.take(), running.asked.take());
+            drop((hearing, running.ebpf.take()));
             (running.place.clone(), running.mounted.take())
         };
         let Some(mounted) = mounted else {
@@ -99,7 +100,7 @@ impl Mounts {
             if let Some(running) = slot.running.lock().as_mut() {
                 running.mounted = mounted.map(|mounted| *mounted);
                 if running.mounted.is_some() {
-                    running.hear();
+                    self.hear(running);
                 }
             }
             fault

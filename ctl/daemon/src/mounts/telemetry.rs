@@ -1,16 +1,23 @@
 //! Where events of workspaces come from.
 
-use super::Mounts;
 use super::running::Running;
-use crate::audit;
-use crate::fanotify::{self, Hearing};
+use super::{Mounts, Slot};
+use crate::fanotify::{self, Hearing, Queue};
+use crate::sessions::Sessions;
+use crate::{audit, ebpf};
 use agentvfs_client::protocol::{Fault, MountChoice, Source, Start, Telemetry};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Whether opens and reads are to be heard of by fanotify, if that can be. Where the kernel asks for each open, an open
 /// would be told of twice.
 fn wants_fanotify(options: &MountChoice) -> bool {
     options.telemetry.wants(Source::Fanotify) && !options.opens && !options.is_unmounted()
+}
+
+/// Whether what runs do is to be heard of, if that can be.
+fn wants_ebpf(options: &MountChoice) -> bool {
+    options.telemetry.wants(Source::Ebpf) && !options.is_unmounted()
 }
 
 impl Mounts {
@@ -36,6 +43,13 @@ impl Mounts {
                 "there are no events with --telemetry none, which --audit needs",
                 "leave out one: agentvfs start --telemetry none, or agentvfs start --audit FILE",
             );
+        }
+        if options.telemetry.needs(Source::Ebpf) {
+            ebpf::check().map_err(|error| {
+                let why = format!("cannot hear of runs by ebpf: {error}");
+                Fault::failed("not-permitted", why)
+                    .hint("--telemetry auto uses what this user and this kernel can; ebpf needs root and a kernel with BTF")
+            })?;
         }
         if !options.telemetry.needs(Source::Fanotify) {
             return Ok(());
@@ -86,12 +100,58 @@ impl Mounts {
     }
 
     /// What is wrong with the sources of a running workspace.
-    pub fn deaf(&self, name: &str) -> Option<String> {
-        let slot = self.slots.lock().get(name).cloned()?;
-        let is_deaf = slot.running.lock().as_ref().is_some_and(Running::is_deaf);
-        let trouble =
-            "opens and reads are not heard of by fanotify: agentvfs status --log says why";
-        is_deaf.then(|| trouble.to_owned())
+    pub fn deaf(&self, name: &str) -> Vec<String> {
+        let slot = self.slots.lock().get(name).cloned();
+        let deaf = |slot: Arc<Slot>| slot.running.lock().as_ref().map(Running::deaf);
+        slot.and_then(deaf).unwrap_or_default()
+    }
+
+    /// Has a workspace's events told of from now on: in a file, and those that are heard of beside the front.
+    pub(super) fn begin_telling(&self, running: &mut Running, audit: Option<audit::Begun>) {
+        running.run_audit(audit);
+        self.hear(running);
+    }
+
+    /// Hears of a workspace beside the front from now on, where that is wanted and can be. Else the log says why.
+    pub(super) fn hear(&self, running: &mut Running) {
+        running.hear();
+        running.guard_opens();
+        running.hear_of_runs(&self.sessions);
+        if let Some(hearing) = &running.ebpf {
+            hearing.take_up(&self.home);
+        }
+    }
+
+    /// Another policy is in force: opens are asked about while it has rules about them.
+    pub fn policy_changed(&self, name: &str) {
+        let slot = self.slots.lock().get(name).cloned();
+        if let Some(slot) = slot
+            && let Some(running) = slot.running.lock().as_mut()
+        {
+            running.guard_opens();
+        }
+    }
+
+    /// A run begins in a branch, by a process; `is_inside` if that is in a run's sandbox itself.
+    pub fn run_begins(&self, name: &str, branch: &str, process: u32, is_inside: bool) {
+        self.with_runs(name, |hearing| {
+            hearing.begin_run(branch, process, is_inside)
+        });
+    }
+
+    /// Control groups were registered for a workspace, or are no more.
+    pub fn groups_changed(&self, name: &str) {
+        self.with_runs(name, ebpf::Hearing::groups_changed);
+    }
+
+    fn with_runs(&self, name: &str, work: impl FnOnce(&ebpf::Hearing)) {
+        let Some(slot) = self.slots.lock().get(name).cloned() else {
+            return;
+        };
+        let running = slot.running.lock();
+        if let Some(hearing) = running.as_ref().and_then(|running| running.ebpf.as_ref()) {
+            work(hearing);
+        }
     }
 
     /// An error where nobody can follow a workspace.
@@ -106,18 +166,12 @@ impl Mounts {
 }
 
 impl Running {
-    /// Has its events told of from now on: in a file, and those that are heard of beside the front.
-    pub(super) fn begin_telling(&mut self, audit: Option<audit::Begun>) {
-        self.run_audit(audit);
-        self.hear();
-    }
-
     /// Hears of opens and reads from now on, where that is wanted and can be. Else the log says why.
-    pub(super) fn hear(&mut self) {
+    fn hear(&mut self) {
         if !wants_fanotify(&self.options) {
             return;
         }
-        let begun = Hearing::begin(self.workspace.clone(), &self.place);
+        let begun = Hearing::begin(self.workspace.clone(), Queue::Told, &self.place);
         let workspace = self.workspace.name();
         self.hearing = begun
             .inspect_err(|error| match self.options.telemetry {
@@ -127,19 +181,69 @@ impl Running {
             .ok();
     }
 
-    /// Whether it does not hear of what it was to hear of.
-    fn is_deaf(&self) -> bool {
-        self.options.telemetry.needs(Source::Fanotify) && self.hearing.is_none()
+    /// Is asked about opens from now on if rules are about them, and if fanotify is used; otherwise no more. Being asked
+    /// costs each open.
+    fn guard_opens(&mut self) {
+        let is_wanted = self.hearing.is_some() && self.workspace.judges().want_opens();
+        if is_wanted == self.asked.is_some() {
+            return;
+        }
+        self.asked = None;
+        if is_wanted {
+            let begun = Hearing::begin(self.workspace.clone(), Queue::Asked, &self.place);
+            let workspace = self.workspace.name();
+            self.asked = begun
+                .inspect_err(|error| tracing::error!(workspace, "opens are not denied: {error}"))
+                .ok();
+        }
+    }
+
+    /// Hears of what runs do from now on, where that is wanted and can be. Else the log says why.
+    fn hear_of_runs(&mut self, sessions: &Arc<Sessions>) {
+        if !wants_ebpf(&self.options) {
+            return;
+        }
+        let mount = self.device().map(|device| ebpf::Mount {
+            device: (device.major, device.minor),
+            opens_are_told: self.hearing.is_some() || self.options.opens,
+        });
+        let begun = ebpf::Hearing::begin(self.workspace.clone(), mount, sessions.clone());
+        let workspace = self.workspace.name();
+        self.ebpf = begun
+            .inspect_err(|error| match self.options.telemetry {
+                Telemetry::Auto => tracing::info!(workspace, "events without ebpf: {error}"),
+                _ => tracing::error!(workspace, "runs are not heard of: {error}"),
+            })
+            .ok();
+    }
+
+    /// What it was to hear of, and does not.
+    fn deaf(&self) -> Vec<String> {
+        let is_lacking = |source, is_there: bool| self.options.telemetry.needs(source) && !is_there;
+        let fanotify = is_lacking(Source::Fanotify, self.hearing.is_some())
+            .then_some("opens and reads are not heard of by fanotify");
+        let ebpf = is_lacking(Source::Ebpf, self.ebpf.is_some())
+            .then_some("runs are not heard of by ebpf");
+        let said = |what| format!("{what}: agentvfs status --log says why");
+        let is_unguarded =
+            self.workspace.judges().want_opens() && self.asked.is_none() && !self.options.opens;
+        let unguarded = is_unguarded.then(|| {
+            "rules about opens are not in force: they need --telemetry fanotify or --audit opens"
+                .to_owned()
+        });
+        let deaf = fanotify.into_iter().chain(ebpf).map(said);
+        deaf.chain(unguarded).collect()
     }
 
     fn telemetry(&self) -> Vec<String> {
         let options = &self.options;
         let all = match options.telemetry {
-            Telemetry::None => [Some("none"), None, None],
+            Telemetry::None => [Some("none"), None, None, None],
             _ => [
                 Some("front"),
                 options.opens.then_some("opens"),
                 self.hearing.is_some().then_some("fanotify"),
+                self.ebpf.is_some().then_some("ebpf"),
             ],
         };
         all.into_iter().flatten().map(str::to_owned).collect()

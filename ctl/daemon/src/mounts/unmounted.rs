@@ -50,7 +50,7 @@ impl Mounts {
             .and_then(|()| self.open_told(&config.name, &record, goes_on));
         let (workspace, audit) = opened.inspect_err(|_| self.note_failure(config))?;
         let mut running = Running::unmounted(workspace, &record);
-        running.begin_telling(audit);
+        self.begin_telling(&mut running, audit);
         slot.looked_at.lock().take();
         *slot.running.lock() = Some(running);
         Ok(Vec::new())
@@ -102,13 +102,14 @@ impl Mounts {
     /// Refuses what needs a mount.
     pub(super) fn check_unmounted(ask: &Start) -> Result<(), Fault> {
         let options = &ask.options;
-        let needs_mount =
-            ask.mount.is_some() || options.opens || options.telemetry.needs(Source::Fanotify);
+        let needs = |source| options.telemetry.needs(source);
+        let hears = needs(Source::Fanotify) || needs(Source::Ebpf);
+        let needs_mount = ask.mount.is_some() || options.opens || hears;
         match options.is_unmounted() && needs_mount {
             false => Ok(()),
             true => Err(Fault::failed(
                 "bad-request",
-                "a mount point, opens and fanotify need a mount, which --no-mount leaves out",
+                "a mount point, opens, fanotify and ebpf need a mount, which --no-mount leaves out",
             )
             .hint("leave out one of them: agentvfs start --no-mount")),
         }

@@ -19,6 +19,7 @@ pub fn register(mounts: &Mounts, ask: &SessionRegister) -> Result<SessionRegiste
     let moved_from = mounts
         .sessions()
         .register(&ask.workspace, &ask.branch, located)?;
+    mounts.groups_changed(&ask.workspace);
     let mount = mounts.get(&ask.workspace)?.mount;
     let view = mount.path().join(".agentvfs/view");
     Ok(SessionRegisterAnswer {
@@ -42,5 +43,8 @@ pub fn list(mounts: &Mounts, ask: &SessionList) -> Result<SessionListAnswer, Fau
 pub fn unregister(mounts: &Mounts, ask: &SessionUnregister) -> Result<SessionListAnswer, Fault> {
     let workspace = ask.workspace.as_deref();
     let sessions = mounts.sessions().unregister(ask.cgroup.path(), workspace)?;
+    for gone in &sessions {
+        mounts.groups_changed(&gone.workspace);
+    }
     Ok(SessionListAnswer { sessions })
 }
