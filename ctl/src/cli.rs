@@ -284,9 +284,21 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  agentvfs clone /mnt/team/agentvfs website\n  \
         agentvfs clone /mnt/team/agentvfs website -w copy --branch fix\n\n\
-        The remote is named origin. With --branch that branch is created as well as main."
+        The remote is named origin. With --branch that branch is created as well as main.\n\n\
+        Files and directories are fetched when they are read, with their neighbours, and are kept: what was\n\
+        read once works without the remote. What cannot be fetched gives an I/O error within 30 seconds, and\n\
+        `agentvfs status` says why. `agentvfs prefetch` fetches before the remote is out of reach; --full\n\
+        fetches everything now."
     )]
     Clone(CloneArgs),
+    /// Fetch what a clone has not read yet: files and directories of a branch, or everything
+    #[command(
+        after_help = "Examples:\n  agentvfs prefetch src docs/guide.md\n  agentvfs prefetch\n  \
+        agentvfs prefetch --all\n\n\
+        For workspaces that `agentvfs clone` created without --full. What comes is kept. If the daemon was\n\
+        restarted, this also gives it the credentials of the remote again."
+    )]
+    Prefetch(PrefetchArgs),
     /// Store JSON values with a branch; checkpoints, rollbacks and merges include them
     #[command(subcommand)]
     Kv(KvVerb),

@@ -106,6 +106,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Fetch(args) => transfer::fetch(args, &mut Context::new(cli.global)?),
         Command::Pull(args) => transfer::pull(args, &mut Context::new(cli.global)?),
         Command::Clone(args) => transfer::clone(args, &mut Context::new(cli.global)?),
+        Command::Prefetch(args) => transfer::prefetch(args, &mut Context::new(cli.global)?),
         Command::Kv(verb) => kv::run(verb, &mut Context::new(cli.global)?),
         Command::Gc(args) => gc::run(&args, &mut Context::new(cli.global)?),
         Command::Stats => stats::run(&mut Context::new(cli.global)?),

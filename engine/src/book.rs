@@ -140,6 +140,7 @@ impl Book {
             }
             Event::Patched { counters } => self.counters.raise(counters),
             Event::LoadDir { entries, .. } => self.counters.pass_loaded(&entries),
+            Event::Brought { entries, .. } => self.counters.pass_brought(&entries),
             Event::TakeAnew { content, .. } => self.anchors.refers(beside.seq, content),
             Event::Timeline { time, what } => self.timeline.push(time, what),
             Event::TimelineStored { stored, bytes } => {
@@ -240,6 +241,7 @@ impl Switched {
             | Event::Applied { .. }
             | Event::Resolved { .. }
             | Event::LoadDir { .. }
+            | Event::Brought { .. }
             | Event::TakeAnew { .. }
             | Event::Timeline { .. }
             | Event::TimelineStored { .. }

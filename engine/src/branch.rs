@@ -6,6 +6,7 @@
 
 pub mod acting;
 pub(crate) mod auto;
+pub(crate) mod away;
 mod blocks;
 pub(crate) mod calls;
 pub(crate) mod carry;
@@ -84,6 +85,8 @@ pub(crate) struct Inner {
     pub scan_done: bool,
     /// Inodes of base files with several links, by device and number in the base.
     pub base_inodes: HashMap<(u64, u64), Nid>,
+    /// What came of directories that were away.
+    pub brought: away::Brought,
     /// The tree that was stored last.
     pub reference: Option<Reference>,
     /// The tree file that the state file names, with its tree.
@@ -407,6 +410,10 @@ impl Branch {
                     drop(inner);
                     load::load_dir(self, nid)?;
                 }
+                Err(Error::NeedsScan) if wait == Wait::Allowed && inner.scan_done => {
+                    drop(inner);
+                    away::bring_all(self)?;
+                }
                 Err(Error::NeedsScan | Error::WouldBlock) if wait == Wait::Allowed => {
                     if self.closing.load(Ordering::Relaxed) {
                         return Err(Error::Closing);
@@ -541,6 +548,7 @@ impl Inner {
             held_until: None,
             scan_done: self.scan_done,
             base_inodes: HashMap::new(),
+            brought: self.brought.again(),
             reference: self.reference.clone(),
             storing: self.storing.clone(),
             tree_file: self.tree_file.clone(),

@@ -227,6 +227,9 @@ pub enum Error {
     /// The workspace has as many remotes as it may have.
     #[error("a workspace has {max} remotes at most", max = crate::limits::REMOTES_MAX)]
     TooManyRemotes,
+    /// The remote has what the workspace lacks.
+    #[error("workspace files that were not read yet are only in remote {0}")]
+    RemoteNeeded(String),
     /// The branch name is taken.
     #[error("branch {0} already exists")]
     BranchExists(String),
@@ -432,6 +435,7 @@ impl Error {
             | Error::NoSuchRemote(_)
             | Error::RemoteExists(_)
             | Error::TooManyRemotes
+            | Error::RemoteNeeded(_)
             | Error::NotJson { .. }
             | Error::ValueTooLong { .. }
             | Error::TooManyValues

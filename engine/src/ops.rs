@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// A directory whose entries are known.
 fn dir_in(inner: &Inner, nid: Nid) -> Result<&Dir> {
     let dir = inner.live.dir(nid)?;
-    if dir.lazy.is_some() {
+    if dir.is_lazy() {
         return Err(Error::NeedsDir(nid));
     }
     if dir.unreadable {
@@ -30,7 +30,7 @@ fn dir_in(inner: &Inner, nid: Nid) -> Result<&Dir> {
 /// An inode that may be changed: one of the base with several links only once all of them are known.
 fn target(inner: &Inner, nid: Nid) -> Result<&Arc<Inode>> {
     let inode = inner.live.inode(nid)?;
-    if !inner.scan_done && inode.links.is_some() {
+    if inode.links.is_some() && !inner.knows_links() {
         return Err(Error::NeedsScan);
     }
     Ok(inode)

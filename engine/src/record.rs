@@ -17,7 +17,7 @@ use crate::kv::KvEntry;
 use crate::limits::FIRST_NEW_INO;
 use crate::types::Time;
 pub use call::{CallOutcome, EndedBy, Owner, Process, StateRef, SwitchWord, What};
-pub use event::{Event, Loaded, OpKind, StateInfo, SwitchKind};
+pub use event::{BroughtEntry, Event, Loaded, OpKind, StateInfo, SwitchKind};
 pub use inode::{BodyRecord, ContentRecord, InodeRecord, LinksRecord, SrcRecord, TreePatch};
 pub use outcome::Outcome;
 
@@ -94,6 +94,13 @@ impl Counters {
         for l in entries {
             let given = if l.ino >= FIRST_NEW_INO { l.ino } else { 0 };
             self.pass_inode(l.nid, given);
+        }
+    }
+
+    /// Inodes of an away directory have the numbers that these say.
+    pub fn pass_brought(&mut self, entries: &[BroughtEntry]) {
+        for entry in entries {
+            self.pass_inode(entry.nid, entry.inode.ino);
         }
     }
 

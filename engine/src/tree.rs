@@ -8,6 +8,7 @@
 pub(crate) mod accessed;
 pub mod acl;
 mod apply;
+pub mod away;
 pub(crate) mod damage;
 pub mod dirmap;
 pub mod file;

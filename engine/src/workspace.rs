@@ -5,6 +5,7 @@ pub(crate) mod branches;
 mod closing;
 pub(crate) mod keeper;
 pub(crate) mod kept;
+pub(crate) mod lazy;
 pub(crate) mod only;
 pub(crate) mod remotes;
 pub(crate) mod untrusted;

@@ -50,7 +50,7 @@ fn imported(engine: &Engine, file: &Path, name: &str) -> Option<Option<TreeId>> 
         kind: CommitKind::Start,
     };
     let make = |id, calls: engine::Calls<'_>| {
-        let made = engine.create_from_commit(name, id, calls);
+        let made = engine.create_from_commit(name, id, None, calls);
         assert!(
             made.is_ok(),
             "what was taken cannot be made a workspace: {made:?}"

@@ -6,8 +6,8 @@
 use crate::{index, request, seal};
 use engine::journal::{Journal, JournalConfig};
 use engine::record::{
-    Allocation, BodyRecord, ContentRecord, Counters, Event, InodeRecord, Mutation, OpKind, Record,
-    SrcRecord, StateInfo, SwitchKind, TreePatch, encode,
+    Allocation, BodyRecord, BroughtEntry, ContentRecord, Counters, Event, InodeRecord, Mutation,
+    OpKind, Record, SrcRecord, StateInfo, SwitchKind, TreePatch, encode,
 };
 use engine::tree::Tree;
 use engine::tree::patch::BaseDirs;
@@ -386,6 +386,20 @@ fn events() -> Vec<Event> {
             more: false,
         },
         Event::SwitchPart,
+        Event::Brought {
+            dir: 3,
+            id: TreeId::from_bytes([9; 32]),
+            entries: vec![BroughtEntry {
+                nid: 4,
+                name: b"f".to_vec(),
+                inode: Box::new(inode(
+                    mode::DIR | 0o755,
+                    3,
+                    ContentRecord::Away(TreeId::from_bytes([8; 32])),
+                )),
+            }],
+            more: false,
+        },
         Event::TakeAnew {
             nid: 2,
             old: stamp(),
@@ -499,12 +513,14 @@ pub(crate) fn patch() -> TreePatch {
     let names = vec![(b"f".to_vec(), 2, mode::REG)];
     let root = ContentRecord::Dir(names, None, false);
     let lazy = ContentRecord::LazyDir(b"a/b".to_vec());
+    let away = ContentRecord::Away(TreeId::from_bytes([8; 32]));
     TreePatch {
         inodes: vec![
             (1, Some(Box::new(inode(mode::DIR | 0o755, 1, root)))),
             (2, Some(Box::new(inode(mode::REG | 0o644, 1, file)))),
             (3, Some(Box::new(inode(mode::DIR | 0o755, 1, lazy)))),
             (4, None),
+            (5, Some(Box::new(inode(mode::DIR | 0o755, 1, away)))),
         ],
         kv: vec![
             ("gone".to_owned(), None),

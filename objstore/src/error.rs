@@ -38,6 +38,16 @@ pub enum Error {
         /// Its id in hex.
         id: String,
     },
+    /// It is not here, and cannot be had now from where it is.
+    #[error("{kind} {id} is not here: {why}")]
+    Elsewhere {
+        /// Kind that was asked for.
+        kind: Kind,
+        /// Its id in hex.
+        id: String,
+        /// Why it cannot be had.
+        why: String,
+    },
     /// Bytes on disk are not what was written.
     #[error("{path}: damaged at byte {offset}: {what}")]
     Corrupt {
@@ -127,6 +137,11 @@ impl Error {
     /// True where more space would have helped.
     pub fn is_no_space(&self) -> bool {
         matches!(self, Error::NoSpace { .. })
+    }
+
+    /// True where it is not here, and cannot be had now from where it is.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self, Error::Elsewhere { .. })
     }
 
     /// True where bytes on disk are damaged or gone.

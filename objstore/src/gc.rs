@@ -10,7 +10,7 @@
 //! or newer than the run), or took it from something that was a root when the run began, or is
 //! pinned. Killed or cut off at any moment: a pack is removed only after its copies are on stable
 //! storage, and an object that is there twice is no harm. Where something needed is missing or
-//! damaged, marking fails and nothing is removed.
+//! damaged, marking fails and nothing is removed. Nothing is asked for elsewhere: who walks holds [`crate::elsewhere::only_here`].
 
 pub(crate) mod marks;
 pub(crate) mod pins;

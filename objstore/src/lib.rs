@@ -17,6 +17,7 @@ pub mod codec;
 mod compress;
 pub mod content;
 pub mod crash_storage;
+pub mod elsewhere;
 mod error;
 pub mod exchange;
 pub mod file_storage;

@@ -8,6 +8,7 @@ use crate::behind::Behind;
 use crate::cache::Cache;
 use crate::compress;
 use crate::content::FileContent;
+use crate::elsewhere::Elsewhere;
 use crate::error::{AtPath, Error, Result};
 use crate::gc::marks::Marks;
 use crate::gc::pins::Pins;
@@ -74,6 +75,8 @@ pub struct ObjectStore {
     pub(crate) gc: RwLock<Option<Arc<Marks>>>,
     pub(crate) pins: Pins,
     pub(crate) punch_bytes_min: u64,
+    /// Who brings what is not here.
+    pub(crate) elsewhere: RwLock<Option<Arc<dyn Elsewhere>>>,
     chunks: Cache<ChunkId, Vec<u8>>,
     nodes: Cache<ManifestId, OpenManifest>,
 }
@@ -90,6 +93,7 @@ impl ObjectStore {
             gc: RwLock::default(),
             pins: Pins::default(),
             punch_bytes_min: cfg.punch_bytes_min,
+            elsewhere: RwLock::default(),
             chunks: Cache::new(cfg.chunk_cache_bytes),
             nodes: Cache::new(cfg.manifest_cache_bytes),
         })
@@ -153,8 +157,12 @@ impl ObjectStore {
         if let Some(node) = self.nodes.get(id) {
             return Ok(Some(node));
         }
-        let Some(bytes) = self.read(&(Kind::Manifest, *id.as_bytes()), may_wait)? else {
-            return Ok(None);
+        let bytes = match may_wait {
+            true => self.get(Kind::Manifest, id.as_bytes())?,
+            false => match self.read(&(Kind::Manifest, *id.as_bytes()), false)? {
+                Some(bytes) => bytes,
+                None => return Ok(None),
+            },
         };
         let node = Arc::new(OpenManifest::new(decode_checked(id, &bytes)?));
         self.nodes.put(*id, node.clone(), node.memory_bytes());
@@ -337,12 +345,21 @@ impl ObjectStore {
         if let Some(bytes) = self.behind.get(key) {
             return Ok(Some(bytes));
         }
-        Ok(self.packs.read(key, may_wait)?.map(Arc::new))
+        match self.packs.read(key, may_wait) {
+            // It may be elsewhere, which has to be waited for.
+            Err(e) if e.is_damage() && !may_wait && self.has_elsewhere() => Ok(None),
+            read => Ok(read?.map(Arc::new)),
+        }
     }
 
     pub(crate) fn get(&self, kind: Kind, hash: &[u8; ID_BYTES]) -> Result<Arc<Vec<u8>>> {
-        let bytes = self.read(&(kind, *hash), true)?;
-        bytes.ok_or_else(|| Error::ObjectMissing {
+        let key = (kind, *hash);
+        let read = match self.read(&key, true) {
+            // What is damaged here may be whole elsewhere.
+            Err(e) if e.is_damage() && self.bring(&key)? => self.read(&key, true),
+            read => read,
+        };
+        read?.ok_or_else(|| Error::ObjectMissing {
             kind,
             id: crate::id::hex(hash),
         })

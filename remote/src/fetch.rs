@@ -7,6 +7,7 @@
 mod hints;
 pub(crate) mod ranges;
 pub mod refs;
+mod spare;
 mod staged;
 
 use crate::error::{Error, Result};
@@ -16,6 +17,7 @@ use crate::remote::{Found, Generation, Remote};
 use hints::Hints;
 use objstore::exchange::{Record, references};
 use objstore::{CommitId, Key, Kind, ObjectStore};
+use spare::Spare;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -31,6 +33,17 @@ pub struct Context<'a> {
     pub complete: &'a dyn Fn(&CommitId) -> bool,
     /// Directory for a file that waits.
     pub directory: &'a Path,
+    /// How much of a commit comes.
+    pub depth: Depth,
+}
+
+/// How much of a commit a fetch brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// All that it refers to.
+    Whole,
+    /// The commit, its ancestors and its keys; no directories and files, which come when they are read.
+    Commits,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -64,6 +77,7 @@ struct Fetch<'a> {
     seen: HashSet<Key>,
     hints: Hints,
     staged: staged::Staged,
+    spare: Spare,
     chunks: Vec<Key>,
     done: Fetched,
     bytes_total: u64,
@@ -95,6 +109,7 @@ pub fn fetch(
         seen: HashSet::new(),
         hints: Hints::default(),
         staged: staged::Staged::new(context.directory)?,
+        spare: Spare::default(),
         chunks: Vec::new(),
         done: Fetched::default(),
         bytes_total: 0,
@@ -149,7 +164,12 @@ impl Fetch<'_> {
         let known = self
             .hints
             .known_below(self.store, key, content, self.context.complete);
+        let comes = |wanted: &&Key| match self.context.depth {
+            Depth::Whole => true,
+            Depth::Commits => key.0 != Kind::Commit || wanted.0 != Kind::Tree,
+        };
         let needed = found.needed.iter().filter(|key| !known.contains(*key));
+        let needed = needed.filter(comes);
         let needed = needed.map(|key| Want {
             key: *key,
             lenient: false,
@@ -163,32 +183,45 @@ impl Fetch<'_> {
 
     /// Gets objects from the remote; what they refer to is wanted next.
     fn get(&mut self, wants: Vec<Want>) -> Result<Vec<Want>> {
-        let keys: Vec<Key> = {
-            let generation = &self.generation;
-            let is_wanted = |want: &&Want| !want.lenient || generation.has(&want.key);
-            wants
-                .iter()
-                .filter(is_wanted)
-                .map(|want| want.key)
-                .collect()
-        };
         let mut next = Vec::new();
-        self.records(keys, &mut |fetch, record| {
-            let key = record.key();
-            let content = record
-                .content()
-                .map_err(|what| fetch.malformed(&key, what))?;
-            let below = fetch.below(&key, &content)?;
-            fetch.bytes_total += record.stored_len();
-            fetch.done.bytes += record.stored_len();
-            fetch.done.objects += 1;
-            fetch
-                .staged
-                .add(&record, below.iter().map(|want| want.key))?;
-            next.extend(below);
-            Ok(())
-        })?;
+        let mut keys = Vec::new();
+        for want in &wants {
+            match self.spare.take(&want.key) {
+                Some(record) => self.keep(&record, &mut next)?,
+                None if want.lenient && !self.generation.has(&want.key) => {}
+                None => keys.push(want.key),
+            }
+        }
+        let wanted: HashSet<Key> = keys.iter().copied().collect();
+        if self.context.depth == Depth::Commits {
+            keys.extend(self.spare.beside(&self.generation, &keys, self.store));
+        }
+        self.records(
+            keys,
+            &mut |fetch, record| match wanted.contains(&record.key()) {
+                true => fetch.keep(&record, &mut next),
+                false => {
+                    fetch.spare.put(record);
+                    Ok(())
+                }
+            },
+        )?;
         Ok(next)
+    }
+
+    /// Has an object that came wait for what it refers to, which is wanted next.
+    fn keep(&mut self, record: &Record, next: &mut Vec<Want>) -> Result<()> {
+        let key = record.key();
+        let content = record
+            .content()
+            .map_err(|what| self.malformed(&key, what))?;
+        let below = self.below(&key, &content)?;
+        self.bytes_total += record.stored_len();
+        self.done.bytes += record.stored_len();
+        self.done.objects += 1;
+        self.staged.add(record, below.iter().map(|want| want.key))?;
+        next.extend(below);
+        Ok(())
     }
 
     fn count_chunks(&mut self) -> Result<()> {

@@ -17,9 +17,12 @@ pub mod fetch;
 pub mod gc;
 pub mod layout;
 pub mod limits;
+pub mod near;
 pub mod push;
 mod remote;
+pub mod sources;
 mod walk;
 
 pub use error::{Error, Result};
+pub use objstore::ObjectStore;
 pub use remote::{Found, Generation, Remote, Sizes};

@@ -37,6 +37,12 @@ pub const RANGE_BYTES: u64 = 8 << 20;
 /// Bytes between two records that are brought rather than to have two requests.
 pub const RANGE_GAP_BYTES: u64 = 64 << 10;
 
+/// Bytes that are brought with an object that is read; they double with each that goes on beside the last, up to
+/// [`RANGE_BYTES`].
+pub const NEAR_BYTES: u64 = 1 << 20;
+/// How long nobody looks again whether a remote has an object that its index did not have.
+pub const LOOK_AGAIN_SEC: i64 = 5;
+
 /// Time for which what may be needed stays in a remote.
 pub const GRACE_SEC: i64 = 86_400;
 /// Observations that gc keeps for one grace period.

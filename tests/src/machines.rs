@@ -75,6 +75,14 @@ pub fn other(remote: &Path) -> Env {
     env
 }
 
+/// Another machine with a clone that has everything.
+pub fn full(remote: &Path) -> Env {
+    let env = Env::new().unwrap();
+    let remote = remote.to_str().unwrap();
+    run(&env, &["clone", remote, "project", "--full"]).ok();
+    env
+}
+
 /// Checks the timeline.
 pub fn verified(env: &Env) {
     run(env, &["timeline", "--verify"]).ok();

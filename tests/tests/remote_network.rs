@@ -293,6 +293,57 @@ fn machines_share_a_workspace_through_a_service() {
     assert!(service.heard().iter().all(|text| !text.contains(SECRET)));
 }
 
+/// Bytes that nothing makes smaller.
+fn noise(name: &str) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 20];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(name.as_bytes());
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// Reading fails, and the status says that credentials are missing.
+fn wants_credentials(env: &Env, file: &str) {
+    let error = fs::read(env.mountpoint().join(file)).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    let status = run(env, &["status"]);
+    assert!(status.err.contains("needs credentials"), "{status:?}");
+}
+
+#[test]
+fn a_lazy_clone_reads_from_a_service_while_it_has_credentials() {
+    let service = Service::start();
+    let Some(env) = machine() else { return };
+    let names = ["one", "two", "three"];
+    let root = env.start();
+    env.imported();
+    let endpoint = service.endpoint();
+    let (url, at) = ("s3://bucket/team", ["--endpoint", &endpoint]);
+    run(&env, &[&["remote", "add", "origin", url], &at[..]].concat()).ok();
+    // Each in a pack of its own: no neighbour of the others.
+    for name in names {
+        fs::write(root.join(name), noise(name)).unwrap();
+        run(&env, &["push"]).ok();
+    }
+    let other = machine().unwrap();
+    run(&other, &[&["clone", url, "project"], &at[..]].concat()).ok();
+    let there = other.mountpoint();
+    assert!(fs::read(there.join("one")).unwrap() == noise("one"));
+    other.kill_daemon();
+    run(&other, &["start", "project"]).ok();
+    assert!(fs::read(there.join("one")).unwrap() == noise("one"));
+    wants_credentials(&other, "two");
+    run(&other, &["prefetch", "two", "-w", "project"]).ok();
+    assert!(fs::read(there.join("two")).unwrap() == noise("two"));
+    run(&other, &["stop", "project"]).ok();
+    run(&other, &["start", "project"]).ok();
+    wants_credentials(&other, "three");
+    run(&other, &["fetch"]).ok();
+    assert!(fs::read(there.join("three")).unwrap() == noise("three"));
+    nowhere_below(other.home());
+    assert!(service.heard().iter().all(|text| !text.contains(SECRET)));
+}
+
 /// The service that `tests/remote/run.sh` starts, with a bucket of that name.
 fn another() -> Option<String> {
     let endpoint = std::env::var("AGENTVFS_S3").ok();

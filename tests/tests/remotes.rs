@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::path::Path;
 use tests::env::{Env, Told};
-use tests::machines::{begin, first, head, json, other, root, rows, run, verified, write};
+use tests::machines::{begin, first, full, head, json, other, root, rows, run, verified, write};
 use tests::tree;
 
 #[test]
@@ -342,7 +342,7 @@ fn timelines_of_two_machines_stay_two() {
 fn what_was_fetched_outlives_gc() {
     let Some((a, remote)) = first() else { return };
     run(&a, &["push"]).ok();
-    let b = other(&remote);
+    let b = full(&remote);
     write(&a, "of-a", "a\n");
     run(&a, &["push"]).ok();
     run(&b, &["fetch"]).ok();

@@ -6,7 +6,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use tests::machines::{
-    MANY_BYTES, begin, files_in, first, head, json, many, other, root, rows, run, write,
+    MANY_BYTES, begin, files_in, first, full, head, json, many, other, root, rows, run, write,
 };
 use tests::wait;
 
@@ -83,7 +83,7 @@ fn a_push_that_waits_for_the_remote_stops_nobody_and_can_be_interrupted() {
 fn a_fetch_that_is_killed_is_finished_by_the_next() {
     let Some((a, remote)) = first() else { return };
     run(&a, &["push"]).ok();
-    let b = other(&remote);
+    let b = full(&remote);
     many(&a, "large");
     run(&a, &["push"]).ok();
     let before = run(&b, &["log", "--branch", "origin/main"]).ok();

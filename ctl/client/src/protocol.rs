@@ -340,6 +340,8 @@ methods! {
     RemoteFetch = "remote.fetch" (RemoteFetch) Changes;
     /// Makes a workspace of what a remote has.
     RemoteClone = "remote.clone" (RemoteClone) Changes;
+    /// Brings files of a lazy workspace before they are read.
+    RemotePrefetch = "remote.prefetch" (RemotePrefetch) Changes;
     /// Removes from a remote what nobody needs.
     RemoteGc = "remote.gc" (RemoteGc) Changes;
 }

@@ -119,6 +119,7 @@ pub fn dispatch(mounts: &Mounts, call: &Call, watch: &Watch<'_>) -> Result<Value
         Call::RemotePush(ask) => reply(&remotes::push(mounts, ask, watch)?),
         Call::RemoteFetch(ask) => reply(&remotes::fetch(mounts, ask, watch)?),
         Call::RemoteClone(ask) => reply(&remotes::clone(mounts, ask, watch)?),
+        Call::RemotePrefetch(ask) => reply(&remotes::prefetch(mounts, ask, watch)?),
         Call::RemoteGc(ask) => reply(&remotes::gc(mounts, ask, watch)?),
     }
 }
@@ -137,6 +138,7 @@ pub fn wants_progress(call: &Call) -> bool {
         Call::RemotePush(ask) => ask.progress,
         Call::RemoteFetch(ask) => ask.progress,
         Call::RemoteClone(ask) => ask.progress,
+        Call::RemotePrefetch(ask) => ask.progress,
         Call::RemoteGc(ask) => ask.progress,
         _ => false,
     }
@@ -394,6 +396,9 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
                 answer.troubles.push(trouble);
             }
             answer.troubles.extend(mounts.deaf(&ask.workspace));
+            answer
+                .troubles
+                .extend(remotes::lazy_trouble(mounts, &ask.workspace));
             let policies = mounts.policies();
             answer.troubles.extend(policies.trouble(&ask.workspace));
             answer.facts = Some(Facts {
@@ -401,6 +406,7 @@ fn status(mounts: &Mounts, ask: &StatusOf) -> Result<StatusAnswer, Fault> {
                 telemetry: mounts.telemetry(&ask.workspace),
                 policy: on(mounts, &ask.workspace, |w| Ok(policy::version(w)))?,
                 remotes: remotes::standings(mounts, &ask.workspace, &ask.branch)?,
+                lazy: remotes::lazy(mounts, &ask.workspace),
                 ..of_status(status, requests)
             });
         }
@@ -479,5 +485,6 @@ fn of_status(status: engine::Status, requests: BTreeMap<String, Requests>) -> Fa
         telemetry: Vec::new(),
         policy: None,
         remotes: Vec::new(),
+        lazy: None,
     }
 }

@@ -72,7 +72,7 @@ pub fn import(mounts: &Mounts, ask: &ImportFile, watch: &Watch<'_>) -> Result<Im
         None => {
             mounts.check_new(name)?;
             let make = |id, calls: Calls<'_>| {
-                let made = mounts.make_of_commit(name, id, calls);
+                let made = mounts.make_of_commit(name, (id, None), calls);
                 made.map_err(Error::Engine)
             };
             ::export::import(engine, &request, &|_| false, heard, make)

@@ -64,6 +64,8 @@ fn kind(error: &Error) -> &'static str {
         Error::NoSuchRemote(_) => "no-such-remote",
         Error::RemoteExists(_) => "remote-exists",
         Error::TooManyRemotes => "too-many-remotes",
+        Error::RemoteNeeded(_) => "remote-needed",
+        Error::Store(e) if e.is_elsewhere() => "remote-unreachable",
         Error::MainBranch => "main-branch",
         Error::MergeWithItself(_) => "merge-with-itself",
         Error::NoCommonHistory { .. } => "no-common-history",
@@ -136,6 +138,12 @@ fn hint(error: &Error, name: &str) -> String {
         Error::RemoteExists(remote) => {
             format!("use another name, or agentvfs remote remove {remote} -w {name} first")
         }
+        Error::Store(e) if e.is_elsewhere() => {
+            format!(
+                "try again when the remote can be reached; agentvfs status {name} says what it lacks"
+            )
+        }
+        Error::RemoteNeeded(_) => format!("agentvfs prefetch --all -w {name} brings all of them"),
         Error::TooManyRemotes => format!("agentvfs remote remove NAME -w {name} removes one"),
         Error::MainBranch => {
             format!("agentvfs branch list --workspace {name} lists the other branches")

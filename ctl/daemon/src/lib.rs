@@ -257,6 +257,7 @@ fn serve(home: Home, engine: Arc<Engine>, socket: Socket, transport: Transport, 
         keeping.clone(),
     );
     let mounts = Arc::new(mounts);
+    mounts.begin_lazy();
     mounts.resume(kept);
     spawn_signal_thread(gate.clone());
     store::keep_house(engine.clone());

@@ -9,6 +9,7 @@ mod audited;
 mod based;
 mod handover;
 mod kept;
+mod lazy;
 mod opening;
 mod reading;
 mod running;
@@ -34,6 +35,7 @@ use agentvfs_client::protocol::{
 use agentvfs_client::record::{Record, Records};
 use engine::{Calls, CloseMode, CommitId, Engine, Workspace, WorkspaceConfig};
 use fuse_front::{MountError, Transport};
+use lazy::Lazies;
 use mountpoint::MountPoints;
 use parking_lot::Mutex;
 use running::Running;
@@ -55,6 +57,7 @@ pub struct Mounts {
     jobs: Jobs,
     callers: Callers,
     policies: Policies,
+    lazies: Lazies,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
@@ -91,6 +94,7 @@ impl Mounts {
         let sessions = Arc::new(Sessions::open(home.sessions()));
         Mounts {
             callers: Callers::new(engine.clone()),
+            lazies: Lazies::new(engine.objects()),
             engine,
             transport,
             keeping,
@@ -295,12 +299,12 @@ impl Mounts {
     pub fn make_of_commit(
         &self,
         name: &str,
-        commit: CommitId,
+        (commit, lazy): (CommitId, Option<&str>),
         calls: Calls<'_>,
     ) -> engine::Result<()> {
         let slot = self.slot(name);
         let _lifecycle = slot.lifecycle.lock();
-        let made = self.engine.create_from_commit(name, commit, calls);
+        let made = self.engine.create_from_commit(name, commit, lazy, calls);
         made.map(|_| ())
     }
 

@@ -11,17 +11,21 @@ mod faults;
 mod fetch;
 mod network;
 mod open;
+mod prefetch;
 mod push;
 mod transfer;
 
 pub use collect::gc;
 pub use fetch::{clone, fetch};
+pub use open::open_near;
+pub use prefetch::prefetch;
 pub use push::push;
 
 use super::mounts::Mounts;
 use super::request::{looking_into, on};
 use agentvfs_client::protocol::{
-    Fault, RemoteAdd, RemoteList, RemoteListAnswer, RemoteRemove, RemoteRow, RemoteStanding,
+    Fault, LazyStanding, RemoteAdd, RemoteList, RemoteListAnswer, RemoteRemove, RemoteRow,
+    RemoteStanding,
 };
 use engine::verbs::remotes::{self, RemoteConfig};
 use faults::bad_option;
@@ -88,6 +92,27 @@ pub fn remove(mounts: &Mounts, ask: &RemoteRemove) -> Result<(), Fault> {
     looking_into(mounts, &ask.workspace, |w| {
         remotes::remove_remote(w, &ask.name)
     })
+}
+
+/// The remote that a lazy workspace needs.
+pub fn lazy(mounts: &Mounts, workspace: &str) -> Option<LazyStanding> {
+    let standing = mounts.lazy_standing(workspace)?;
+    Some(LazyStanding {
+        remote: standing.remote,
+        objects: standing.objects,
+        bytes: standing.bytes,
+        failed: standing.failed,
+        why: standing.why,
+    })
+}
+
+/// What did not come from it when it was read.
+pub fn lazy_trouble(mounts: &Mounts, workspace: &str) -> Option<String> {
+    let standing = mounts.lazy_standing(workspace)?;
+    let (remote, why) = (standing.remote, standing.why?);
+    Some(format!(
+        "what was not read yet cannot be read: remote {remote}: {why}"
+    ))
 }
 
 /// How a branch stands to those of its name in remotes.

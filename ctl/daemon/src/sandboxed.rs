@@ -126,7 +126,7 @@ fn needs(call: &Call) -> Needs<'_> {
         // What leaves the machine, and what comes to it, is not for the command to say.
         Call::RemoteAdd(_) | Call::RemoteList(_) | Call::RemoteRemove(_) => Needs::More,
         Call::RemotePush(_) | Call::RemoteFetch(_) | Call::RemoteClone(_) => Needs::More,
-        Call::RemoteGc(_) => Needs::More,
+        Call::RemoteGc(_) | Call::RemotePrefetch(_) => Needs::More,
     }
 }
 
@@ -462,7 +462,7 @@ mod tests {
     ];
 
     /// Methods that a sandbox has nothing of.
-    const REFUSED: [&str; 27] = [
+    const REFUSED: [&str; 28] = [
         "policy.set",
         "remote.add",
         "remote.list",
@@ -470,6 +470,7 @@ mod tests {
         "remote.push",
         "remote.fetch",
         "remote.clone",
+        "remote.prefetch",
         "remote.gc",
         "workspace.init",
         "workspace.start",

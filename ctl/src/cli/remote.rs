@@ -126,6 +126,20 @@ pub struct CloneArgs {
     /// Region of the service
     #[arg(long, value_name = "NAME")]
     pub region: Option<String>,
+    /// Fetch everything now [default: fetch files and directories when they are read]
+    #[arg(long)]
+    pub full: bool,
+}
+
+#[doc = concat!("Arguments of `prefetch`.")]
+#[derive(Debug, Args)]
+pub struct PrefetchArgs {
+    /// Files and directories of the branch [default: all that it shows]
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Fetch all branches of the remote with their history; afterwards the workspace needs the remote no more
+    #[arg(long, conflicts_with = "paths")]
+    pub all: bool,
 }
 
 #[doc = concat!("Arguments of `remote gc`.")]

@@ -162,6 +162,9 @@ pub struct StartArgs {
     /// The project's directory, which is only read; a named workspace whose directory is gone takes this one
     #[arg(long, value_name = "DIR")]
     pub from: Option<PathBuf>,
+    /// Create the workspace from the project of its name in this remote first, as `agentvfs clone` does
+    #[arg(long, value_name = "URL", conflicts_with = "from")]
+    pub clone: Option<String>,
     /// Mount point from now on: the project's directory itself, an empty directory, or a new one
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 use super::init::new_name;
 use super::place::told;
+use super::transfer;
 use super::{Context, workspace_facts};
 use crate::cli::{LatencyArg, StartArgs};
 use crate::output::{talk, warn};
@@ -22,6 +23,13 @@ pub fn run(args: &StartArgs, context: &mut Context) -> Result<u8, Failure> {
             "the daemon is of another build and was not replaced: {}",
             fault.message
         ));
+    }
+    if let Some(url) = &args.clone {
+        let name = args.name.as_ref().ok_or_else(|| {
+            Failure::usage("--clone needs the name of the project")
+                .hint("agentvfs start NAME --clone URL")
+        })?;
+        transfer::cloned_for_start(url, name, context)?;
     }
     let (name, base) = workspace_and_base(args, context)?;
     let mount = args

@@ -149,9 +149,29 @@ fn branch_facts(facts: &mut Facts, more: &protocol::Facts) {
         }));
     }
     facts.json("remotes", standings);
+    if let Some(lazy) = &more.lazy {
+        lazy_facts(facts, lazy);
+    }
     if let Some(recovered) = &more.recovered {
         facts.add("recovered", recovered.as_bytes());
     }
+}
+
+/// What came from the remote of a lazy workspace when it was read.
+fn lazy_facts(facts: &mut Facts, lazy: &protocol::LazyStanding) {
+    facts.line("lazy", lazy.remote.as_bytes());
+    for (key, number) in [
+        ("lazy_objects", lazy.objects),
+        ("lazy_bytes", lazy.bytes),
+        ("lazy_failed", lazy.failed),
+    ] {
+        facts.line(key, number.to_string().as_bytes());
+    }
+    let object = json!({
+        "remote": lazy.remote, "objects": lazy.objects, "bytes": lazy.bytes,
+        "failed": lazy.failed, "why": lazy.why,
+    });
+    facts.json("lazy", object);
 }
 
 fn import_json(import: &protocol::Import) -> Value {

@@ -1,8 +1,11 @@
 //! `agentvfs push`, `fetch`, `pull`, `clone`, `remote gc`.
 
 use super::branch::tell_merge;
+use super::paths::path_or_root;
 use super::{Context, check_name, workspace_facts};
-use crate::cli::{CloneArgs, ConflictsArg, FetchArgs, PullArgs, PushArgs, RemoteGcArgs};
+use crate::cli::{
+    CloneArgs, ConflictsArg, FetchArgs, PrefetchArgs, PullArgs, PushArgs, RemoteGcArgs,
+};
 use crate::output::{Bar, Facts, Rows, human_bytes, print_json, talk, warn};
 use agentvfs_client::failure::Failure;
 use agentvfs_client::protocol::*;
@@ -258,28 +261,51 @@ pub fn pull(args: PullArgs, context: &mut Context) -> Result<u8, Failure> {
     )
 }
 
+/// Makes a workspace, for a start, of the project of its name in a remote.
+pub fn cloned_for_start(url: &str, name: &str, context: &mut Context) -> Result<(), Failure> {
+    check_name(engine::names::check_workspace_name(name))?;
+    let ask = RemoteClone {
+        workspace: name.to_owned(),
+        url: url.to_owned(),
+        options: BTreeMap::new(),
+        project: name.to_owned(),
+        branch: None,
+        full: false,
+        progress: Bar::is_wanted(),
+        access: Access::default(),
+    };
+    cloned(ask, context).map(drop)
+}
+
+/// Makes a workspace of what a remote has at a URL as it was given.
+fn cloned(mut ask: RemoteClone, context: &mut Context) -> Result<RemoteCloneAnswer, Failure> {
+    let what = format!("cannot clone {}", ask.url);
+    ask.url = url(&ask.url, context)?;
+    ask.access = access(&[&ask.url])?;
+    let call = Call::RemoteClone(ask);
+    context.ask_cancellable(&what, &call, "cloning", &mut |_| {})
+}
+
 /// Makes a workspace of what a remote has, mounts it, and prints its facts.
 pub fn clone(args: CloneArgs, context: &mut Context) -> Result<u8, Failure> {
     let option = context.surroundings().option.clone();
     let workspace = option.unwrap_or_else(|| args.project.clone());
     check_name(engine::names::check_workspace_name(&workspace))?;
     let branch = context.options().branch.clone();
-    let url = url(&args.url, context)?;
     let mount = args.mount.as_deref();
     let mount = mount.map(|mount| context.absolute(mount)).transpose()?;
-    let access = access(&[&url])?;
-    let call = Call::RemoteClone(RemoteClone {
+    let ask = RemoteClone {
         workspace: workspace.clone(),
-        url,
+        url: args.url,
         options: options(args.endpoint, args.region),
         project: args.project,
         branch: branch.clone(),
+        full: args.full,
         progress: Bar::is_wanted(),
-        access,
-    });
+        access: Access::default(),
+    };
     let since = Instant::now();
-    let what = format!("cannot clone {}", args.url);
-    let made: RemoteCloneAnswer = context.ask_cancellable(&what, &call, "cloning", &mut |_| {})?;
+    let made = cloned(ask, context)?;
     let took = since.elapsed();
     let call = Call::Start(Start {
         workspace: workspace.clone(),
@@ -311,6 +337,55 @@ pub fn clone(args: CloneArgs, context: &mut Context) -> Result<u8, Failure> {
         human_bytes(made.bytes),
         count(made.requests, "request"),
     ));
+    Ok(0)
+}
+
+/// Brings what a lazy workspace lacks; prints how much that was.
+pub fn prefetch(args: PrefetchArgs, context: &mut Context) -> Result<u8, Failure> {
+    let workspace = context.workspace_to_change(None)?;
+    let branch = context.branch()?;
+    let access = access_of(&workspace, None, context)?;
+    let mut paths = Vec::new();
+    for path in &args.paths {
+        paths.push(Bytes(path_or_root(path, &workspace, context)?));
+    }
+    let call = Call::RemotePrefetch(RemotePrefetch {
+        workspace: workspace.clone(),
+        branch,
+        paths,
+        all: args.all,
+        progress: Bar::is_wanted(),
+        access,
+    });
+    let since = Instant::now();
+    let what = format!("cannot fetch what {workspace} lacks");
+    let answer: RemotePrefetchAnswer =
+        context.ask_cancellable(&what, &call, "fetching", &mut |_| {})?;
+    let mut facts = Facts::default();
+    facts.add("remote", answer.remote.as_bytes());
+    for (key, number) in [
+        ("objects", answer.objects),
+        ("bytes", answer.bytes),
+        ("requests", answer.requests),
+    ] {
+        facts
+            .line(key, number.to_string().as_bytes())
+            .json(key, number);
+    }
+    facts.print(context.json())?;
+    talk(&format!(
+        "workspace {workspace}: {} came from {} in {} and {:.1?}",
+        human_bytes(answer.bytes),
+        answer.remote,
+        count(answer.requests, "request"),
+        since.elapsed()
+    ));
+    if args.all {
+        talk(&format!(
+            "workspace {workspace} needs remote {} no more",
+            answer.remote
+        ));
+    }
     Ok(0)
 }
 

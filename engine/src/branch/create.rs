@@ -29,15 +29,18 @@ use crate::journal::Journal;
 use crate::kv::KvMap;
 use crate::limits::FIRST_NEW_INO;
 use crate::record::{Counters, Event, OpKind, StateInfo};
-use crate::stored::load::load_tree;
+use crate::stored::load::{away_tree, load_tree};
 use crate::stored::store::Reference;
 use crate::tree::Tree;
 use crate::tree::dirmap::DirMap;
 use crate::tree::inode::{Content, Dir};
 use crate::tree::load::inode_of;
 use crate::types::{Nid, Time};
-use objstore::{Commit, CommitId};
+use objstore::{Commit, CommitId, Kind, TreeId};
 use std::sync::Arc;
+
+/// Half of the numbers that a branch can give.
+const FAR_OFF_BITS: u32 = 38;
 
 /// What a new branch begins with.
 #[derive(Debug)]
@@ -82,7 +85,15 @@ impl Origin {
             state: 2,
         };
         let (root, meta) = (commit.root, &commit.root_meta);
-        let loaded = load_tree(&shared.store, &none, root, meta, &mut counters, time)?;
+        let is_away = |id: &TreeId| !shared.store.contains(Kind::Tree, id.as_bytes());
+        let away = root.filter(is_away);
+        let loaded = match away {
+            None => load_tree(&shared.store, &none, root, meta, &mut counters, time)?,
+            Some(_) => {
+                counters.ino += far_off(id);
+                away_tree(none, root, meta, time)?
+            }
+        };
         let loaded = loaded.with_kv(&shared.store, commit.kv)?;
         let info = StateInfo {
             number: 1,
@@ -104,11 +115,28 @@ impl Origin {
         history.shown = Some(1);
         let mut inner = new_inner(loaded.tree.clone(), counters, history);
         inner.scan_done = true;
+        inner.brought.is_any_away = away.is_some();
         inner.reference = Some(loaded);
         let mut origin = Origin { inner };
         origin.keep_off_groups();
         Ok(origin)
     }
+}
+
+/// How far from those of the commit's own numbers a branch gives its own whose directories are away: which hard links
+/// they have is not known, and no number that is given may be that of a group. Nobody who made the commit knows it.
+fn far_off(id: CommitId) -> u64 {
+    let now = clock::now();
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(id.as_bytes());
+    hasher.update(&now.sec.to_le_bytes());
+    hasher.update(&now.nsec.to_le_bytes());
+    let hash = hasher.finalize();
+    let first = hash
+        .as_bytes()
+        .first_chunk()
+        .map_or(0, |b| u64::from_le_bytes(*b));
+    first & ((1 << FAR_OFF_BITS) - 1)
 }
 
 /// What the live tree is now, for a new branch; frozen as a state where it differs from the head, and from
@@ -199,7 +227,12 @@ pub(crate) fn make(o: OpenBranch, origin: Origin) -> Result<Branch> {
 
 /// A read-only view of one of this branch's states.
 pub(crate) fn snapshot(branch: &Branch, slot: u16, tree: Tree) -> Branch {
-    let mut inner = new_inner(tree, branch.lock().book.counters, History::default());
+    let mut inner = {
+        let of = branch.lock();
+        let mut inner = new_inner(tree, of.book.counters, History::default());
+        inner.brought = of.brought.again();
+        inner
+    };
     inner.scan_done = true;
     let parts = Parts {
         name: branch.name(),
@@ -260,11 +293,13 @@ fn record_step(branch: &Branch, inner: &mut Inner, from: &Tree, to: &Tree) -> Re
 /// Everything of a branch that one made of its state `head`, whose tree is `tree`, begins with; `timeline` is the
 /// timeline as far as it belongs to that state.
 fn origin(inner: &Inner, head: u64, mut tree: Tree, timeline: &Timeline) -> Origin {
+    inner.brought.catch_up(&mut tree);
     drop_new_orphans(&mut tree, inner);
     let history = inner.book.history.ancestry(head, timeline.unnamed());
     let mut new = new_inner(tree, inner.book.counters, history);
     new.book.timeline = timeline.inherited(inner.book.state_ref(head), clock::now());
     new.scan_done = inner.scan_done;
+    new.brought = inner.brought.again();
     if !inner.scan_done {
         new.base_inodes = inner.base_inodes.clone();
     }

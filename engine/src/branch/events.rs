@@ -149,6 +149,12 @@ impl Inner {
             } => {
                 self.load_dir(Nid(*dir), entries, *unreadable);
             }
+            Event::Brought {
+                dir,
+                id,
+                entries,
+                more: false,
+            } => self.bring_recorded((*dir, *id), entries)?,
             Event::TakeAnew {
                 nid,
                 old,
@@ -168,6 +174,7 @@ impl Inner {
             }
             // What these change besides the book comes with them, as `live`, or is nothing.
             Event::LoadDir { more: true, .. }
+            | Event::Brought { more: true, .. }
             | Event::Freeze { .. }
             | Event::Kept { .. }
             | Event::Withdraw { .. }

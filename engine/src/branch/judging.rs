@@ -545,7 +545,7 @@ fn each_within(
     let mut dirs = vec![(nid, Vec::new())];
     while let Some((nid, below)) = dirs.pop() {
         let dir = tree.dir(nid)?;
-        if dir.lazy.is_some() {
+        if dir.is_lazy() {
             return Err(Error::NeedsDir(nid));
         }
         if dir.map.len() > *left {

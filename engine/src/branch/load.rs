@@ -1,7 +1,7 @@
 //! Reading directories of the base, on demand and by the background scan; taking files anew.
 
 use super::notable::Notable;
-use super::{Branch, Inner};
+use super::{Branch, Inner, away};
 use crate::base::{Base, BaseEntry, BaseFile};
 use crate::error::{Error, Result};
 use crate::limits::{FIRST_NEW_INO, RESERVED_NAME};
@@ -22,8 +22,11 @@ const ANEW_TRIES: usize = 200;
 /// Time between them.
 const ANEW_PAUSE: Duration = Duration::from_millis(5);
 
-/// Reads a lazy directory from the base. Harmless where that was done meanwhile.
+/// Reads a lazy directory from the base, or from where it is away. Harmless where that was done meanwhile.
 pub(crate) fn load_dir(branch: &Branch, nid: Nid) -> Result<()> {
+    if away::bring_dir(branch, nid)? {
+        return Ok(());
+    }
     let _one = branch.loading.lock();
     let lazy = |inner: &Inner| {
         inner

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// It has no name.
 const NAMELESS: u8 = 1;
-/// It is of the base, or a directory of it that was not read, or some of it is in a journal.
+/// It is of the base, or a directory that was not read, or some of it is in a journal.
 const NOT_STORED: u8 = 2;
 /// It has several names, or had.
 const LINKED: u8 = 4;
@@ -20,7 +20,7 @@ pub(crate) const NEEDED_AT_ONCE: u8 = NAMELESS | NOT_STORED;
 pub(crate) fn why_notable(inode: &Inode) -> u8 {
     let is_stored = match &inode.content {
         Content::File(file) => file.is_plain() && !matches!(file.body().0, Body::Base(_)),
-        Content::Dir(dir) => dir.lazy.is_none(),
+        Content::Dir(dir) => !dir.is_lazy(),
         Content::Symlink(_) | Content::Special => true,
     };
     let bit = |why: u8, is: bool| if is { why } else { 0 };

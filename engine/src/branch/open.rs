@@ -217,7 +217,7 @@ fn recover(o: OpenBranch, state: LoadedState, dirs: BaseDirs) -> Result<Branch> 
         Some(connection) => inner.take_up(connection, &notable),
         None => inner.begin_unmounted(&notable),
     }
-    inner.scan_done = is_scanned(&mut inner, &notable);
+    (inner.scan_done, inner.brought.is_any_away) = is_scanned(&mut inner, &notable);
     if !inner.scan_done {
         let known = base_inodes(&inner.live, &notable, o.base.dev());
         known.into_iter().for_each(|(place, nid)| {
@@ -254,6 +254,7 @@ pub(super) fn new_inner(live: Tree, counters: Counters, history: History) -> Inn
         held_until: None,
         scan_done: false,
         base_inodes: HashMap::new(),
+        brought: Default::default(),
         reference: None,
         tree_file: (0, Tree::default()),
         pins: Default::default(),
@@ -283,13 +284,14 @@ fn base_inodes(tree: &Tree, notable: &Notable, dev: u64) -> HashMap<(u64, u64), 
     places.collect()
 }
 
-/// Whether no tree has a directory of the base that was not read.
-fn is_scanned(inner: &mut Inner, notable: &Notable) -> bool {
-    let mut is_scanned = true;
+/// Whether no tree has a directory of the base that was not read, and whether one has a directory that is away.
+fn is_scanned(inner: &mut Inner, notable: &Notable) -> (bool, bool) {
+    let (mut is_scanned, mut is_any_away) = (true, false);
     notable.each_of_all(inner.trees_mut(), &mut |_, inode| {
         is_scanned &= inode.dir().is_none_or(|dir| dir.lazy.is_none());
+        is_any_away |= inode.dir().is_some_and(|dir| dir.away);
     });
-    is_scanned
+    (is_scanned, is_any_away)
 }
 
 /// A branch of its parts. What it needs of other journals is for the caller to pin.

@@ -3,7 +3,7 @@
 use super::Inner;
 use super::events::Recorded;
 use crate::journal::{JournalError, JournalResult, PayloadRef, ReplayError, ReplayRecord};
-use crate::record::{Event, Loaded, Record, TreePatch, decode};
+use crate::record::{BroughtEntry, Event, Loaded, Record, TreePatch, decode};
 use crate::tree::Tree;
 use crate::tree::patch::BaseDirs;
 use crate::types::Nid;
@@ -16,6 +16,8 @@ pub(super) struct Replay<'a> {
     pub late: Vec<Late>,
     /// Entries of a directory whose record goes on in the next.
     pub entries: Vec<Loaded>,
+    /// The same of an away directory.
+    pub brought: Vec<BroughtEntry>,
     /// Directory that they belong to.
     pub entries_of: u64,
     /// Parts of the patch of the switch that follows.
@@ -47,6 +49,7 @@ impl<'a> Replay<'a> {
             dirs,
             late: Vec::new(),
             entries: Vec::new(),
+            brought: Vec::new(),
             entries_of: 0,
             parts: Vec::new(),
             seq: 0,
@@ -134,6 +137,16 @@ impl<'a> Replay<'a> {
         if !is_of_patch(record) {
             self.parts.clear();
         }
+        if let Record::Event(Event::Brought { dir, entries, .. }) = record {
+            let name = |e: Option<&BroughtEntry>| e.map(|e| e.name.clone());
+            let again = name(entries.first()) == name(self.brought.first());
+            if again || self.entries_of != *dir {
+                self.brought.clear();
+            }
+            self.entries_of = *dir;
+            return self.entries.clear();
+        }
+        self.brought.clear();
         let Record::Event(Event::LoadDir { dir, entries, .. }) = record else {
             self.entries.clear();
             return;
@@ -172,6 +185,24 @@ impl<'a> Replay<'a> {
                     dir,
                     entries,
                     unreadable,
+                    more,
+                }
+            }
+            Event::Brought {
+                dir,
+                id,
+                entries,
+                more,
+            } => {
+                self.brought.extend(entries);
+                if more {
+                    return Ok(());
+                }
+                let entries = std::mem::take(&mut self.brought);
+                Event::Brought {
+                    dir,
+                    id,
+                    entries,
                     more,
                 }
             }

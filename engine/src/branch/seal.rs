@@ -210,7 +210,8 @@ fn adopt_changes(branch: &Branch, changes: &[Adoption]) {
 }
 
 fn give_id(branch: &Branch, inner: &mut Inner, ready: Ready) -> Result<()> {
-    let (number, id, reference) = (ready.info.number, ready.id, ready.stored);
+    let (number, id, mut reference) = (ready.info.number, ready.id, ready.stored);
+    inner.brought.catch_up(&mut reference.tree);
     inner.reference = Some(reference.clone());
     inner.storing = None;
     let Ok(state) = inner.book.history.state(number) else {
@@ -330,7 +331,7 @@ fn freeze_for_seal(branch: &Branch) -> Option<(StateHead, StateMore, Tree, Optio
 fn drop_journal(
     branch: &Branch,
     segment: u32,
-    stored: Reference,
+    mut stored: Reference,
     timeline: FileContent,
     next_seq: u64,
 ) -> Result<()> {
@@ -341,6 +342,7 @@ fn drop_journal(
         let needed = needed_segments(&mut inner, &stored.tree);
         inner.book.anchors.seal(&stored, timeline, next_seq);
         inner.storing = None;
+        inner.brought.catch_up(&mut stored.tree);
         inner.reference = Some(stored);
         let journals = &branch.places.journals;
         let keep = [needed.get(&own).copied(), journals.pinned(own)];

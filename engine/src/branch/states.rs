@@ -1,7 +1,7 @@
 //! States of a branch: frozen from the live tree, awaited until they are commits, loaded from the store.
 
-use crate::branch::seal;
 use crate::branch::{Branch, Inner, Paused};
+use crate::branch::{away, seal};
 use crate::cancel::Cancel;
 use crate::change::transition::differs;
 use crate::clock;
@@ -165,6 +165,10 @@ fn wait_for(
 
 /// The tree of a state: kept, or loaded from the store.
 pub(crate) fn tree_of(branch: &Branch, number: u64) -> Result<Tree> {
+    away::with_dirs(branch, || load_state(branch, number))
+}
+
+fn load_state(branch: &Branch, number: u64) -> Result<Tree> {
     let _pin = branch.places.store.pin();
     let (id, reference) = {
         let inner = branch.lock();
@@ -194,10 +198,11 @@ pub(crate) fn tree_of(branch: &Branch, number: u64) -> Result<Tree> {
         &mut branch.numbers(),
         now,
     )?;
-    let loaded = loaded.with_kv(store, commit.kv)?;
+    let mut loaded = loaded.with_kv(store, commit.kv)?;
+    let mut inner = branch.lock();
+    inner.brought.catch_up(&mut loaded.tree);
     let tree = loaded.tree.clone();
-    let states = &mut branch.lock().book.history.states;
-    states.keep_reference(number, loaded);
+    inner.book.history.states.keep_reference(number, loaded);
     Ok(tree)
 }
 

@@ -189,7 +189,7 @@ fn resolve(tree: &Tree, path: &[u8]) -> Result<Resolved, Blocked> {
             Err(Error::NotDir) => return Ok(Resolved::Blocked(walked)),
             Err(e) => return Err(e.into()),
         };
-        if here.lazy.is_some() {
+        if here.is_lazy() {
             return Err(Blocked::Dirs(vec![dir]));
         }
         let Some(entry) = here.map.get(name) else {
@@ -302,11 +302,10 @@ impl Graft<'_> {
                 continue;
             };
             self.set_attributes(l, &a, b);
-            if x.lazy.is_some() || y.lazy.is_some() {
-                let lazy = [(l, x), (s, y)]
-                    .into_iter()
-                    .filter(|(_, d)| d.lazy.is_some());
-                if l != s {
+            if x.is_lazy() || y.is_lazy() {
+                let lazy = [(l, x), (s, y)].into_iter().filter(|(_, d)| d.is_lazy());
+                let same = l == s && x.away == y.away;
+                if !same || (x.away && x.stored != y.stored) {
                     self.lazy.extend(lazy.map(|(nid, _)| nid));
                 }
                 continue;
@@ -439,7 +438,7 @@ impl Graft<'_> {
                 self.add_file(dir, &name, (from, instead), inode)?;
                 continue;
             };
-            if d.lazy.is_some() {
+            if d.is_lazy() {
                 self.lazy.push(from);
                 continue;
             }

@@ -182,6 +182,7 @@ fn orphaned(was: &Inode) -> Inode {
         d.map = DirMap::default();
         d.subdirs = 0;
         d.lazy = None;
+        d.away = false;
     }
     inode
 }

@@ -16,6 +16,8 @@ use crate::verbs::Calls;
 use crate::verbs::exchange;
 use crate::workspace::branch_refs;
 use crate::workspace::branches::Views;
+use crate::workspace::lazy;
+use crate::workspace::remotes::RemoteConfig;
 use crate::workspace::{Workspace, WorkspaceConfig};
 use objstore::{CommitId, ObjectStore};
 use std::path::{Path, PathBuf};
@@ -40,6 +42,11 @@ impl Engine {
         &self.store
     }
 
+    /// The remotes that lazy workspaces need, with the workspaces' names.
+    pub fn needed_remotes(&self) -> Result<Vec<(String, RemoteConfig)>> {
+        lazy::needed_remotes(&self.refs)
+    }
+
     /// Refuses what would take the home beyond its quota.
     pub fn check_room(&self, bytes: u64) -> Result<()> {
         let Some(quota) = self.settings().quota else {
@@ -54,12 +61,13 @@ impl Engine {
     }
 
     /// Makes a workspace whose branch `main` begins with a commit that is in the store as a whole, and
-    /// whose timeline begins with `calls`.
+    /// whose timeline begins with `calls`. If `lazy` names a remote, what is not in the store is there.
     /// Durable after `Ok`; on error there is none.
     pub fn create_from_commit(
         &self,
         name: &str,
         commit: CommitId,
+        lazy: Option<&str>,
         calls: Calls<'_>,
     ) -> Result<WorkspaceConfig> {
         check_workspace_name(name)?;
@@ -76,7 +84,7 @@ impl Engine {
             running: None,
         };
         let made = self
-            .make_main(name, &base, commit, calls)
+            .make_main(name, &base, (commit, lazy), calls)
             .and_then(|()| self.put(&config));
         if made.is_err() {
             self.clear_unfinished(name)?;
@@ -93,9 +101,18 @@ impl Engine {
     }
 
     /// The branch `main` of a workspace that is not there yet.
-    fn make_main(&self, name: &str, base: &Path, commit: CommitId, calls: Calls<'_>) -> Result<()> {
+    fn make_main(
+        &self,
+        name: &str,
+        base: &Path,
+        (commit, lazy): (CommitId, Option<&str>),
+        calls: Calls<'_>,
+    ) -> Result<()> {
         self.clear_unfinished(name)?;
-        // What the branch refers to must not be younger than the branch.
+        if let Some(remote) = lazy {
+            lazy::mark(&self.refs, name, remote)?;
+        }
+        // What the branch refers to must not be younger than the branch, where it is here.
         self.store.sync()?;
         let shared = self.shared_parts(Base::open(base)?);
         let origin = Origin::of_commit(&shared, commit)?;

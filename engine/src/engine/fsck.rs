@@ -20,14 +20,16 @@ use crate::error::{Error, Result};
 use crate::types::Progress;
 use crate::verbs::timeline::kept::kept;
 use crate::verbs::timeline::kept::kept_record;
-use crate::workspace::branch_refs::{TIMELINES_DIR, check_record};
+use crate::workspace::branch_refs::{LAZY_DIR, TIMELINES_DIR, check_record};
 use crate::workspace::keeper::lower_priority;
+use crate::workspace::lazy::{check_mark, lazy_names};
 use crate::workspace::untrusted::{UNTRUSTED_DIR, check_marks};
 use names::Namer;
+use objstore::elsewhere::only_here;
 use objstore::{CommitId, Kind};
 pub use reopen::Reopen;
 pub use repair::RepairStep;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
@@ -93,6 +95,8 @@ struct Check<'a> {
     report: FsckReport,
     /// Where the records of objects that cannot be read stand, and what is wrong with them.
     bad: BTreeMap<Key, (String, String)>,
+    /// Workspaces of which a part is only in a remote.
+    lazy: HashSet<String>,
 }
 
 impl Engine {
@@ -111,6 +115,7 @@ impl Engine {
             let far = &far;
             let run = scope.spawn(move || {
                 let _over = over;
+                let _here = only_here();
                 lower_priority();
                 check_all(self, far, cancel)
             });
@@ -142,6 +147,7 @@ fn check_all(e: &Engine, far: &Far, cancel: &Cancel) -> Result<FsckReport> {
         engine: e,
         report: FsckReport::default(),
         bad: BTreeMap::new(),
+        lazy: lazy_names(&e.refs)?,
     };
     check.packs(far, cancel)?;
     check.refs()?;
@@ -250,6 +256,10 @@ impl Check<'_> {
                         Err(why) => why,
                     }
                 }
+                (Ok(Some(bytes)), None) if name.starts_with(LAZY_DIR) => match check_mark(&bytes) {
+                    Ok(()) => continue,
+                    Err(why) => why,
+                },
                 (Ok(Some(bytes)), None) if name.starts_with(POLICY_DIR) => {
                     match decode_policy(&bytes) {
                         Ok(_) => continue,
@@ -343,7 +353,12 @@ impl Check<'_> {
                 affects,
             );
         }
-        for (key, affects) in needed {
+        for (key, mut affects) in needed {
+            // A lazy workspace has what it lacks in its remote.
+            affects.retain(|a| !self.lazy.contains(&a.workspace));
+            if affects.is_empty() {
+                continue;
+            }
             let what = format!("{} {} is missing or malformed", key.0, hex(&key.1));
             self.object("packs".to_owned(), what, key, affects);
         }

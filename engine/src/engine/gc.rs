@@ -24,8 +24,10 @@ use crate::types::Progress;
 use crate::types::Time;
 use crate::workspace::branch_refs;
 use crate::workspace::keeper::lower_priority;
+use crate::workspace::lazy::lazy_names;
 use crate::workspace::remotes::tracked_commits;
 use objstore::CommitId;
+use objstore::elsewhere::only_here;
 use objstore::gc::{Collection, Met, Plan, Swept, Walk};
 use objstore::limits::REWRITE_DEAD_PERCENT;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
@@ -82,6 +84,8 @@ pub struct GcReport {
 struct Still<'a> {
     /// Branches and snapshots that there were when it began.
     branches: Vec<Arc<Branch>>,
+    /// Workspaces of which a part is only in a remote.
+    lazy: HashSet<String>,
     _expiry: RwLockWriteGuard<'a, ()>,
 }
 
@@ -150,6 +154,7 @@ pub(crate) fn alone(engine: &Engine) -> Result<MutexGuard<'_, ()>> {
 }
 
 fn run_gc(engine: &Engine, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
+    let _here = only_here();
     let now = clock::now();
     let grace = req.grace.unwrap_or(engine.settings().gc_grace);
     if !req.dry_run {
@@ -194,9 +199,11 @@ fn expire_all(engine: &Engine, now: Time) {
 fn begin(engine: &Engine) -> Result<(Collection<'_>, Still<'_>)> {
     let expiry = engine.expiry.write();
     let branches = all_open(engine);
+    let lazy = lazy_names(&engine.refs)?;
     let run = engine.store.collect(&engine.stop)?;
     let still = Still {
         branches,
+        lazy,
         _expiry: expiry,
     };
     Ok((run, still))
@@ -218,11 +225,16 @@ fn mark_all(
 ) -> Result<()> {
     let mut walk = Walk::new(run, met);
     let mut maybe = Vec::new();
-    for branch in &still.branches {
-        mark_branch(branch, &mut walk, &mut maybe)?;
-    }
-    for name in engine.names()? {
-        mark_workspace(engine, &name, still, &mut walk, &mut maybe)?;
+    // What must be there as a whole comes first: below what was met nothing is looked at again.
+    for is_lazy in [false, true] {
+        let is_next = |name: &str| still.lazy.contains(name) == is_lazy;
+        let branches = still.branches.iter();
+        for branch in branches.filter(|b| is_next(branch_refs::workspace_of(&b.dir))) {
+            mark_branch(branch, is_lazy, &mut walk, &mut maybe)?;
+        }
+        for name in engine.names()?.iter().filter(|name| is_next(name)) {
+            mark_workspace(engine, name, still, &mut walk, &mut maybe)?;
+        }
     }
     // Last: what was deleted since the branches were counted is among these.
     maybe.extend(tombs::tombs(engine, now, grace)?);
@@ -263,15 +275,16 @@ fn mark_workspace(
     walk: &mut Walk<'_>,
     maybe: &mut Vec<CommitId>,
 ) -> Result<()> {
+    let is_lazy = still.lazy.contains(name);
     loop {
         if let Some(w) = engine.opened(name) {
             let known = |b: &Arc<Branch>| still.branches.iter().any(|s| Arc::ptr_eq(s, b));
             for branch in w.views.all().iter().filter(|b| !known(b)) {
-                mark_branch(branch, walk, maybe)?;
+                mark_branch(branch, is_lazy, walk, maybe)?;
             }
             return Ok(());
         }
-        let marked = mark_closed(engine, name, walk, maybe);
+        let marked = mark_closed(engine, name, is_lazy, walk, maybe);
         // It may have been opened or deleted meanwhile, its files changing under the reader.
         if marked.is_ok() || !engine.names()?.iter().any(|n| n == name) {
             return Ok(());
@@ -285,13 +298,14 @@ fn mark_workspace(
 fn mark_closed(
     engine: &Engine,
     name: &str,
+    is_lazy: bool,
     walk: &mut Walk<'_>,
     maybe: &mut Vec<CommitId>,
 ) -> Result<()> {
     let trees = look_at_trees(engine, name);
     for (_, dir) in branch_dirs(engine, name)? {
         if let Some(found) = inspect(&*engine.storage, &engine.store, &trees, &dir, engine.boot)? {
-            let roots = Roots::of(&found.inner);
+            let roots = Roots::of(&found.inner).lazy(is_lazy);
             roots.walk(walk)?;
             maybe.extend(roots.maybe);
             maybe.extend(found.sealed_commits);
@@ -334,8 +348,13 @@ fn is_gc_worthwhile(engine: &Engine, now: Time) -> bool {
 }
 
 /// Marks what an open branch, or a snapshot, needs.
-fn mark_branch(branch: &Arc<Branch>, walk: &mut Walk<'_>, maybe: &mut Vec<CommitId>) -> Result<()> {
-    let roots = Roots::of(&branch.lock());
+fn mark_branch(
+    branch: &Arc<Branch>,
+    is_lazy: bool,
+    walk: &mut Walk<'_>,
+    maybe: &mut Vec<CommitId>,
+) -> Result<()> {
+    let roots = Roots::of(&branch.lock()).lazy(is_lazy);
     // So that what expired stays so. What was deleted or closed meanwhile needs none.
     if !branch.read_only && !branch.is_closing() {
         branch.sync()?;

@@ -3,12 +3,12 @@
 //! A state is told of by number, which every branch gives by itself; [`StateInfo`] is all that is kept of
 //! one but its tree. Where an event changes the live tree, the patch is the record's payload.
 
-use super::{Counters, What};
+use super::{Counters, InodeRecord, What};
 use crate::base::{BaseEntry, Stamp};
 use crate::record::conflict::Conflict;
 use crate::types::Time;
-use objstore::CommitId;
 use objstore::content::FileContent;
+use objstore::{CommitId, TreeId};
 
 /// Why a commit was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, bincode::Encode, bincode::Decode)]
@@ -114,6 +114,17 @@ pub struct Loaded {
     pub ino: u64,
     /// What the base has.
     pub entry: BaseEntry,
+}
+
+/// One entry of an away directory with the number it got.
+#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
+pub struct BroughtEntry {
+    /// Number of the inode (an earlier one for a further hard link).
+    pub nid: u64,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub inode: Box<InodeRecord>,
 }
 
 /// Something between mutations.
@@ -300,6 +311,17 @@ pub enum Event {
     Kept {
         /// The state.
         info: StateInfo,
+    },
+    /// An away directory was looked into: its entries come wherever it is away.
+    Brought {
+        /// The directory.
+        dir: u64,
+        /// The object that it is.
+        id: TreeId,
+        /// Its entries.
+        entries: Vec<BroughtEntry>,
+        /// The next record has more entries of it.
+        more: bool,
     },
 }
 

@@ -49,6 +49,8 @@ pub enum ContentRecord {
     Symlink(Vec<u8>),
     /// Fifo, socket or device.
     Special,
+    /// Directory whose entries are in this object, which was not looked into yet.
+    Away(TreeId),
 }
 
 /// Further names of an inode as recorded: group, then (parent, name hash, how many).

@@ -12,6 +12,7 @@ use crate::tree::file::{Body, FileData};
 use crate::tree::inode::{Content, Dir, Inode, Links, Xattrs};
 use crate::types::{Kind, Nid, Time};
 use objstore::content::FileContent;
+use objstore::elsewhere::only_here;
 use objstore::{Body as StoredBody, Meta, ObjectStore, TreeEntry, TreeId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub fn load_tree(
         now,
         groups: HashMap::new(),
         index: None,
+        any_away: None,
     };
     let have = reference.tree.inode(Nid::ROOT)?;
     if meta_of(have) != *meta {
@@ -101,6 +103,121 @@ pub fn stored_tree(
     load_tree(store, &none, root, meta, numbers, now)
 }
 
+/// As [`load_tree`] of a reference that is empty, with a root directory that is away.
+pub fn away_tree(
+    mut none: Reference,
+    root: Option<TreeId>,
+    meta: &Meta,
+    now: Time,
+) -> Result<Reference> {
+    none.tree.inode(Nid::ROOT)?;
+    none.tree.update(Nid::ROOT, |i| {
+        set_meta_of(i, meta, now);
+        if let Some(d) = i.dir_mut() {
+            (d.stored, d.away) = (root, root.is_some());
+        }
+    });
+    Ok(Reference { root, ..none })
+}
+
+/// The inode of an entry of an away directory, which has no other name yet. How much of a file is allocated is not looked
+/// at, since that is in its manifest.
+pub fn inode_of_entry(e: &TreeEntry, parent: Nid, ino: u64, now: Time) -> Result<Inode> {
+    Kind::of_mode(e.meta.mode).ok_or_else(|| no_type(e))?;
+    let time = Time {
+        sec: e.meta.mtime_sec,
+        nsec: e.meta.mtime_nsec,
+    };
+    let unreadable = e.meta.xattrs.iter().find(|(k, _)| k == UNREADABLE);
+    let content = match &e.body {
+        StoredBody::Dir(id) => {
+            let mut d = Dir::new(DirMap::default(), 0);
+            (d.stored, d.away, d.unreadable) = (*id, id.is_some(), unreadable.is_some());
+            Content::Dir(Box::new(d))
+        }
+        StoredBody::Symlink(t) => Content::Symlink(t.as_slice().into()),
+        StoredBody::None => Content::Special,
+        StoredBody::File(c) => Content::File(data_of(
+            c,
+            unreadable.map(|(_, v)| v.as_slice()),
+            FileContent::len,
+        )),
+    };
+    let mut inode = Inode {
+        mode: e.meta.mode,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        rdev: 0,
+        ino,
+        size: match &content {
+            Content::File(f) => f.body().1,
+            _ => 0,
+        },
+        atime: time,
+        mtime: time,
+        ctime: now,
+        parent,
+        hash: crate::tree::dirmap::name_hash(&e.name),
+        links: None,
+        xattrs: None,
+        content,
+    };
+    set_meta_of(&mut inode, &e.meta, now);
+    Ok(inode)
+}
+
+fn no_type(e: &TreeEntry) -> Error {
+    Error::Damaged {
+        what: "a stored directory".into(),
+        why: format!("entry {:?} has no type", String::from_utf8_lossy(&e.name)),
+    }
+}
+
+fn set_meta_of(i: &mut Inode, meta: &Meta, now: Time) {
+    i.mode = meta.mode;
+    (i.uid, i.gid) = (meta.uid, meta.gid);
+    i.mtime = Time {
+        sec: meta.mtime_sec,
+        nsec: meta.mtime_nsec,
+    };
+    i.rdev = meta.rdev as u32;
+    i.ctime = now;
+    let xattrs: Xattrs = meta
+        .xattrs
+        .iter()
+        .filter(|(k, _)| k != UNREADABLE)
+        .cloned()
+        .collect();
+    i.xattrs = (!xattrs.is_empty()).then(|| Arc::new(xattrs));
+    if meta.link_group != 0 {
+        let more = i
+            .links
+            .as_ref()
+            .map_or_else(BTreeMap::new, |l| l.more.clone());
+        i.links = Some(Arc::new(Links {
+            group: meta.link_group,
+            more,
+        }));
+    }
+}
+
+fn data_of(
+    c: &FileContent,
+    unreadable: Option<&[u8]>,
+    alloc: impl Fn(&FileContent) -> u64,
+) -> FileData {
+    if let Some(size) = unreadable {
+        let mut le = [0; 8];
+        le.iter_mut().zip(size).for_each(|(a, b)| *a = *b);
+        return FileData::new(Body::Unreadable, u64::from_le_bytes(le), 0);
+    }
+    if c.is_empty() {
+        return FileData::default();
+    }
+    FileData::new(Body::Stored(*c), c.len(), alloc(c))
+}
+
 struct Loader<'a> {
     store: &'a ObjectStore,
     /// The reference's tree as it was.
@@ -112,6 +229,8 @@ struct Loader<'a> {
     groups: HashMap<u64, Nid>,
     /// Inodes of the reference's hard-link groups, once needed.
     index: Option<HashMap<u64, Nid>>,
+    /// Whether a directory of the reference is away, once needed.
+    any_away: Option<bool>,
 }
 
 type DirWork = Vec<(Nid, Option<TreeId>, Option<TreeId>)>;
@@ -124,6 +243,12 @@ impl Loader<'_> {
         to: Option<TreeId>,
         work: &mut DirWork,
     ) -> Result<()> {
+        if from == to {
+            return Ok(());
+        }
+        if self.tree.away(nid).is_some() {
+            return Err(Error::NeedsDir(nid));
+        }
         let mut changes: Vec<(Option<TreeEntry>, Option<TreeEntry>)> = Vec::new();
         objstore::diff_trees(self.store, from, to, &mut |a, b| {
             changes.push((a.cloned(), b.cloned()));
@@ -153,11 +278,11 @@ impl Loader<'_> {
             .get(dir)
             .and_then(|i| i.dir())
             .and_then(|d| d.map.get(&new.name));
-        let kind = Kind::of_mode(new.meta.mode).ok_or(Error::Damaged {
-            what: "a stored directory".into(),
-            why: format!("entry {:?} has no type", String::from_utf8_lossy(&new.name)),
-        })?;
+        let kind = Kind::of_mode(new.meta.mode).ok_or_else(|| no_type(&new))?;
         let grouped = new.meta.link_group != 0 || old.is_some_and(|o| o.meta.link_group != 0);
+        if grouped && self.is_any_away() {
+            return Err(Error::NeedsScan);
+        }
         let keep = here.filter(|e| e.kind == kind && !grouped);
         if let Some(e) = keep {
             self.fill(e.nid, old, &new, work);
@@ -176,6 +301,14 @@ impl Loader<'_> {
         }
         self.fill(nid, None, &new, work);
         Ok(())
+    }
+
+    /// Whether the reference has a directory that is away, in which a hard link may have further names.
+    fn is_any_away(&mut self) -> bool {
+        let before = self.before;
+        *self
+            .any_away
+            .get_or_insert_with(|| !before.all_away().is_empty())
     }
 
     /// The inode that a further name of a hard-link group joins, if that is there already: met before,
@@ -304,33 +437,7 @@ impl Loader<'_> {
 
     fn set_meta(&mut self, nid: Nid, meta: &Meta) {
         let now = self.now;
-        self.tree.update(nid, |i| {
-            i.mode = meta.mode;
-            (i.uid, i.gid) = (meta.uid, meta.gid);
-            i.mtime = Time {
-                sec: meta.mtime_sec,
-                nsec: meta.mtime_nsec,
-            };
-            i.rdev = meta.rdev as u32;
-            i.ctime = now;
-            let xattrs: Xattrs = meta
-                .xattrs
-                .iter()
-                .filter(|(k, _)| k != UNREADABLE)
-                .cloned()
-                .collect();
-            i.xattrs = (!xattrs.is_empty()).then(|| Arc::new(xattrs));
-            if meta.link_group != 0 {
-                let more = i
-                    .links
-                    .as_ref()
-                    .map_or_else(BTreeMap::new, |l| l.more.clone());
-                i.links = Some(Arc::new(Links {
-                    group: meta.link_group,
-                    more,
-                }));
-            }
-        });
+        self.tree.update(nid, |i| set_meta_of(i, meta, now));
     }
 
     fn fill(&mut self, nid: Nid, old: Option<&TreeEntry>, e: &TreeEntry, work: &mut DirWork) {
@@ -369,15 +476,10 @@ impl Loader<'_> {
     }
 
     fn file_data(&self, c: &FileContent, unreadable: Option<&[u8]>) -> FileData {
-        if let Some(size) = unreadable {
-            let mut le = [0; 8];
-            le.iter_mut().zip(size).for_each(|(a, b)| *a = *b);
-            return FileData::new(Body::Unreadable, u64::from_le_bytes(le), 0);
-        }
-        if c.is_empty() {
-            return FileData::default();
-        }
-        let alloc = objstore::data_bytes(self.store, c).unwrap_or(c.len());
-        FileData::new(Body::Stored(*c), c.len(), alloc)
+        // A manifest that is away tells it once somebody reads the file.
+        let _here = only_here();
+        data_of(c, unreadable, |c| {
+            objstore::data_bytes(self.store, c).unwrap_or(c.len())
+        })
     }
 }

@@ -233,6 +233,9 @@ impl Storing<'_> {
         let Some(dir) = self.tree.get(nid).and_then(|i| i.dir()) else {
             return Ok(None);
         };
+        if dir.away {
+            return Ok(dir.stored);
+        }
         let before = self
             .old
             .get(nid)

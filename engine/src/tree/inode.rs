@@ -2,7 +2,7 @@
 
 use crate::base::BaseDir;
 use crate::tree::dirmap::DirMap;
-use crate::tree::file::FileData;
+use crate::tree::file::{Body, FileData, Piece, Src};
 use crate::types::{Attr, Kind, Nid, NodeId, SLOT_SHIFT, Time, mode};
 use objstore::TreeId;
 use std::collections::BTreeMap;
@@ -25,9 +25,16 @@ pub struct Dir {
     pub stored: Option<TreeId>,
     /// A directory of the base that this process may not read.
     pub unreadable: bool,
+    /// Its entries are in the object `stored`, which was not looked into yet: `map` is empty.
+    pub away: bool,
 }
 
 impl Dir {
+    /// True where its entries are not known yet.
+    pub fn is_lazy(&self) -> bool {
+        self.away || self.lazy.is_some()
+    }
+
     /// A directory with these entries.
     pub fn new(map: DirMap, subdirs: u32) -> Dir {
         Dir {
@@ -36,6 +43,7 @@ impl Dir {
             lazy: None,
             stored: None,
             unreadable: false,
+            away: false,
         }
     }
 }
@@ -137,6 +145,23 @@ impl Inode {
             Content::File(f) => Some(f),
             _ => None,
         }
+    }
+
+    /// Objects of the store with which its content begins; more than one where ranges of other files were copied.
+    pub fn stored(&self) -> impl Iterator<Item = objstore::Key> + '_ {
+        let of = |body: &Body| match body {
+            Body::Stored(content) => objstore::exchange::content_key(content),
+            _ => None,
+        };
+        let shared = move |piece: Piece| match piece.src {
+            Src::Shared { body, .. } => of(&body),
+            _ => None,
+        };
+        let file = self.file().into_iter();
+        file.flat_map(move |file| {
+            let shared = file.extents().filter_map(shared);
+            of(file.body().0).into_iter().chain(shared)
+        })
     }
 
     /// Value of an extended attribute.
@@ -303,6 +328,8 @@ impl Inode {
             (Content::Dir(a), Content::Dir(b)) => {
                 a.map.alike(&b.map)
                     && a.lazy.is_some() == b.lazy.is_some()
+                    && a.away == b.away
+                    && (!a.away || a.stored == b.stored)
                     && a.unreadable == b.unreadable
             }
             (Content::Symlink(a), Content::Symlink(b)) => a == b,

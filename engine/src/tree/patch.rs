@@ -170,6 +170,7 @@ fn content_record(inode: &Inode) -> ContentRecord {
             ContentRecord::File(body_record(body), len, f.body_alloc(), extents.collect())
         }
         Content::Dir(d) => match &d.lazy {
+            None if let (true, Some(id)) = (d.away, d.stored) => ContentRecord::Away(id),
             Some(base) => ContentRecord::LazyDir(base.path()),
             None => {
                 let entries = d.map.entries();
@@ -221,6 +222,11 @@ fn content_of(record: &ContentRecord, dirs: &mut BaseDirs) -> Result<Content, Br
         ContentRecord::LazyDir(path) => {
             let mut d = Dir::new(DirMap::default(), 0);
             d.lazy = Some(dirs.get(path));
+            Content::Dir(Box::new(d))
+        }
+        ContentRecord::Away(id) => {
+            let mut d = Dir::new(DirMap::default(), 0);
+            (d.stored, d.away) = (Some(*id), true);
             Content::Dir(Box::new(d))
         }
         ContentRecord::Symlink(t) => Content::Symlink(t.as_slice().into()),

@@ -169,7 +169,9 @@ impl InodeRecord {
                 extents.iter().try_for_each(extent)?;
                 kind == Some(Kind::File)
             }
-            ContentRecord::Dir(..) | ContentRecord::LazyDir(_) => kind == Some(Kind::Dir),
+            ContentRecord::Dir(..) | ContentRecord::LazyDir(_) | ContentRecord::Away(_) => {
+                kind == Some(Kind::Dir)
+            }
             ContentRecord::Symlink(_) => kind == Some(Kind::Symlink),
             ContentRecord::Special => matches!(
                 kind,

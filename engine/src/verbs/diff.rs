@@ -1,7 +1,7 @@
 //! What differs between two states of a branch, by path.
 
 use super::{Change, DiffSide, StateReader};
-use crate::branch::Branch;
+use crate::branch::{Branch, away};
 use crate::change::graft::is_at_or_below;
 use crate::change::transition::differs;
 use crate::error::{Error, Result};
@@ -12,6 +12,7 @@ use crate::tree::inode::{Content, Inode};
 use crate::types::{Kind, Nid, Wait};
 use crate::verbs::state_reader;
 use crate::workspace::Workspace;
+use objstore::TreeId;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -44,7 +45,14 @@ pub(crate) fn changes(
     if !differs(a, b) {
         return Ok(Vec::new());
     }
-    let rows = rows(a, b, &|x, y| same_content(branch, x, y))?;
+    let (mut a, mut b) = (a.clone(), b.clone());
+    while let Some((nid, id)) = away_moved(&a, &b).or_else(|| away_moved(&b, &a)) {
+        away::bring(branch, nid, id)?;
+        let brought = &branch.lock().brought;
+        brought.catch_up(&mut a);
+        brought.catch_up(&mut b);
+    }
+    let rows = rows(&a, &b, &|x, y| same_content(branch, x, y))?;
     let changes = rows.into_iter().map(|row| row.change);
     let mut out: Vec<Change> = changes.filter(|c| wanted(c, paths)).collect();
     out.sort();
@@ -189,8 +197,15 @@ impl Found {
     }
 }
 
-/// Every path of `tree` whose inode, or one above it, differs from `other`.
-fn named(tree: &Tree, other: &Tree) -> BTreeMap<Vec<u8>, Found> {
+/// A directory that is away, and whose entries are named otherwise in `tree` than in `other`.
+fn away_moved(tree: &Tree, other: &Tree) -> Option<(Nid, TreeId)> {
+    let (_, moved) = differing(tree, other);
+    let mut below = all_below(tree, moved).into_iter();
+    below.find_map(|nid| Some((nid, tree.away(nid)?)))
+}
+
+/// Inodes of `tree` that differ from `other`, and those that have other paths with all below them.
+fn differing(tree: &Tree, other: &Tree) -> (Vec<Nid>, Vec<Nid>) {
     let mut shown: Vec<Nid> = Vec::new();
     let mut moved: Vec<Nid> = Vec::new();
     Tree::diff(other, tree, &mut |nid, was, now| {
@@ -209,6 +224,12 @@ fn named(tree: &Tree, other: &Tree) -> BTreeMap<Vec<u8>, Found> {
             });
         }
     });
+    (shown, moved)
+}
+
+/// Every path of `tree` whose inode, or one above it, differs from `other`.
+fn named(tree: &Tree, other: &Tree) -> BTreeMap<Vec<u8>, Found> {
+    let (mut shown, moved) = differing(tree, other);
     shown.extend(all_below(tree, moved));
     let mut paths = Paths::new(tree);
     let mut out = BTreeMap::new();

@@ -4,15 +4,18 @@
 use super::merging::{MergeReport, MergeRequest, merge_commit};
 use super::timeline::kept;
 pub use super::timeline::kept::CarriedTimeline;
-use super::{CheckpointRequest, LogEntry, LogPage, Watch, checkpoint, lineage, runs};
+use super::{
+    CheckpointRequest, DiffSide, LogEntry, LogPage, Watch, checkpoint, lineage, runs, state_reader,
+};
 use crate::branch::{Branch, states};
 use crate::cancel::Cancel;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::names::{check_branch_name, check_label, check_remote_name};
 use crate::record::OpKind;
-use crate::types::{Progress, Time};
+use crate::types::{Nid, Progress, Time};
 use crate::workspace::Workspace;
+pub use crate::workspace::lazy::{end_lazy, lazy_remote};
 pub use crate::workspace::remotes::{
     RemoteConfig, Tracking, add_remote, all_tracking, check_new_remote, remote, remotes,
     remove_remote, tracking,
@@ -203,6 +206,60 @@ pub fn know_tracking(ws: &Workspace, branch: &str, name: &str) -> Result<()> {
     ws.untrusted.comes_from_afar(branch)?;
     take_over(ws, &*ws.branch(branch)?, &found);
     Ok(())
+}
+
+/// What of a branch's files below some paths, or of all, may be only in a remote: to be brought, with what it refers to.
+/// The second says whether it may be missing in the remote.
+pub fn needed_below(
+    ws: &Workspace,
+    branch: &str,
+    paths: &[Vec<u8>],
+) -> Result<Vec<(objstore::Key, bool)>> {
+    let reader = state_reader::read_state(ws, branch, &DiffSide::Live)?;
+    let all = [Vec::new()];
+    let paths = match paths.is_empty() {
+        true => &all[..],
+        false => paths,
+    };
+    let store = &ws.views.shared().store;
+    reader.with(|tree| {
+        let mut found = Vec::new();
+        for path in paths {
+            let top = match path.is_empty() {
+                true => Nid::ROOT,
+                false => match state_reader::find(tree, path, true) {
+                    Err(Error::NotFound) => return Err(Error::NoSuchPath(path.clone())),
+                    found => found?,
+                },
+            };
+            for nid in tree.subtree(top) {
+                let Some(inode) = tree.get(nid) else { continue };
+                found.extend(inode.stored().filter(|key| !is_chunk_here(store, key)));
+                let away = tree.away(nid);
+                found.extend(away.map(|id| (Kind::Tree, *id.as_bytes())));
+            }
+        }
+        // What the branch has written since is in no remote, and here.
+        Ok(found.into_iter().map(|key| (key, true)).collect())
+    })
+}
+
+/// A chunk that is here is whole.
+fn is_chunk_here(store: &ObjectStore, key: &objstore::Key) -> bool {
+    key.0 == Kind::Chunk && store.contains(key.0, &key.1)
+}
+
+/// All that the branches of a remote need, as they were fetched last, as [`needed_below`].
+pub fn needed_of_remote(ws: &Workspace, remote: &str) -> Result<Vec<(objstore::Key, bool)>> {
+    let mut found = Vec::new();
+    for (name, tracking) in all_tracking(ws)? {
+        if name.split_once('/').is_some_and(|(of, _)| of == remote) {
+            found.push((objstore::exchange::commit_key(&tracking.commit), false));
+            let labels = tracking.labels.values();
+            found.extend(labels.map(|id| (objstore::exchange::commit_key(id), true)));
+        }
+    }
+    Ok(found)
 }
 
 /// How a branch stands to the one of its name in a remote.

@@ -8,9 +8,9 @@ use super::{Change, RolledBack};
 use crate::book::history::Turn;
 use crate::branch::Branch;
 use crate::branch::events;
-use crate::branch::load;
 use crate::branch::states;
 use crate::branch::states::Target;
+use crate::branch::{away, load};
 use crate::change::graft::{Blocked, graft};
 use crate::change::transition::{FRESH_NID, differs, in_place};
 use crate::clock;
@@ -42,7 +42,8 @@ pub(crate) fn restore_in(
         let source = states::tree_of(branch, state)?;
         let blocked = {
             let mut inner = branch.lock_synced()?;
-            let source = inner.book.history.tree(state).cloned().unwrap_or(source);
+            let mut source = inner.book.history.tree(state).cloned().unwrap_or(source);
+            inner.brought.catch_up(&mut source);
             let mut counters = inner.book.counters;
             match grafted(
                 branch,
@@ -50,7 +51,7 @@ pub(crate) fn restore_in(
                 &source,
                 paths,
                 &mut counters,
-                inner.scan_done,
+                inner.knows_links(),
             ) {
                 Err(blocked) => blocked,
                 Ok(tree) if !differs(&inner.live, &tree) => {
@@ -91,7 +92,7 @@ pub(crate) fn restore_plan_in(
         let source = states::tree_of(branch, state)?;
         let (live, scanned) = {
             let inner = branch.lock();
-            (inner.live.clone(), inner.scan_done)
+            (inner.live.clone(), inner.knows_links())
         };
         let mut unused = Counters {
             nid: FRESH_NID,
@@ -124,6 +125,7 @@ fn unblock(branch: &Branch, blocked: Blocked) -> Result<()> {
             .into_iter()
             .try_for_each(|nid| load::load_dir(branch, nid)),
         Blocked::Scan if branch.closing.load(Ordering::Relaxed) => Err(Error::Closing),
+        Blocked::Scan if branch.lock().scan_done => away::bring_all(branch),
         Blocked::Scan => {
             branch.wait_progress(&mut branch.lock());
             Ok(())

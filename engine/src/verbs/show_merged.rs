@@ -9,8 +9,8 @@ use super::{RolledBack, Watch};
 use crate::book::history::History;
 use crate::branch::carry::Carry;
 use crate::branch::pins::Pinned;
-use crate::branch::states;
 use crate::branch::{Branch, Inner};
+use crate::branch::{away, states};
 use crate::cancel::Cancel;
 use crate::change::transition::{in_place, transition};
 use crate::clock;
@@ -94,6 +94,10 @@ pub(crate) fn mark_unsynced(branch: &Branch) {
 
 /// The tree of a root directory in the store, in this branch's numbers.
 pub(crate) fn load_root(branch: &Branch, root: &Root) -> Result<Tree> {
+    away::with_dirs(branch, || load_once(branch, root))
+}
+
+fn load_once(branch: &Branch, root: &Root) -> Result<Tree> {
     let reference = branch.lock().reference.clone();
     let reference = reference.map_or_else(|| states::empty_reference(branch), Ok)?;
     let (tree, now) = (root.tree, clock::now());
@@ -128,7 +132,9 @@ pub(super) fn show_merged(
         let mut inner = branch.lock_synced()?;
         let frozen = frozen.tree_in(&inner)?;
         let mut counters = inner.book.counters;
-        let merged = transition(&frozen, merged, &mut counters, &inner.lookups);
+        let mut merged = merged.clone();
+        inner.brought.catch_up(&mut merged);
+        let merged = transition(&frozen, &merged, &mut counters, &inner.lookups);
         let (target, revived) = (merged.tree, merged.revived);
         if let To::Merge(made) = &mut to {
             made.tree = target.clone();

@@ -87,7 +87,11 @@ pub(crate) fn read_side(branch: &Arc<Branch>, side: &DiffSide) -> Result<StateRe
 
 /// A view of a tree that is in the store as a whole.
 pub(crate) fn read_tree(branch: &Arc<Branch>, tree: &Tree) -> Result<StateReader> {
-    let pinned = branch.pin(|_| Ok(tree.clone()))?;
+    let pinned = branch.pin(|inner| {
+        let mut tree = tree.clone();
+        inner.brought.catch_up(&mut tree);
+        Ok(tree)
+    })?;
     Ok(StateReader { pinned })
 }
 
@@ -200,7 +204,7 @@ fn file_of(inode: &Inode) -> Result<&FileData> {
 
 pub(super) fn known_dir(tree: &Tree, nid: Nid) -> Result<&Dir> {
     let dir = tree.dir(nid)?;
-    if dir.lazy.is_some() {
+    if dir.is_lazy() {
         return Err(Error::NeedsDir(nid));
     }
     if dir.unreadable {

@@ -130,6 +130,7 @@ pub(super) fn switch(
             .tree(turn.state)
             .cloned()
             .unwrap_or(target);
+        inner.brought.catch_up(&mut target);
         if keep_kv {
             *target.kv_mut() = inner.live.kv().clone();
         }

@@ -190,6 +190,11 @@ pub(crate) fn number_of(dir: &str) -> u32 {
     place.parse().unwrap_or(0)
 }
 
+/// The workspace of a branch whose directory this is.
+pub(crate) fn workspace_of(dir: &str) -> &str {
+    dir.split('/').nth(1).unwrap_or_default()
+}
+
 /// Directory of the branch of a number.
 pub(crate) fn branch_dir(workspace: &str, number: u16) -> String {
     let place = match number {
@@ -232,6 +237,14 @@ pub(crate) fn remotes_ref(workspace: &str) -> String {
     format!("remotes/{workspace}")
 }
 
+/// Below it are the refs of lazy workspaces ([`super::lazy`]).
+pub(crate) const LAZY_DIR: &str = "lazy/";
+
+/// The ref that names the remote which a lazy workspace needs.
+pub(crate) fn lazy_ref(workspace: &str) -> String {
+    format!("{LAZY_DIR}{workspace}")
+}
+
 /// The ref of a branch.
 pub(crate) fn ref_name(workspace: &str, branch: &str) -> String {
     format!("branches/{workspace}/{branch}")
@@ -250,6 +263,7 @@ pub(crate) fn forget_refs(refs: &RefStore, workspace: &str) -> Result<()> {
         }
     }
     refs.delete(&remotes_ref(workspace))?;
+    refs.delete(&lazy_ref(workspace))?;
     refs.delete(&untrusted::ref_name(workspace))?;
     Ok(())
 }

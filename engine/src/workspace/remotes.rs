@@ -8,6 +8,7 @@
 use super::Workspace;
 use super::branch_refs::TRACKING_DIR;
 use super::branch_refs::{remotes_ref, tracking_dir};
+use super::lazy::lazy_remote;
 use crate::error::{Error, Result};
 use crate::limits::REMOTES_MAX;
 use crate::names::{check_remote_name, check_workspace_name};
@@ -52,8 +53,13 @@ pub struct Tracking {
 
 /// The remotes of a workspace, by name.
 pub fn remotes(ws: &Workspace) -> Result<Vec<RemoteConfig>> {
-    let name = remotes_ref(ws.name());
-    let Some(bytes) = ws.views.shared().refs.get(&name)? else {
+    remotes_of(&ws.views.shared().refs, ws.name())
+}
+
+/// The remotes of the workspace of a name.
+pub(crate) fn remotes_of(refs: &RefStore, workspace: &str) -> Result<Vec<RemoteConfig>> {
+    let name = remotes_ref(workspace);
+    let Some(bytes) = refs.get(&name)? else {
         return Ok(Vec::new());
     };
     let damaged = |why| Error::Damaged {
@@ -99,6 +105,9 @@ pub fn add_remote(ws: &Workspace, new: RemoteConfig) -> Result<()> {
 /// Forgets a remote and what is known of its branches; nothing of it is changed. Durable after `Ok`.
 pub fn remove_remote(ws: &Workspace, name: &str) -> Result<()> {
     let _one = ws.views.changing();
+    if lazy_remote(ws)?.is_some_and(|needed| needed == name) {
+        return Err(Error::RemoteNeeded(name.to_owned()));
+    }
     let mut all = remotes(ws)?;
     let before = all.len();
     all.retain(|r| r.name != name);

@@ -76,8 +76,20 @@ impl DirectoryBucket {
         &self.path
     }
 
+    /// An error where the path does not lead to the directory that is open: it was moved, or is not mounted any more.
+    fn check_place(&self) -> Result<()> {
+        let failed = |e: Errno| Error::io(self.path.to_string_lossy())(e.into());
+        let there = rustix::fs::stat(&self.path).map_err(failed)?;
+        let open = rustix::fs::fstat(&self.root).map_err(failed)?;
+        match (there.st_dev, there.st_ino) == (open.st_dev, open.st_ino) {
+            true => Ok(()),
+            false => Err(failed(Errno::STALE)),
+        }
+    }
+
     /// Opens something below the root; `None` where it is not there.
     fn below(&self, path: &str, flags: OFlags) -> Result<Option<OwnedFd>> {
+        self.check_place()?;
         let path = if path.is_empty() { "." } else { path };
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), BELOW) {

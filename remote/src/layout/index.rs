@@ -160,10 +160,36 @@ impl Index {
 
     /// All objects, sorted.
     pub fn objects(&self) -> impl Iterator<Item = (Key, Place)> + '_ {
-        Kind::ALL.into_iter().flat_map(move |kind| {
-            self.section(kind)
-                .map(move |i| ((kind, self.id(i)), self.place(i)))
-        })
+        Kind::ALL
+            .into_iter()
+            .flat_map(move |kind| self.objects_of(kind))
+    }
+
+    /// All objects of a kind, sorted.
+    pub fn objects_of(&self, kind: Kind) -> impl Iterator<Item = (Key, Place)> + '_ {
+        self.section(kind)
+            .map(move |i| ((kind, self.id(i)), self.place(i)))
+    }
+
+    /// Numbers of all objects, in the order in which they lie in the packs.
+    pub fn by_place(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = (0..self.len() as u32).collect();
+        all.sort_unstable_by_key(|number| {
+            let place = self.place(*number as usize);
+            (place.pack, place.offset)
+        });
+        all
+    }
+
+    /// The object of a number below [`Index::len`].
+    pub fn object(&self, number: u32) -> (Key, Place) {
+        let number = number as usize;
+        let of = Kind::ALL.into_iter().zip(self.ends);
+        let kind = of.filter(|(_, end)| number >= *end).count();
+        (
+            (Kind::ALL[kind.min(Kind::ALL.len() - 1)], self.id(number)),
+            self.place(number),
+        )
     }
 
     /// Where an object is.

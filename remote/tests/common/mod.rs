@@ -171,6 +171,7 @@ impl Machine {
             room: &|_| Ok(()),
             complete: &complete,
             directory: self.dir.path(),
+            depth: fetch::Depth::Whole,
         };
         let roots = [(commit_key(&commit), false)];
         let fetched = fetch::fetch(&self.remote, &self.store, &roots, &context)?;

@@ -40,6 +40,7 @@ impl Call {
                 | Call::RemotePush(_)
                 | Call::RemoteFetch(_)
                 | Call::RemoteClone(_)
+                | Call::RemotePrefetch(_)
                 | Call::RemoteGc(_)
                 | Call::Patch(_)
                 | Call::Fsck(_)

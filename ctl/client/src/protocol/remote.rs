@@ -1,6 +1,6 @@
 //! Parameters and results of the methods about remotes (docs/remote.md).
 
-use super::Moment;
+use super::{Bytes, Moment};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,6 +79,21 @@ wire! {
         pub ahead: u64,
         /// Commits that only the remote has.
         pub behind: u64,
+    }
+
+    /// The remote that a lazy workspace needs, and what came from it since the workspace or the daemon was started.
+    pub struct LazyStanding {
+        /// Its name.
+        pub remote: String,
+        /// Objects that came when they were read.
+        pub objects: u64,
+        /// Bytes of them.
+        pub bytes: u64,
+        /// Objects that were wanted and did not come.
+        pub failed: u64,
+        /// Why the last one did not, unless one has come since.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub why: Option<String>,
     }
 
     /// Parameters of `remote.push`.
@@ -197,6 +212,9 @@ wire! {
         /// A branch that is made, too; `null`: only `main`.
         #[serde(default)]
         pub branch: Option<String>,
+        /// Bring all of it, rather than what is read when it is read.
+        #[serde(default)]
+        pub full: bool,
         /// Send progress notifications.
         #[serde(default)]
         pub progress: bool,
@@ -211,6 +229,38 @@ wire! {
         pub commit: String,
         /// The remote's branches.
         pub branches: Vec<FetchedRow>,
+        /// Objects that came.
+        pub objects: u64,
+        /// Bytes of them.
+        pub bytes: u64,
+        /// Requests to the remote.
+        pub requests: u64,
+    }
+
+    /// Parameters of `remote.prefetch`.
+    pub struct RemotePrefetch {
+        /// The workspace's name.
+        pub workspace: String,
+        /// The branch whose files are brought.
+        pub branch: String,
+        /// Paths from the workspace's root; none: all.
+        #[serde(default)]
+        pub paths: Vec<Bytes>,
+        /// Bring all that the remote's branches have, with their history, in place of paths.
+        #[serde(default)]
+        pub all: bool,
+        /// Send progress notifications.
+        #[serde(default)]
+        pub progress: bool,
+        /// How the service is reached.
+        #[serde(default)]
+        pub access: Access,
+    }
+
+    /// Answer of `remote.prefetch`.
+    pub struct RemotePrefetchAnswer {
+        /// The remote.
+        pub remote: String,
         /// Objects that came.
         pub objects: u64,
         /// Bytes of them.

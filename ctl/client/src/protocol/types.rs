@@ -3,7 +3,7 @@
 //! Commit ids are texts of 64 hex digits; `null` is an id that is not known yet (`pending`).
 //! Unknown fields are refused, so that a misspelt option is never silently without effect.
 
-use super::{Bytes, LineCount, MountChoice, RemoteStanding};
+use super::{Bytes, LazyStanding, LineCount, MountChoice, RemoteStanding};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -264,6 +264,9 @@ wire! {
         /// How the branch stands to those of its name in remotes.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub remotes: Vec<RemoteStanding>,
+        /// The remote from which files come when they are read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub lazy: Option<LazyStanding>,
     }
 
     /// Requests of one kind.

@@ -141,6 +141,7 @@ impl Mounts {
     fn note_stopped(&self, config: &WorkspaceConfig) -> Result<(), Fault> {
         let record = self.records.running(&config.name);
         self.note(config, None)?;
+        self.forget_access(&config.name);
         if let Some(record) = record {
             self.points
                 .release(&config.name, record.place(), &record.made);
@@ -166,6 +167,7 @@ impl Mounts {
         self.engine
             .delete(name)
             .map_err(|e| faults::of_engine(&e, name))?;
+        self.needs_no_remote(name);
         self.records.remove(name);
         self.sessions.forget_workspace(name)?;
         self.slots.lock().remove(name);

@@ -37,6 +37,17 @@ pub fn no_remote(workspace: &str, count: usize) -> Fault {
     }
 }
 
+/// A workspace has all of its files.
+pub fn not_lazy(workspace: &str) -> Fault {
+    Fault::failed(
+        "not-lazy",
+        format!("workspace {workspace} needs no remote: all of it is here"),
+    )
+    .hint(format!(
+        "agentvfs fetch -w {workspace} brings what is new in a remote"
+    ))
+}
+
 /// A lease names nothing.
 pub fn bad_lease(text: &str) -> Fault {
     Fault::failed(

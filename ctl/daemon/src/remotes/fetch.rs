@@ -13,7 +13,7 @@ use agentvfs_client::protocol::{
 use engine::verbs::remotes::{self, CarriedTimeline, Incoming, RemoteConfig};
 use engine::{CommitId, MAIN, TakenOver, Time, Workspace, verbs};
 use remote::fetch::refs::{fetch_refs, mentioned_by};
-use remote::fetch::{Context, Fetched};
+use remote::fetch::{Context, Depth, Fetched};
 use remote::layout::reference::RemoteRef;
 use remote::{Error, Remote};
 
@@ -43,18 +43,28 @@ pub fn fetch(
     // Until something refers to what comes, gc takes nothing of it.
     let _pin = mounts.engine().objects().pin();
     let complete = remotes::complete_commits(&workspace).map_err(of_engine)?;
-    let done = bring(mounts, &remote, &found, &|id| complete.contains(id), watch);
+    let needed = remotes::lazy_remote(&workspace).map_err(of_engine)?;
+    let depth = match needed.as_deref() == Some(&config.name) {
+        true => Depth::Commits,
+        false => Depth::Whole,
+    };
+    let complete = |id: &CommitId| complete.contains(id);
+    let done = bring(mounts, &remote, &found, (&complete, depth), watch);
     let done = done.map_err(|e| of_remote(e, name))?;
     let mut rows = Vec::new();
     for (branch, reference) in &found {
         rows.push(keep(mounts, &workspace, &config, branch, reference)?);
+    }
+    let requests = remote.traffic().requests;
+    if depth == Depth::Commits {
+        mounts.needs_remote(name, &config, &ask.access, Some(remote));
     }
     Ok(RemoteFetchAnswer {
         remote: config.name,
         branches: rows,
         objects: done.objects,
         bytes: done.bytes,
-        requests: remote.traffic().requests,
+        requests,
     })
 }
 
@@ -90,7 +100,7 @@ fn bring(
     mounts: &Mounts,
     remote: &Remote,
     found: &[Branch],
-    complete: &dyn Fn(&CommitId) -> bool,
+    (complete, depth): (&dyn Fn(&CommitId) -> bool, Depth),
     watch: &Watch<'_>,
 ) -> Result<Fetched, Error> {
     let engine = mounts.engine();
@@ -107,6 +117,7 @@ fn bring(
         room: &room,
         complete,
         directory: engine.root(),
+        depth,
     };
     let refs: Vec<&RemoteRef> = found.iter().map(|(_, reference)| reference).collect();
     let done = fetch_refs(remote, engine.objects(), &refs, &context)?;
@@ -182,23 +193,52 @@ pub fn clone(
     let found = branches(&remote, &ask.project, &[], watch).map_err(|e| of_remote(e, name))?;
     let commit = beginning(&config, &found, ask.branch.as_deref())?;
     let _pin = mounts.engine().objects().pin();
-    let done = bring(mounts, &remote, &found, &|_| false, watch);
+    let depth = match ask.full {
+        true => Depth::Whole,
+        false => Depth::Commits,
+    };
+    let done = bring(mounts, &remote, &found, (&|_| false, depth), watch);
     let done = done.map_err(|e| of_remote(e, name))?;
+    let whole = RemoteCloneAnswer {
+        commit: commit.to_string(),
+        branches: Vec::new(),
+        objects: done.objects,
+        bytes: done.bytes,
+        requests: remote.traffic().requests,
+    };
+    if !ask.full {
+        mounts.needs_remote(name, &config, &ask.access, Some(remote));
+    }
+    let made = make(mounts, ask, &config, commit, &found);
+    let branches = made.inspect_err(|_| mounts.needs_no_remote(name))?;
+    let came = mounts.lazy_standing(name);
+    Ok(RemoteCloneAnswer {
+        branches,
+        objects: whole.objects + came.as_ref().map_or(0, |came| came.objects),
+        bytes: whole.bytes + came.as_ref().map_or(0, |came| came.bytes),
+        requests: came.map_or(whole.requests, |came| came.requests),
+        ..whole
+    })
+}
+
+/// Makes the workspace of a clone, or nothing.
+fn make(
+    mounts: &Mounts,
+    ask: &RemoteClone,
+    config: &RemoteConfig,
+    commit: CommitId,
+    found: &[Branch],
+) -> Result<Vec<FetchedRow>, Fault> {
+    let name = &ask.workspace;
     let nothing = &mut || Ok(TakenOver::Calls(Vec::new()));
-    let made = mounts.make_of_commit(name, commit, nothing);
-    made.map_err(of_engine)?;
-    let rows = furnish(mounts, ask, &config, &found).inspect_err(|_| {
+    let lazy = (!ask.full).then_some(ORIGIN);
+    let made = mounts.make_of_commit(name, (commit, lazy), nothing);
+    made.map_err(|e| faults::of_engine(&e, name))?;
+    furnish(mounts, ask, config, found).inspect_err(|_| {
         let name = name.clone();
         if let Err(fault) = mounts.delete(&Named { workspace: name }) {
             tracing::error!("what a clone made stays: {}", fault.message);
         }
-    })?;
-    Ok(RemoteCloneAnswer {
-        commit: commit.to_string(),
-        branches: rows,
-        objects: done.objects,
-        bytes: done.bytes,
-        requests: remote.traffic().requests,
     })
 }
 

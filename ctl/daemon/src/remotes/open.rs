@@ -6,10 +6,10 @@ use super::network;
 use agentvfs_client::protocol::{Access, Fault, Moment};
 use agentvfs_client::when::rfc3339_seconds;
 use engine::verbs::remotes::RemoteConfig;
-use remote::Remote;
 use remote::bucket::Bucket;
 use remote::bucket::directory::DirectoryBucket;
 use remote::clock::{Clock, SystemClock};
+use remote::{Error, Remote};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -109,6 +109,32 @@ fn local_path(url: &str, place: &str) -> Result<PathBuf, Fault> {
 pub fn open_at(mounts: &Mounts, at: At<'_>) -> Result<Remote, Fault> {
     let bucket = remote_bucket(mounts, at)?;
     Remote::open(bucket, Arc::new(SystemClock)).map_err(|e| of_remote(e, ""))
+}
+
+/// The remote that a lazy workspace needs, for as long as it is used; its errors are those of the remote.
+pub fn open_near(
+    mounts: &Mounts,
+    config: &RemoteConfig,
+    access: &Access,
+) -> remote::Result<Remote> {
+    let bad = |fault: Fault| Error::Unsupported {
+        name: config.name.clone(),
+        why: fault.message,
+    };
+    let bucket: Arc<dyn Bucket> = match place_of(&config.url).map_err(bad)? {
+        Place::S3 if access.0.is_empty() => {
+            return Err(Error::Denied {
+                name: config.url.clone(),
+                why: "it needs credentials: run agentvfs prefetch or fetch".into(),
+            });
+        }
+        Place::S3 => Arc::new(network::bucket(&config.url, &config.options, access)),
+        Place::Directory(path) => {
+            check_directory(mounts, &path, &config.options).map_err(bad)?;
+            Arc::new(DirectoryBucket::open(&path)?)
+        }
+    };
+    Remote::open(bucket, Arc::new(SystemClock))
 }
 
 /// Makes a remote where there is none, and finds out whether it keeps the conditions of puts.

@@ -23,6 +23,8 @@ pub(crate) struct Roots {
     contents: Vec<FileContent>,
     /// Content of which some may be missing.
     pub loose: Vec<FileContent>,
+    /// What is missing of all this is in a remote.
+    is_lazy: bool,
 }
 
 impl Roots {
@@ -45,6 +47,8 @@ impl Roots {
             held_until: _,
             scan_done: _,
             base_inodes: _,
+            // Trees and files refer to what lies above it, which refers to that.
+            brought: _,
             whose: _,
             // What it keeps is pinned.
             judging: _,
@@ -62,6 +66,11 @@ impl Roots {
         roots.trees.extend(storing.clone());
         roots.trees.extend(pins.trees().cloned());
         roots
+    }
+
+    /// The same; where the workspace is lazy, what is missing is in its remote.
+    pub fn lazy(self, is_lazy: bool) -> Roots {
+        Roots { is_lazy, ..self }
     }
 
     /// States, what conflicts can be settled with, the timeline, and what the branch's files refer to.
@@ -104,14 +113,18 @@ impl Roots {
 
     /// Marks all that must be there.
     pub fn walk(&self, walk: &mut Walk<'_>) -> Result<()> {
+        let strict = match self.is_lazy {
+            true => Strictness::WhatIsHere,
+            false => Strictness::All,
+        };
         for id in &self.commits {
-            walk.commit(*id, Strictness::All)?;
+            walk.commit(*id, strict)?;
         }
         for id in &self.directories {
-            walk.tree(*id, Strictness::All)?;
+            walk.tree(*id, strict)?;
         }
         for content in &self.contents {
-            walk.content(content, b"", Strictness::All)?;
+            walk.content(content, b"", strict)?;
         }
         let none = Tree::default();
         let mut before = &none;
@@ -120,9 +133,8 @@ impl Roots {
             Tree::diff(before, tree, &mut |_, _, now| {
                 let file = now.and_then(|i| i.file()).filter(|_| failed.is_none());
                 for content in file.into_iter().flat_map(stored_in) {
-                    failed = failed
-                        .take()
-                        .or(walk.content(&content, b"", Strictness::All).err());
+                    let walked = walk.content(&content, b"", strict);
+                    failed = failed.take().or(walked.err());
                 }
             });
             if let Some(e) = failed {

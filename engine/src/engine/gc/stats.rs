@@ -17,7 +17,9 @@ use crate::types::Kind;
 use crate::verbs::timeline::kept::kept;
 use crate::workspace::branch_refs::trees_dir;
 use crate::workspace::keeper::lower_priority;
+use crate::workspace::lazy::lazy_names;
 use objstore::Kind as ObjectKind;
+use objstore::elsewhere::only_here;
 use objstore::gc::{Collection, Met, Walk};
 use std::collections::HashMap;
 
@@ -148,6 +150,8 @@ impl Engine {
 
 fn add_up(engine: &Engine) -> Result<StoreFigures> {
     let _pin = engine.store.pin();
+    let _here = only_here();
+    let lazy = lazy_names(&engine.refs)?;
     engine.store.flush()?;
     let all = engine.store.look(&engine.stop);
     let mut total = Tally::default();
@@ -163,7 +167,7 @@ fn add_up(engine: &Engine) -> Result<StoreFigures> {
             ..WorkspaceFigures::default()
         };
         each_branch(engine, &name, &mut |branch, inner, dir| {
-            let roots = Roots::of(inner);
+            let roots = Roots::of(inner).lazy(lazy.contains(&name));
             walk(&own, &roots, &mut tally)?;
             walk(&all, &roots, &mut total)?;
             let figures_of = branch_figures(engine, branch, inner, dir)?;
