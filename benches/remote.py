@@ -36,10 +36,11 @@ class Tool:
         self.environment = dict(os.environ, LC_ALL="C", GIT_CONFIG_NOSYSTEM="1", HOME=work)
 
     def run(self, *command, cwd=None):
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, cwd=cwd or self.work)
+        done = subprocess.run(command, env=self.environment, capture_output=True, cwd=cwd or self.work)
         if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
-        return done.stdout
+            raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()}")
+        # What restic prints of a file is any bytes.
+        return done.stdout.decode(errors="replace")
 
     def end(self):
         pass
@@ -49,7 +50,7 @@ class Agentvfs(Tool):
     def __init__(self, work, program):
         super().__init__(work)
         self.program = os.path.abspath(program)
-        self.homes = [os.path.join(work, f"home{n}") for n in range(2)]
+        self.homes = [os.path.join(work, f"home{n}") for n in range(3)]
 
     def at(self, home, *args):
         self.environment["AGENTVFS_HOME"] = self.homes[home]
@@ -78,10 +79,10 @@ class Agentvfs(Tool):
             file.read()
 
     def bring_all(self):
-        self.at(1, "clone", self.store, "project", "-w", "whole", *FULL)
+        self.at(2, "clone", self.store, "project", "-w", "whole", *FULL)
 
     def end(self):
-        for home, name in (0, "project"), (1, "again"), (1, "whole"):
+        for home, name in (0, "project"), (1, "again"), (2, "whole"):
             self.environment["AGENTVFS_HOME"] = self.homes[home]
             subprocess.run([self.program, "stop", name, "--force"], env=self.environment, capture_output=True)
 

@@ -185,10 +185,8 @@ struct Rest {
     last_seq: u64,
     since: Instant,
     scanned: bool,
-    /// When the journal was last sealed, or the branch opened.
-    sealed: Instant,
-    /// How long that took.
-    sealing: Duration,
+    /// When the journal was last sealed, or the branch opened, and how long that took.
+    sealed: (Instant, Duration),
 }
 
 struct CacheRef(Arc<dyn KernelCache>);

@@ -534,6 +534,8 @@ pub(crate) fn tree() -> Tree {
     let mut tree = Tree::default();
     let made = patch().apply(&mut tree, &mut BaseDirs::default());
     assert!(made.is_ok(), "the seed of a tree is refused");
-    tree.remove(Nid(3));
+    for nid in [3, 5] {
+        tree.remove(Nid(nid));
+    }
     tree
 }

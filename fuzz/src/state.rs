@@ -71,8 +71,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let before = version(&[&timeline, &later]);
     let without_shown = version(&[&timeline, &later, &outcomes]);
     let without_blocks = version(&[&timeline, &later, &outcomes, &shown]);
-    let notable = [(2, 2), (3, 2)];
-    let of_state = block(3, &patched, &notable);
+    let notable = [(2, 2), (3, 2), (5, 2)];
+    let of_state = block(4, &patched, &notable);
     let state = frames(&[head, kv, timeline, later, outcomes, shown, of_state]);
     let count = encode(&(inodes.len() as u64));
     let first_tree = frames(&[
@@ -81,7 +81,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         encode(&inodes[1..].to_vec()),
     ]);
     let all: Vec<_> = inodes.into_iter().map(|(nid, i)| (nid, Some(i))).collect();
-    let tree = frames(&[count, block(3, &all, &notable)]);
+    let tree = frames(&[count, block(4, &all, &notable)]);
     vec![
         seal::state(&state),
         seal::old_state(&old),

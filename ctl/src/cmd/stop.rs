@@ -23,12 +23,12 @@ pub fn run(args: &StopArgs, context: &mut Context) -> Result<u8, Failure> {
     let answer: StopAnswer =
         context.ask_with_bar(&format!("cannot stop {name}"), &call, "saving")?;
     facts(&answer, args, is_unmounted).print(context.json())?;
-    let (at, again) = match is_unmounted {
-        true => (String::new(), "opens"),
-        false => (format!(", {}", shown(&answer.mount.0)), "mounts"),
+    let at = match is_unmounted {
+        true => String::new(),
+        false => format!(", {}", shown(&answer.mount.0)),
     };
     talk(&format!(
-        "workspace {name} with all its branches{at}: stopped; `agentvfs start {name}` {again} it again"
+        "workspace {name} with all its branches{at}: stopped; `agentvfs start {name}` mounts it again"
     ));
     Ok(0)
 }

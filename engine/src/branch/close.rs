@@ -118,15 +118,14 @@ impl Branch {
 
     /// Whether the last sealing was long enough ago for another one that only shortens what would be replayed.
     fn has_paused_sealing(&self) -> bool {
-        let rest = self.rest.lock();
-        rest.sealed.elapsed() > SEAL_PAUSE_MIN.max(rest.sealing * SEAL_PAUSE_FACTOR)
+        let (ended, took) = self.rest.lock().sealed;
+        ended.elapsed() > SEAL_PAUSE_MIN.max(took * SEAL_PAUSE_FACTOR)
     }
 
     fn seal_now(&self) -> Result<()> {
         let begun = Instant::now();
         let sealed = seal::seal(self);
-        let mut rest = self.rest.lock();
-        (rest.sealed, rest.sealing) = (Instant::now(), begun.elapsed());
+        self.rest.lock().sealed = (Instant::now(), begun.elapsed());
         sealed
     }
 

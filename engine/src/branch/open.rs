@@ -381,8 +381,7 @@ impl Parts {
                 last_seq: 0,
                 since: Instant::now(),
                 scanned: false,
-                sealed: Instant::now(),
-                sealing: Duration::ZERO,
+                sealed: (Instant::now(), Duration::ZERO),
             }),
         }
     }
