@@ -209,3 +209,20 @@ fn threads_that_need_a_block_at_once_get_the_same_values() {
     assert_eq!(differing(&map, &other), []);
     assert_eq!(entries(&map).len(), 50 * BLOCK as usize);
 }
+
+#[test]
+fn the_blocks_of_given_keys_are_made_and_no_others() {
+    let mut map = Radix::default();
+    for number in 0..40 {
+        let set = move |block: &mut Block<u64>| {
+            block.set(number * BLOCK, Some(Arc::new(number)));
+        };
+        map.set_later(number, 1, Box::new(set));
+    }
+    let wanted: Vec<u64> = (0..40).step_by(2).collect();
+    let keys = wanted.iter().flat_map(|n| [n * BLOCK + 7, n * BLOCK]);
+    map.open_those(keys.chain([99 * BLOCK, u64::MAX]));
+    let open: Vec<u64> = (0..40).filter(|n| map.is_block_open(*n)).collect();
+    assert_eq!(open, wanted);
+    assert_eq!(entries(&map).len(), 40);
+}
