@@ -112,8 +112,9 @@ impl Branch {
         let sealed = self.sealed_seq.load(Ordering::Relaxed);
         let records = (seq + 1).saturating_sub(sealed);
         let first_time = self.lock().reference.is_some() && sealed <= 1;
-        let is_long = bytes >= SEAL_BYTES || records >= SEAL_RECORDS && self.has_paused_sealing();
-        records > 0 && (is_long || idle && (bytes >= SEAL_IDLE_BYTES || first_time))
+        let many = records >= SEAL_RECORDS;
+        let is_long = bytes >= SEAL_BYTES || many && self.has_paused_sealing();
+        records > 0 && (is_long || idle && (many || bytes >= SEAL_IDLE_BYTES || first_time))
     }
 
     /// Whether the last sealing was long enough ago for another one that only shortens what would be replayed.

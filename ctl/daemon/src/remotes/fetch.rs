@@ -6,7 +6,7 @@ use super::super::mounts::Mounts;
 use super::super::request::Watch;
 use super::faults::{no_branch, no_project, of_remote};
 use super::open::{At, open_at};
-use super::transfer::{ORIGIN, check, chosen, decide, opened};
+use super::transfer::{ORIGIN, check, check_room, chosen, decide, opened};
 use agentvfs_client::protocol::{
     Fault, FetchedRow, Named, RemoteClone, RemoteCloneAnswer, RemoteFetch, RemoteFetchAnswer,
 };
@@ -104,13 +104,7 @@ fn bring(
     watch: &Watch<'_>,
 ) -> Result<Fetched, Error> {
     let engine = mounts.engine();
-    let room = |bytes| {
-        let room = engine.check_room(bytes);
-        room.map_err(|e| Error::NoRoom {
-            bytes,
-            why: e.to_string(),
-        })
-    };
+    let room = |bytes| check_room(engine, bytes);
     let context = Context {
         progress: watch.progress,
         check: &|| check(watch.cancel),

@@ -4,12 +4,12 @@ use super::super::faults;
 use super::super::mounts::Mounts;
 use super::super::request::{Watch, bare};
 use super::faults::{not_lazy, of_remote};
-use super::transfer::{check, decide, opened};
+use super::transfer::{check, check_room, decide, opened};
 use agentvfs_client::protocol::{Fault, RemotePrefetch, RemotePrefetchAnswer};
 use engine::Workspace;
 use engine::verbs::remotes::{self, RemoteConfig};
+use remote::Remote;
 use remote::fetch::{Context, Depth, Fetched, fetch};
-use remote::{Error, Remote};
 
 /// Brings what lies below paths of a branch, or all that the workspace needs: then it needs its remote no more.
 pub fn prefetch(
@@ -54,13 +54,7 @@ fn bring(
         false => remotes::needed_below(workspace, &ask.branch, &bare(&ask.paths)),
     };
     let wanted = wanted.map_err(of_engine)?;
-    let room = |bytes| {
-        let room = engine.check_room(bytes);
-        room.map_err(|e| Error::NoRoom {
-            bytes,
-            why: e.to_string(),
-        })
-    };
+    let room = |bytes| check_room(engine, bytes);
     let context = Context {
         progress: watch.progress,
         check: &|| check(watch.cancel),

@@ -5,7 +5,7 @@ use super::faults::no_remote;
 use super::open::{self, At};
 use agentvfs_client::protocol::{Access, Fault};
 use engine::verbs::remotes::{self, RemoteConfig};
-use engine::{Cancel, Workspace};
+use engine::{Cancel, Engine, Workspace};
 use remote::{Error, Remote};
 
 /// The remote that is meant where none is named, if it exists.
@@ -43,4 +43,13 @@ pub fn opened(
     access: &Access,
 ) -> Result<Remote, Fault> {
     open::open_at(mounts, At::of(config, access))
+}
+
+/// Whether what comes from a remote has room on the disk.
+pub fn check_room(engine: &Engine, bytes: u64) -> remote::Result<()> {
+    let room = engine.check_room(bytes);
+    room.map_err(|e| Error::NoRoom {
+        bytes,
+        why: e.to_string(),
+    })
 }
