@@ -39,6 +39,24 @@ pub struct Seen {
     pub fresh: bool,
 }
 
+impl Seen {
+    /// Without set-group-id of a file without group execution, which only stands for locking. Who loses it is
+    /// `one-group` of `docs/semantics.md`, and compared by `fs_permissions`.
+    pub fn but_for_locking(&self) -> Seen {
+        let mode = self.mode.0;
+        let is_file = FileType::from_raw_mode(mode) == FileType::RegularFile;
+        let locking = if is_file && mode & 0o010 == 0 {
+            0o2000
+        } else {
+            0
+        };
+        Seen {
+            mode: Octal(mode & !locking),
+            ..self.clone()
+        }
+    }
+}
+
 /// Times of an inode at the last look.
 type Times = ((i64, i64), (i64, i64));
 
@@ -77,7 +95,7 @@ impl Looker {
         let is_fifo = kind == FileType::Fifo;
         let set = (now.0.0 < CLOCK_BEGINS && !is_fifo).then_some(now.0);
         Seen {
-            mode: Octal(stat.st_mode & !locking(stat.st_mode)),
+            mode: Octal(stat.st_mode),
             links: stat.st_nlink,
             owner: (stat.st_uid, stat.st_gid),
             device: stat.st_rdev,
@@ -92,17 +110,6 @@ impl Looker {
                 !is_fifo && before.is_none_or(|t| t.1 != now.1),
             ),
         }
-    }
-}
-
-/// Set-group-id of a file without group execution, which only stands for locking. Who loses it is `one-group` of
-/// `docs/semantics.md`, and compared by `fs_permissions`.
-fn locking(mode: u32) -> u32 {
-    let is_file = FileType::from_raw_mode(mode) == FileType::RegularFile;
-    if is_file && mode & 0o010 == 0 {
-        0o2000
-    } else {
-        0
     }
 }
 
