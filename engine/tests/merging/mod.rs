@@ -29,10 +29,10 @@ pub fn real_texts() -> Vec<Vec<u8>> {
     let mut texts = Vec::new();
     for dir in [
         "../objstore/src",
-        "src/journal",
-        "src/ops",
-        "src/stored",
-        "src/tree",
+        "../engine/src/journal",
+        "../engine/src/ops",
+        "../engine/src/stored",
+        "../engine/src/tree",
     ] {
         let mut files: Vec<_> = std::fs::read_dir(root.join(dir))
             .unwrap()
