@@ -166,7 +166,9 @@ fn hint(error: &Error, name: &str) -> String {
             format!("agentvfs kv delete -w {name} KEY removes one; store long data in files")
         }
         Error::NoSuchRef(_) | Error::NoCommit(_) => {
-            format!("agentvfs log {name} --all lists the commits")
+            format!(
+                "agentvfs log {name} --all lists the commits; BRANCH:COMMIT is one of another branch"
+            )
         }
         Error::NotFound | Error::NoSuchPath(_) => {
             format!(
