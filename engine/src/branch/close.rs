@@ -78,6 +78,8 @@ impl Branch {
             && self.stale.lock().is_empty()
             && auto::is_at_rest(self)
             && self.lock().is_at_rest()
+            // The round before this look may have come a moment too early to seal.
+            && !self.is_sealing_due(seq, true)
     }
 
     /// Reads what is left of the base's directories, the first time; false while closing.
