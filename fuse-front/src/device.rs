@@ -33,7 +33,15 @@ pub(crate) fn mount(mountpoint: &Path, opts: &MountOptions) -> Result<OwnedFd, M
     let device = match rustix::fs::open("/dev/fuse", flags, Mode::empty()) {
         Ok(device) => device,
         // The helper may open it where we may not.
-        Err(Errno::ACCESS | Errno::PERM) => return by_helper(),
+        Err(error @ (Errno::ACCESS | Errno::PERM)) => {
+            return by_helper().map_err(|failed| match failed {
+                MountError::Refused { why, .. } => {
+                    tracing::warn!(why, "fusermount3 cannot mount either");
+                    MountError::NoDevice(error.into())
+                }
+                other => other,
+            });
+        }
         Err(error) => return Err(MountError::NoDevice(error.into())),
     };
     let mounted = match is_dead {

@@ -7,6 +7,8 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use tests::env::{Env, Told};
+use tests::skip::{Want, skip};
+use tests::user::{User, act_as};
 use tests::{binary, mount};
 
 const FILE: &str = "file";
@@ -206,16 +208,19 @@ fn a_daemon_of_another_build_goes_on_without_a_mount() {
 }
 
 /// A mount namespace in which nobody can mount by FUSE.
-fn without_fuse(env: &Env, args: &[&str]) -> Told {
+const NO_FUSE: &str =
+    "mount --bind /dev/fuse /dev/fuse && mount -o remount,bind,nodev /dev/fuse && exec \"$@\"";
+
+/// A mount namespace in which `NOBODY`, who runs the command, may not open the device.
+const FORBIDDEN: &str =
+    "rm -f \"$TMPDIR/fuse\" && mknod -m 600 \"$TMPDIR/fuse\" c 10 229 && mount --bind \"$TMPDIR/fuse\" /dev/fuse &&
+    exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
+
+/// Runs `agentvfs` in a mount namespace that `script` prepares.
+fn within(script: &str, env: &Env, args: &[&str]) -> Told {
     let mut command = Command::new("unshare");
     command
-        .args([
-            "--mount",
-            "sh",
-            "-c",
-            "mount --bind /dev/fuse /dev/fuse && mount -o remount,bind,nodev /dev/fuse && exec \"$@\"",
-            "sh",
-        ])
+        .args(["--mount", "sh", "-c", script, "sh"])
         .arg(binary::agentvfs())
         .args(args);
     let like = env.command(&env.project(), &[]);
@@ -234,10 +239,32 @@ fn without_fuse_the_error_says_that_it_can_run_without() {
     let Some(env) = Env::as_root() else { return };
     let project = env.project();
     let from = ["start", "--from", project.to_str().unwrap()];
-    let told = without_fuse(&env, &from);
+    let told = within(NO_FUSE, &env, &from);
     assert_eq!(told.status, 1, "{told:?}");
     assert!(told.err.contains("start --no-mount"), "{told:?}");
-    without_fuse(&env, &[&from[..], &["--no-mount"]].concat()).ok();
+    within(NO_FUSE, &env, &[&from[..], &["--no-mount"]].concat()).ok();
     write(&env, "new", "written\n");
     assert_eq!(text(&env, "new"), "written\n");
+}
+
+#[test]
+fn whoever_may_not_open_the_device_is_told_so() {
+    let Some(env) = Env::as_root() else { return };
+    let nobody = User {
+        uid: 65534,
+        gid: 65534,
+        groups: &[],
+    };
+    if !act_as(nobody, || binary::agentvfs().exists()) || !mount::found("setpriv") {
+        return skip(Want::Machine, "others cannot reach the program");
+    }
+    for name in ["", "project", "user", "tmp"] {
+        std::os::unix::fs::chown(env.path(name), Some(65534), Some(65534)).unwrap();
+    }
+    let project = env.project();
+    let from = ["start", "--from", project.to_str().unwrap()];
+    let told = within(FORBIDDEN, &env, &from);
+    assert!(told.err.contains("chmod 0666 /dev/fuse"), "{told:?}");
+    told.fails(1, "/dev/fuse: Permission denied");
+    within(FORBIDDEN, &env, &[&from[..], &["--no-mount"]].concat()).ok();
 }
