@@ -16,7 +16,8 @@ pub struct WatchArgs {
     /// The workspace
     #[arg(value_name = "WORKSPACE")]
     pub name: Option<String>,
-    /// Print the events after this number (extra.seq), then those to come [default: those to come]
+    /// Print the events after this number (extra.seq), then those to come [default: those to come; with --no-follow: 0,
+    /// all that are kept]
     #[arg(long, value_name = "SEQ")]
     pub since: Option<u64>,
     /// Only events about this path or what is below it; * and ? stand for any characters, also /; may be repeated
@@ -25,7 +26,7 @@ pub struct WatchArgs {
     /// Only these operations
     #[arg(long, value_name = "OP,...", value_delimiter = ',')]
     pub op: Vec<String>,
-    /// End after the events that there are
+    /// End after the events that are kept
     #[arg(long)]
     pub no_follow: bool,
 }

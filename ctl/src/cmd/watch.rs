@@ -30,7 +30,7 @@ pub fn run(args: &WatchArgs, context: &mut Context) -> Result<u8, Failure> {
     let workspace = context.workspace(args.name.as_deref())?;
     let mut ask = Subscribe {
         workspace,
-        since: args.since,
+        since: args.since.or(args.no_follow.then_some(0)),
         filter: EventFilter {
             branches: context.options().branch.clone().into_iter().collect(),
             ops: args.op.clone(),
