@@ -1,5 +1,6 @@
 //! The engine of one store: which workspaces there are, and which of them are open.
 
+pub(crate) mod away;
 pub(crate) mod exchange;
 pub(crate) mod fsck;
 pub(crate) mod gc;

@@ -33,6 +33,7 @@ pub mod types;
 pub mod verbs;
 mod workspace;
 
+pub use crate::engine::away::OnlyRemote;
 pub use crate::engine::exchange::IMPORTED;
 pub use crate::engine::fsck::{Affected, Finding, FsckReport, Reopen, RepairStep};
 pub use crate::engine::gc::{

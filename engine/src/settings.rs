@@ -12,8 +12,10 @@ use std::time::Duration;
 
 /// Name of the ref that holds the settings.
 pub(crate) const SETTINGS_REF: &str = "settings";
-/// Without what came later, with the first of it, with all of it: what is not the default is written.
-const VERSIONS: [u16; 3] = [1, 2, 3];
+/// Without what came later, with the first of it, and so on: what is not the default is written, with all before it.
+const VERSIONS: [u16; 4] = [1, 2, 3, 4];
+/// Bytes of what lazy workspaces have fetched that are kept.
+const CACHE_BYTES: u64 = 20 << 30;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What can be set for a store.
@@ -39,6 +41,8 @@ pub struct Settings {
     pub keep_calls: Duration,
     /// Age at which a call of nobody's process counts as over; `None`: never.
     pub end_calls: Option<Duration>,
+    /// Bytes up to which gc leaves what lazy workspaces could fetch again; `None`: all of it.
+    pub cache: Option<u64>,
 }
 
 impl Default for Settings {
@@ -54,6 +58,7 @@ impl Default for Settings {
             gc_auto: true,
             keep_calls: 30 * 24 * HOUR,
             end_calls: Some(HOUR),
+            cache: Some(CACHE_BYTES),
         }
     }
 }
@@ -100,6 +105,30 @@ struct EndRecord {
     end_calls: Option<u64>,
 }
 
+/// What version 4 has behind that.
+#[derive(bincode::Encode, bincode::Decode)]
+struct CacheRecord {
+    cache: Option<u64>,
+}
+
+/// A record as far as its version goes.
+type Parts = (
+    SettingsRecord,
+    Option<LaterRecord>,
+    Option<EndRecord>,
+    Option<CacheRecord>,
+);
+
+fn parts(bytes: &[u8]) -> Result<Parts, String> {
+    use crate::record::decode;
+    Ok(match bytes {
+        [2, 0, ..] => decode(bytes).map(|(r, later)| (r, Some(later), None, None))?,
+        [3, 0, ..] => decode(bytes).map(|(r, later, end)| (r, Some(later), Some(end), None))?,
+        [4, 0, ..] => decode(bytes).map(|(r, l, e, c)| (r, Some(l), Some(e), Some(c)))?,
+        _ => (decode(bytes)?, None, None, None),
+    })
+}
+
 fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
@@ -107,13 +136,7 @@ fn millis(d: Duration) -> u64 {
 /// Decodes the value of the ref; says why where it is none.
 pub fn decode_settings(bytes: &[u8]) -> Result<Settings, String> {
     let default = Settings::default();
-    let (r, later, end): (SettingsRecord, Option<LaterRecord>, Option<EndRecord>) = match bytes {
-        [2, 0, ..] => crate::record::decode(bytes).map(|(r, later)| (r, Some(later), None))?,
-        [3, 0, ..] => {
-            crate::record::decode(bytes).map(|(r, later, end)| (r, Some(later), Some(end)))?
-        }
-        _ => (crate::record::decode(bytes)?, None, None),
-    };
+    let (r, later, end, cache) = parts(bytes)?;
     if !VERSIONS.contains(&r.version) {
         return Err(format!("its version is {}", r.version));
     }
@@ -132,6 +155,7 @@ pub fn decode_settings(bytes: &[u8]) -> Result<Settings, String> {
         gc_auto: r.gc_auto,
         keep_calls,
         end_calls,
+        cache: cache.map_or(default.cache, |c| c.cache),
     };
     match r.version == version_of(&settings) {
         true => Ok(settings),
@@ -142,7 +166,9 @@ pub fn decode_settings(bytes: &[u8]) -> Result<Settings, String> {
 /// The lowest version that has all that is not the default.
 fn version_of(s: &Settings) -> u16 {
     let default = Settings::default();
-    if s.end_calls != default.end_calls {
+    if s.cache != default.cache {
+        VERSIONS[3]
+    } else if s.end_calls != default.end_calls {
         VERSIONS[2]
     } else if s.keep_calls != default.keep_calls {
         VERSIONS[1]
@@ -172,6 +198,9 @@ pub fn encode_settings(s: &Settings) -> Vec<u8> {
     if version > VERSIONS[1] {
         let end_calls = s.end_calls.map(millis);
         bytes.extend(crate::record::encode(&EndRecord { end_calls }));
+    }
+    if version > VERSIONS[2] {
+        bytes.extend(crate::record::encode(&CacheRecord { cache: s.cache }));
     }
     bytes
 }
@@ -217,6 +246,12 @@ mod tests {
         assert_eq!(load(&refs, Settings::default()), set);
         for end_calls in [None, Some(2 * HOUR)] {
             set.end_calls = end_calls;
+            store(&refs, &set).unwrap();
+            assert_eq!(load(&refs, Settings::default()), set);
+        }
+        for cache in [None, Some(0), Some(7 << 30)] {
+            set.cache = cache;
+            set.end_calls = Settings::default().end_calls;
             store(&refs, &set).unwrap();
             assert_eq!(load(&refs, Settings::default()), set);
         }

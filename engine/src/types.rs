@@ -2,6 +2,7 @@
 //!
 //! Nothing here depends on FUSE or on the store's layout.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -385,6 +386,11 @@ pub trait KernelCache: Send + Sync {
 
     /// Drops every cached name of the mount at once, where the kernel can; false where it cannot.
     fn inval_all_entries(&self) -> bool;
+
+    /// Numbers (`st_ino`) of the files of the mount that programs have open, mapped or run, as far as that can be seen.
+    fn open_files(&self) -> HashSet<u64> {
+        HashSet::new()
+    }
 
     /// Whether programs can have files open through a mount.
     fn is_mounted(&self) -> bool {

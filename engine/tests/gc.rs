@@ -450,7 +450,7 @@ fn figures_and_checks_are_answered_beside_gc() {
             assert_eq!(during.needed_bytes, before.needed_bytes);
             assert_eq!(during.workspaces[0].own_bytes, during.needed_bytes);
             let (done, engine) = (checks.0.clone(), world.engine.clone());
-            scope.spawn(move || done.send(engine.fsck(&|_, _| ())));
+            scope.spawn(move || drop(done.send(engine.fsck(&|_, _| ()))));
         });
         assert!(gc.unwrap().objects > 0);
     });

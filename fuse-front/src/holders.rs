@@ -7,6 +7,7 @@
 
 use crate::table;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// A process that uses a mount.
@@ -28,6 +29,21 @@ pub fn holders(path: &Path) -> Vec<Holder> {
         .filter(|pid| uses(*pid, mount.dev))
         .map(holder)
         .collect()
+}
+
+/// Numbers of the files of a device that processes have open, mapped or run, this one left out.
+pub(crate) fn open_files(dev: (u32, u32)) -> HashSet<u64> {
+    let mut found = HashSet::new();
+    for pid in pids().into_iter().filter(|pid| *pid != std::process::id()) {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let links = entries(&process.join("fd")).into_iter();
+        let links = links.chain([process.join("exe")]);
+        found.extend(links.filter_map(|link| number(&link, dev)));
+        each_mapped(&process.join("maps"), &mut |of, number| {
+            found.extend(number.filter(|_| of == dev));
+        });
+    }
+    found
 }
 
 /// All process ids.
@@ -66,13 +82,32 @@ fn device(link: &Path) -> Option<(u32, u32)> {
     Some((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
-/// True if a file of device `dev` is mapped: the fourth field of each line is its device.
+/// Number of the file of device `dev` that a /proc link leads to, from what the kernel has in memory.
+fn number(link: &Path, dev: (u32, u32)) -> Option<u64> {
+    let wanted = StatxFlags::TYPE | StatxFlags::INO;
+    let stat = statx(CWD, link, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+    ((stat.stx_dev_major, stat.stx_dev_minor) == dev).then_some(stat.stx_ino)
+}
+
+/// True if a file of device `dev` is mapped.
 fn maps(path: &Path, dev: (u32, u32)) -> bool {
+    let mut is_mapped = false;
+    each_mapped(path, &mut |of, _| is_mapped |= of == dev);
+    is_mapped
+}
+
+/// Calls `each` with the device and the number of each file that is mapped: fields four and five of each line.
+fn each_mapped(path: &Path, each: &mut dyn FnMut((u32, u32), Option<u64>)) {
     let maps = std::fs::read(path).unwrap_or_default();
-    maps.split(|byte| *byte == b'\n').any(|line| {
-        let field = line.split(|byte| *byte == b' ').nth(3);
-        field.and_then(|field| table::parse_dev(field, 16)) == Some(dev)
-    })
+    for line in maps.split(|byte| *byte == b'\n') {
+        let mut fields = line.split(|byte| *byte == b' ').skip(3);
+        if let Some(dev) = fields.next().and_then(|dev| table::parse_dev(dev, 16)) {
+            let number = fields
+                .next()
+                .and_then(|field| std::str::from_utf8(field).ok());
+            each(dev, number.and_then(|number| number.parse().ok()));
+        }
+    }
 }
 
 /// The process as it is shown.

@@ -6,11 +6,13 @@
 use crate::announce::Announcer;
 use crate::apart::Apart;
 use crate::drain::Drain;
+use crate::holders;
 use crate::limits::{FLUSH_PASSES_MAX, REFRESH_WAIT_MAX};
 use crate::transport::Notify;
 use engine::types::{Announcement, KernelCache, NodeId};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, StatxFlags, openat2, statx};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -91,6 +93,10 @@ impl KernelCache for MountCache {
 
     fn inval_all_entries(&self) -> bool {
         self.kernel.inval_all_entries().is_ok()
+    }
+
+    fn open_files(&self) -> HashSet<u64> {
+        holders::open_files(self.dev)
     }
 
     fn announce(&self, changes: Vec<Announcement>) {

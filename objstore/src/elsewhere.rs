@@ -15,8 +15,28 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::id::CommitId;
 use crate::pack::Key;
 use crate::store::ObjectStore;
+
+/// What the place from which somebody has objects holds, as it was found a moment ago.
+pub trait Backing: Send + Sync + Debug {
+    /// Commits that are in the store and that the place keeps: with their directories and files, and those of all
+    /// their ancestors.
+    fn commits(&self) -> &[CommitId];
+
+    /// Bytes that the record of an object takes there; `None` where it does not have it.
+    fn find(&self, key: &Key) -> Option<u64>;
+}
+
+/// Some branches of a project, by name.
+#[derive(Clone, Debug)]
+pub struct Branches {
+    /// The project.
+    pub project: String,
+    /// The branches.
+    pub names: Vec<String>,
+}
 
 /// Brings objects that are not in the store.
 pub trait Elsewhere: Send + Sync + Debug {
@@ -26,6 +46,13 @@ pub trait Elsewhere: Send + Sync + Debug {
     ///
     /// [`Error::Elsewhere`](crate::Error::Elsewhere) where it is somewhere, or may be, and cannot be had now.
     fn bring(&self, store: &ObjectStore, key: &Key) -> Result<bool>;
+
+    /// Looks anew at the place from which the workspace `whose` has what it lacks; gives what that has now, and which
+    /// commits it keeps because of these branches. An error says why that cannot be told; it is one if the place did
+    /// not answer.
+    fn look(&self, _whose: &str, _of: &Branches) -> std::result::Result<Box<dyn Backing>, String> {
+        Err("what it has cannot be asked for".into())
+    }
 }
 
 thread_local! {
@@ -54,6 +81,18 @@ impl ObjectStore {
     /// From now on what is not here is asked for there; `None`: nowhere.
     pub fn set_elsewhere(&self, elsewhere: Option<Arc<dyn Elsewhere>>) {
         *self.elsewhere.write() = elsewhere;
+    }
+
+    /// As [`Elsewhere::look`]; an error where objects come from nowhere.
+    pub fn look_elsewhere(
+        &self,
+        whose: &str,
+        of: &Branches,
+    ) -> std::result::Result<Box<dyn Backing>, String> {
+        // Not held while it is waited for.
+        let elsewhere = self.elsewhere.read().clone();
+        let elsewhere = elsewhere.ok_or("it is not open")?;
+        elsewhere.look(whose, of)
     }
 
     /// True where what is not here may be elsewhere.

@@ -15,6 +15,7 @@
 pub(crate) mod marks;
 pub(crate) mod pins;
 mod punch;
+mod shed;
 mod sweep;
 mod walk;
 
@@ -22,8 +23,11 @@ use crate::error::{Error, Result};
 use crate::pack::Key;
 use crate::store::ObjectStore;
 use marks::{Marked, Marks};
+use parking_lot::Mutex;
 pub use pins::Pin;
 pub use punch::PlannedHoles;
+pub use shed::Shed;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 pub use sweep::{Plan, PlannedPack, Swept};
@@ -37,6 +41,8 @@ pub struct Collection<'a> {
     stop: &'a AtomicBool,
     /// It was begun so that puts mark what they find.
     sweeps: bool,
+    /// What was passed over as it is elsewhere.
+    missing: Mutex<BTreeSet<Key>>,
 }
 
 impl ObjectStore {
@@ -55,6 +61,7 @@ impl ObjectStore {
             marks: Arc::new(Marks::new(&self.packs)),
             stop,
             sweeps: false,
+            missing: Mutex::default(),
         }
     }
 
@@ -77,6 +84,7 @@ impl ObjectStore {
                 marks,
                 stop,
                 sweeps: true,
+                missing: Mutex::default(),
             }
         };
         collection.wait_for_pins()?;
@@ -108,6 +116,11 @@ impl Collection<'_> {
             }
         });
         bytes
+    }
+
+    /// What walks with [`Strictness::WhatIsHere`] passed over; forgotten with that.
+    pub fn take_missing(&self) -> BTreeSet<Key> {
+        std::mem::take(&mut *self.missing.lock())
     }
 
     fn mark(&self, key: &Key) -> Result<Marked> {

@@ -184,6 +184,11 @@ impl ObjectStore {
         self.finds(gc.as_deref(), &(kind, *hash))
     }
 
+    /// True where an object is stored now. Nobody may rely on that: gc does not keep it therefore.
+    pub fn holds(&self, key: &Key) -> bool {
+        self.behind.contains(key) || self.packs.contains(key)
+    }
+
     /// Looks for an object that somebody relies on; `marks` are those of the run of gc, which keeps
     /// it then.
     fn finds(&self, marks: Option<&Marks>, key: &Key) -> bool {

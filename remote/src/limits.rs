@@ -49,3 +49,5 @@ pub const GRACE_SEC: i64 = 86_400;
 pub const OBSERVATIONS_MAX: usize = 32;
 /// Longest list of the commits that a timeline mentions.
 pub const MENTIONED_BYTES_MAX: u64 = 256 << 20;
+/// How many commits a branch of a remote may be ahead of what is here, for what lies behind to count as kept by it.
+pub const AHEAD_MAX: u32 = 100_000;

@@ -9,6 +9,9 @@
 //!
 //! Tests: `remote/tests/near.rs`, `tests/tests/lazy.rs`.
 
+mod held;
+pub mod lacking;
+
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
 use crate::layout::index::{Index, Place};

@@ -13,10 +13,11 @@ use crate::layout::index::{self, Index, PackEntry, Place};
 use crate::layout::reference::{self, RemoteRef};
 use crate::layout::{HEAD, Hash, catalog_name, index_name, marker, pack_name, ref_name};
 use crate::limits::{INDEX_BYTES_TOTAL_MAX, PACK_BYTES, READS_MAX, REGISTER_BYTES};
-use objstore::Key;
 use objstore::exchange::Record;
+use objstore::{Key, Kind};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// How large what a push puts becomes; [`Default`] is what programs use, tests choose less.
@@ -77,6 +78,24 @@ impl Generation {
             Some(Found { pack, place })
         });
         hits.take(1).next()
+    }
+
+    /// The commits whose records lie in a range of a pack, the range's end included.
+    pub(crate) fn commits_within(&self, pack: &Hash, range: &Range<u64>) -> Vec<(Key, Place)> {
+        let of = |index: &Arc<Index>| {
+            let number = index.packs().iter().position(|p| p.hash == *pack)?;
+            let is_inside = |place: &Place| {
+                let at = place.range();
+                place.pack as usize == number && range.start <= at.start && at.end <= range.end
+            };
+            let commits = index.objects_of(Kind::Commit);
+            Some(
+                commits
+                    .filter(|(_, place)| is_inside(place))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        self.indexes.iter().find_map(of).unwrap_or_default()
     }
 
     /// Whether an object is present, and so all that it refers to.

@@ -9,14 +9,15 @@
 //! Tests: `remote/tests/near.rs`, `tests/tests/lazy.rs`.
 
 use crate::error::{Error, Result};
+use crate::near::lacking::{Counter, Lacking};
 use crate::near::{Brought, Near};
 use crate::remote::Remote;
-use objstore::elsewhere::Elsewhere;
+use objstore::elsewhere::{Backing, Branches, Elsewhere};
 use objstore::{Key, ObjectStore};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 /// How long an object is waited for.
@@ -48,6 +49,7 @@ struct Source {
     near: Mutex<Option<Arc<Near>>>,
     used: Mutex<Instant>,
     standing: Mutex<Standing>,
+    lacking: Arc<Counter>,
     left_alone: Mutex<Option<(Instant, String)>>,
 }
 
@@ -66,6 +68,8 @@ pub struct Standing {
     pub failed: u64,
     /// Why the last one did not, unless one has come since.
     pub why: Option<String>,
+    /// What the remote has and the store has not; `None` where that is not known yet.
+    pub lacking: Option<Lacking>,
 }
 
 /// An object on its way.
@@ -156,6 +160,20 @@ impl Source {
         }
     }
 
+    /// What the remote has, and keeps of these branches.
+    fn look(
+        self: &Arc<Source>,
+        store: &ObjectStore,
+        of: &Branches,
+    ) -> std::result::Result<Box<dyn Backing>, String> {
+        let left_alone = self.left_alone.lock().clone();
+        if let Some((_, why)) = left_alone.filter(|(until, _)| Instant::now() < *until) {
+            return Err(why);
+        }
+        let near = self.near().map_err(|e| e.to_string())?;
+        near.held(store, of).map_err(|e| e.to_string())
+    }
+
     fn failed<T>(&self, why: String) -> std::result::Result<T, String> {
         let mut standing = self.standing.lock();
         standing.failed += 1;
@@ -193,6 +211,7 @@ impl Sources {
                 remote: remote.to_owned(),
                 ..Standing::default()
             }),
+            lacking: Arc::default(),
             left_alone: Mutex::default(),
         };
         let source = Arc::new(source);
@@ -215,7 +234,11 @@ impl Sources {
             .lock()
             .as_ref()
             .map(|near| near.remote().traffic());
+        let near = source.near.lock().clone();
+        let store = self.store.upgrade();
+        let lacking = store.and_then(|store| source.lacking.ask(near, &store));
         Some(Standing {
+            lacking,
             requests: requests.map_or(0, |traffic| traffic.requests),
             ..source.standing.lock().clone()
         })
@@ -295,5 +318,19 @@ impl Elsewhere for Sources {
             id: objstore::exchange::key_hex(&key.1),
             why: failed,
         })
+    }
+
+    fn look(&self, whose: &str, of: &Branches) -> std::result::Result<Box<dyn Backing>, String> {
+        let source = self.all.read().get(whose).cloned();
+        let source = source.ok_or("it is not known")?;
+        let store = self.store.upgrade().ok_or("the store is closed")?;
+        let (done, is_done) = mpsc::channel();
+        let of = of.clone();
+        // Nobody waits for the answer once it is given up.
+        let work = move || drop(done.send(source.look(&store, &of)));
+        let thread = std::thread::Builder::new().name("look".into());
+        thread.spawn(work).map_err(|e| format!("no thread: {e}"))?;
+        let looked = is_done.recv_timeout(self.patience);
+        looked.unwrap_or_else(|_| Err(format!("no answer for {} s", self.patience.as_secs())))
     }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Machine, branch, noise, world};
-use objstore::elsewhere::Elsewhere;
+use objstore::elsewhere::{Branches, Elsewhere};
 use objstore::exchange::commit_key;
 use objstore::{Commit, FileContent, Key, Kind, ObjectStore, read_content};
 use remote::fetch::{self, Depth};
@@ -203,4 +203,48 @@ fn why_nothing_comes_is_told_with_the_remotes_name() {
     let standing = sources.standing("w").unwrap();
     assert_eq!(standing.failed, 3);
     assert!(standing.why.unwrap().contains("no network"));
+}
+
+#[test]
+fn what_a_remote_holds_is_found_though_its_ref_is_far_ahead() {
+    let (clock, bucket) = world();
+    let bucket = Arc::new(bucket);
+    let mut a = Machine::new(bucket.clone(), clock.clone());
+    let known = a.commit(&[], &[("d/f", Some(b"first"))]);
+    let mut last = known;
+    for n in 0..200u32 {
+        last = a.commit(&[last], &[("d/f", Some(&n.to_le_bytes()))]);
+    }
+    a.push("main", last).unwrap();
+    let aside = a.commit(&[], &[("d/f", Some(b"aside"))]);
+    let b = Machine::new(bucket.clone(), clock.clone());
+    for commit in [known, aside] {
+        let record = a.store.get_record(&commit_key(&commit)).unwrap();
+        b.store.put_record(&record).unwrap();
+    }
+    let near = Near::new(Remote::open(bucket.clone(), clock.clone()).unwrap());
+    let of = |names: &[&str]| Branches {
+        project: branch("main").project,
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let held = near.held(&b.store, &of(&["main", "nowhere"])).unwrap();
+    assert_eq!(held.commits(), [known], "not what lies aside");
+    let sent = near.remote().traffic().requests;
+    assert!(sent <= 8, "{sent} requests");
+    assert_eq!(b.store.stats().objects, 2, "nothing is kept");
+    let chunk = |bytes: &[u8]| (Kind::Chunk, *blake3::hash(bytes).as_bytes());
+    assert!(held.find(&chunk(b"first")).is_some() && held.find(&chunk(b"aside")).is_none());
+    // It is looked at anew each time: the ref is replaced by what does not reach the commit.
+    assert_eq!(
+        near.held(&b.store, &of(&["nowhere"])).unwrap().commits(),
+        []
+    );
+    a.push("other", aside).unwrap();
+    let held = near.held(&b.store, &of(&["other", "main"])).unwrap();
+    assert!(held.find(&chunk(b"aside")).is_some());
+    let mut commits = held.commits().to_vec();
+    commits.sort_unstable();
+    let mut both = [known, aside];
+    both.sort_unstable();
+    assert_eq!(commits, both);
 }

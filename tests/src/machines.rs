@@ -103,3 +103,30 @@ pub fn many(env: &Env, name: &str) {
 pub fn files_in(dir: &Path) -> usize {
     fs::read_dir(dir).map_or(0, Iterator::count)
 }
+
+/// Bytes that nothing makes smaller, the same for the same name.
+pub fn noise(name: &str, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(name.as_bytes());
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// The remote, out of reach while this lives.
+pub struct Away(PathBuf, PathBuf);
+
+impl Away {
+    /// Takes it out of reach.
+    pub fn take(remote: &Path) -> Away {
+        let away = remote.with_extension("away");
+        fs::rename(remote, &away).unwrap();
+        Away(remote.to_owned(), away)
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        fs::rename(&self.1, &self.0).unwrap();
+    }
+}

@@ -7,22 +7,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tests::env::Env;
-use tests::machines::{first, head, json, other, root, rows, run, verified, write};
+use tests::machines::{Away, first, head, json, noise, other, root, rows, run, verified, write};
 use tests::tree;
 
 /// Requests after which a clone must be mounted.
 const REQUESTS_MAX: u64 = 20;
 /// How long a read may take that fails.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Bytes that nothing makes smaller, the same for the same name.
-fn noise(name: &str, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(name.as_bytes());
-    hasher.finalize_xof().fill(&mut bytes);
-    bytes
-}
 
 /// A machine that has pushed a project with many directories, a large file and hard links.
 fn pushed() -> Option<(Env, PathBuf)> {
@@ -41,23 +32,6 @@ fn pushed() -> Option<(Env, PathBuf)> {
     run(&a, &["kv", "set", "plan", "\"first\""]).ok();
     run(&a, &["push"]).ok();
     Some((a, remote))
-}
-
-/// The remote, out of reach while this lives.
-struct Away(PathBuf, PathBuf);
-
-impl Away {
-    fn take(remote: &Path) -> Away {
-        let away = remote.with_extension("away");
-        fs::rename(remote, &away).unwrap();
-        Away(remote.to_owned(), away)
-    }
-}
-
-impl Drop for Away {
-    fn drop(&mut self) {
-        fs::rename(&self.1, &self.0).unwrap();
-    }
 }
 
 /// Reading fails with EIO, soon enough.

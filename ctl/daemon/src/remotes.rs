@@ -103,6 +103,8 @@ pub fn lazy(mounts: &Mounts, workspace: &str) -> Option<LazyStanding> {
         bytes: standing.bytes,
         failed: standing.failed,
         why: standing.why,
+        remote_only_objects: standing.lacking.map(|lacking| lacking.objects),
+        remote_only_bytes: standing.lacking.map(|lacking| lacking.bytes),
     })
 }
 

@@ -7,7 +7,7 @@ use engine::Settings;
 use std::time::Duration;
 
 /// All keys, in the order in which they are shown.
-pub const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 11] = [
     "auto-idle",
     "auto-busy",
     "keep-all",
@@ -16,6 +16,7 @@ pub const KEYS: [&str; 10] = [
     "keep-calls",
     "end-calls",
     "quota",
+    "cache",
     "gc-grace",
     "gc",
 ];
@@ -37,6 +38,7 @@ pub fn show(settings: &Settings, key: &str) -> Option<String> {
         "keep-calls" => duration_text(s.keep_calls),
         "end-calls" => s.end_calls.map_or("off".into(), duration_text),
         "quota" => s.quota.map_or("none".into(), size_text),
+        "cache" => s.cache.map_or("none".into(), size_text),
         "gc-grace" => duration_text(s.gc_grace),
         "gc" => if s.gc_auto { "auto" } else { "off" }.to_owned(),
         _ => return None,
@@ -67,6 +69,10 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), String
             Some(_) => return Err(format!("quota: {value} is too small; the minimum is 64M")),
             None => return Err(format!("quota: {value:?} is not a size")),
         },
+        "cache" if value == "none" => s.cache = None,
+        "cache" => {
+            s.cache = Some(size(value).ok_or_else(|| format!("cache: {value:?} is not a size"))?);
+        }
         "gc" if value == "auto" || value == "off" => s.gc_auto = value == "auto",
         "gc" => return Err(format!("gc: {value:?} is neither auto nor off")),
         _ => return Err(format!("there is no setting {key:?}")),
@@ -89,6 +95,8 @@ mod tests {
             ("keep-daily", "90d"),
             ("end-calls", "off"),
             ("quota", "20G"),
+            ("cache", "300M"),
+            ("cache", "none"),
             ("gc-grace", "0s"),
             ("gc", "off"),
         ] {
@@ -113,6 +121,8 @@ mod tests {
             ("quota", "-1"),
             ("quota", "99999999T"),
             ("quota", "20X"),
+            ("cache", "-1"),
+            ("cache", "all"),
             ("gc", "on"),
             ("colour", "red"),
         ] {

@@ -6,7 +6,7 @@ use super::request::Watch;
 use crate::settings::{KEYS, set, show};
 use agentvfs_client::protocol::{
     AffectedRow, BranchStats, Bytes, Config, ConfigAnswer, Fault, FsckAnswer, FsckFinding, Gc,
-    GcAnswer, KindStats, Resources, StatsAnswer, WorkspaceStats,
+    GcAnswer, KindStats, OnlyRemote, Resources, StatsAnswer, WorkspaceStats,
 };
 use engine::{Affected, Engine, FsckReport, GcReport, GcRequest};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub fn gc(mounts: &Mounts, ask: &Gc, progress: Progress<'_>) -> Result<GcAnswer,
         dry_run: ask.dry_run,
     };
     let report = mounts.engine().gc(request, progress);
-    report.map(|r| of_gc(&r)).map_err(|e| faults::of_gc(&e))
+    report.map(of_gc).map_err(|e| faults::of_gc(&e))
 }
 
 /// Checks the store as it is, beside all work.
@@ -73,6 +73,16 @@ pub fn fsck_answer(report: &FsckReport) -> FsckAnswer {
         bytes: report.bytes,
         branches: report.branches,
         commits: report.commits,
+        only_remote: of_only_remote(report.only_remote),
+        unasked: report.unasked.clone(),
+    }
+}
+
+fn of_only_remote(found: engine::OnlyRemote) -> OnlyRemote {
+    OnlyRemote {
+        objects: found.objects,
+        bytes: found.bytes,
+        unknown: found.unknown,
     }
 }
 
@@ -136,7 +146,7 @@ fn of_kind(k: engine::KindFigures) -> KindStats {
     }
 }
 
-fn of_gc(r: &GcReport) -> GcAnswer {
+fn of_gc(r: GcReport) -> GcAnswer {
     GcAnswer {
         freed_bytes: r.freed_bytes,
         objects: r.objects,
@@ -146,6 +156,10 @@ fn of_gc(r: &GcReport) -> GcAnswer {
         needed_bytes: r.needed_bytes,
         left_bytes: r.left_bytes,
         damaged_packs: r.damaged_packs,
+        dropped_bytes: r.dropped_bytes,
+        cache_bytes: r.cache_bytes,
+        only_remote: of_only_remote(r.only_remote),
+        unasked: r.unasked,
     }
 }
 

@@ -21,6 +21,8 @@ Settings, with their defaults:
   keep-calls=30d    keep the states before and after each tool call, run and turn of an agent up to this age
   end-calls=1h      end a tool call that no process holds at this age; off: never
   quota=none        limit of the home's size, such as 20G; beyond it writes fail with EDQUOT
+  cache=20G         limit of file contents that lazy workspaces have fetched; gc drops the oldest beyond it, as
+                    far as the remote has them; none: no limit
   gc-grace=1h       keep unreachable objects up to this age
   gc=auto           run gc when it is worthwhile; off: only on request
 

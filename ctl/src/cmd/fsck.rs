@@ -158,6 +158,12 @@ fn tell(answer: &FsckAnswer, args: &FsckArgs, json: bool) -> Result<u8, Failure>
                 count(left as u64, "finding")
             ));
         }
+        if let Some(why) = &answer.unasked {
+            warn(&format!(
+                "{} not checked: {why}",
+                count(answer.only_remote.unknown, "object")
+            ));
+        }
         talk(&summary(answer));
     }
     Ok(if answer.findings.is_empty() {
@@ -177,8 +183,12 @@ fn summary(answer: &FsckAnswer) -> String {
         1 => "1 branch".to_owned(),
         many => format!("{many} branches"),
     };
+    let away = match answer.only_remote.objects {
+        0 => String::new(),
+        many => format!("; {} only in remotes", count(many, "object")),
+    };
     format!(
-        "checked {} ({}), {branches}, {}: {found}",
+        "checked {} ({}), {branches}, {}: {found}{away}",
         count(answer.records, "record"),
         human_bytes(answer.bytes),
         count(answer.commits, "commit")
@@ -244,5 +254,9 @@ fn object(answer: &FsckAnswer) -> Value {
         "bytes": answer.bytes,
         "branches": answer.branches,
         "commits": answer.commits,
+        "remote_only_objects": answer.only_remote.objects,
+        "remote_only_bytes": answer.only_remote.bytes,
+        "remote_only_unknown": answer.only_remote.unknown,
+        "unasked": answer.unasked,
     })
 }

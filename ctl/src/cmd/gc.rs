@@ -22,6 +22,10 @@ pub fn run(args: &GcArgs, context: &mut Context) -> Result<u8, Failure> {
         facts.line(key, text.as_bytes()).json(key, number);
     }
     facts.json("dry_run", args.dry_run);
+    if let Some(why) = &answer.unasked {
+        facts.line("unasked", why.as_bytes());
+    }
+    facts.json("unasked", answer.unasked.as_deref());
     facts.print(context.json())?;
     let would = if args.dry_run { "would be " } else { "" };
     talk(&format!(
@@ -40,7 +44,7 @@ fn grace(text: &str) -> Result<u64, Failure> {
     })
 }
 
-fn numbers(answer: &GcAnswer) -> [(&'static str, u64); 8] {
+fn numbers(answer: &GcAnswer) -> [(&'static str, u64); 13] {
     [
         ("freed_bytes", answer.freed_bytes),
         ("objects", answer.objects),
@@ -50,5 +54,10 @@ fn numbers(answer: &GcAnswer) -> [(&'static str, u64); 8] {
         ("needed_bytes", answer.needed_bytes),
         ("left_bytes", answer.left_bytes),
         ("damaged_packs", answer.damaged_packs),
+        ("dropped_bytes", answer.dropped_bytes),
+        ("cache_bytes", answer.cache_bytes),
+        ("remote_only_objects", answer.only_remote.objects),
+        ("remote_only_bytes", answer.only_remote.bytes),
+        ("remote_only_unknown", answer.only_remote.unknown),
     ]
 }

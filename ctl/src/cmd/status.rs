@@ -167,9 +167,18 @@ fn lazy_facts(facts: &mut Facts, lazy: &protocol::LazyStanding) {
     ] {
         facts.line(key, number.to_string().as_bytes());
     }
+    for (key, number) in [
+        ("remote_only_objects", lazy.remote_only_objects),
+        ("remote_only_bytes", lazy.remote_only_bytes),
+    ] {
+        let text = number.map_or("unknown".to_owned(), |number| number.to_string());
+        facts.line(key, text.as_bytes());
+    }
     let object = json!({
         "remote": lazy.remote, "objects": lazy.objects, "bytes": lazy.bytes,
         "failed": lazy.failed, "why": lazy.why,
+        "remote_only_objects": lazy.remote_only_objects,
+        "remote_only_bytes": lazy.remote_only_bytes,
     });
     facts.json("lazy", object);
 }

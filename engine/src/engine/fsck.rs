@@ -14,6 +14,7 @@ mod strays;
 
 use crate::cancel::Cancel;
 use crate::engine::Engine;
+use crate::engine::away::{OnlyRemote, Remotes};
 use crate::engine::gc;
 use crate::engine::policy::{POLICY_DIR, decode_policy};
 use crate::error::{Error, Result};
@@ -56,6 +57,10 @@ pub struct FsckReport {
     pub branches: u64,
     /// Commits that were looked at.
     pub commits: u64,
+    /// What lazy workspaces lack, as far as what is here refers to it.
+    pub only_remote: OnlyRemote,
+    /// Why it is not known what the remote of one has.
+    pub unasked: Option<String>,
 }
 
 /// One damage.
@@ -97,6 +102,7 @@ struct Check<'a> {
     bad: BTreeMap<Key, (String, String)>,
     /// Workspaces of which a part is only in a remote.
     lazy: HashSet<String>,
+    remotes: Remotes,
 }
 
 impl Engine {
@@ -108,6 +114,8 @@ impl Engine {
 
     /// The same until it is cancelled. `progress` hears of bytes of packs, then that it is not known how much is left.
     pub fn fsck_unless(&self, progress: Progress<'_>, cancel: &Cancel) -> Result<FsckReport> {
+        // First: nobody who waits for the check waits for the network.
+        let remotes = Remotes::ask(self)?;
         let _one = gc::alone(self)?;
         let far = Far::default();
         std::thread::scope(|scope| {
@@ -117,7 +125,7 @@ impl Engine {
                 let _over = over;
                 let _here = only_here();
                 lower_priority();
-                check_all(self, far, cancel)
+                check_all(self, remotes, far, cancel)
             });
             // The end of the thread ends the channel.
             while is_over.recv_timeout(LOOK_PAUSE) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -142,13 +150,15 @@ impl Far {
     }
 }
 
-fn check_all(e: &Engine, far: &Far, cancel: &Cancel) -> Result<FsckReport> {
+fn check_all(e: &Engine, remotes: Remotes, far: &Far, cancel: &Cancel) -> Result<FsckReport> {
     let mut check = Check {
         engine: e,
         report: FsckReport::default(),
         bad: BTreeMap::new(),
         lazy: lazy_names(&e.refs)?,
+        remotes,
     };
+    check.report.unasked = check.remotes.why.clone();
     check.packs(far, cancel)?;
     check.refs()?;
     let mut namer = Namer::new(&e.store, cancel);
@@ -160,7 +170,7 @@ fn check_all(e: &Engine, far: &Far, cancel: &Cancel) -> Result<FsckReport> {
         check.timelines(&name, &mut namer)?;
     }
     cancel.check()?;
-    check.objects(namer);
+    check.objects(namer)?;
     Ok(check.report)
 }
 
@@ -342,7 +352,7 @@ impl Check<'_> {
     }
 
     /// Tells of each object that cannot be read who needs it.
-    fn objects(&mut self, namer: Namer<'_>) {
+    fn objects(&mut self, namer: Namer<'_>) -> Result<()> {
         let mut needed = namer.into_found();
         for (key, (place, what)) in std::mem::take(&mut self.bad) {
             let affects = needed.remove(&key).unwrap_or_default();
@@ -353,15 +363,24 @@ impl Check<'_> {
                 affects,
             );
         }
+        let lacks = |affects: &[Affected]| affects.iter().any(|a| self.lazy.contains(&a.workspace));
+        let lacking = needed.iter().filter(|(_, affects)| lacks(affects));
+        let lacking: Vec<Key> = lacking.map(|(key, _)| *key).collect();
+        let (found, lost) = self.remotes.judge(self.engine, lacking)?;
+        self.report.only_remote = found;
         for (key, mut affects) in needed {
+            let mut what = format!("{} {} is missing or malformed", key.0, hex(&key.1));
             // A lazy workspace has what it lacks in its remote.
-            affects.retain(|a| !self.lazy.contains(&a.workspace));
+            match lost.contains(&key) {
+                true => what.push_str(", and its remote does not have it"),
+                false => affects.retain(|a| !self.lazy.contains(&a.workspace)),
+            }
             if affects.is_empty() {
                 continue;
             }
-            let what = format!("{} {} is missing or malformed", key.0, hex(&key.1));
             self.object("packs".to_owned(), what, key, affects);
         }
+        Ok(())
     }
 
     fn object(&mut self, place: String, what: String, key: Key, mut affects: Vec<Affected>) {

@@ -5,6 +5,7 @@
 //! lock, the journals are synced (so that what expired stays so), all roots are walked, packs are swept. A root that cannot be read as a whole ends the run
 //! before anything goes.
 
+mod cache;
 pub(crate) mod roots;
 mod sizes;
 pub(crate) mod stats;
@@ -19,6 +20,7 @@ use crate::branch::inspect::inspect;
 use crate::branch::tree_file::Trees;
 use crate::clock;
 use crate::engine::Engine;
+use crate::engine::away::{OnlyRemote, Remotes};
 use crate::error::{Error, Result};
 use crate::types::Progress;
 use crate::types::Time;
@@ -60,7 +62,7 @@ pub struct GcRequest {
 }
 
 /// What gc did, or would do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
     /// Bytes that the disk got back.
     pub freed_bytes: u64,
@@ -78,12 +80,22 @@ pub struct GcReport {
     pub left_bytes: u64,
     /// Packs that stay because a record that is needed cannot be read.
     pub damaged_packs: u64,
+    /// Of the bytes that were freed, those that lazy workspaces can fetch again.
+    pub dropped_bytes: u64,
+    /// Bytes that they could fetch again and that stay, where the store exceeds the setting `cache`.
+    pub cache_bytes: u64,
+    /// What they lack, as far as what is here refers to it.
+    pub only_remote: OnlyRemote,
+    /// Why it was not known what their remotes have.
+    pub unasked: Option<String>,
 }
 
 /// What must not change while gc looks at what is needed.
 struct Still<'a> {
     /// Branches and snapshots that there were when it began.
     branches: Vec<Arc<Branch>>,
+    /// Names of all workspaces.
+    names: Vec<String>,
     /// Workspaces of which a part is only in a remote.
     lazy: HashSet<String>,
     _expiry: RwLockWriteGuard<'a, ()>,
@@ -103,6 +115,8 @@ impl Engine {
     /// Takes away what nothing needs any more, beside all other work and at low priority. `progress`
     /// hears how many bytes of how many are done.
     pub fn gc(&self, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
+        // First: nobody who waits for the run waits for the network.
+        let remotes = Remotes::ask(self)?;
         let _one = alone(self)?;
         let (done, total) = (&AtomicU64::new(0), &AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -110,7 +124,7 @@ impl Engine {
             let run = scope.spawn(move || {
                 let _running = running;
                 lower_priority();
-                run_gc(self, req, &|so_far, all| {
+                run_gc(self, req, &remotes, &|so_far, all| {
                     done.store(so_far, Ordering::Relaxed);
                     total.store(all, Ordering::Relaxed);
                 })
@@ -153,7 +167,12 @@ pub(crate) fn alone(engine: &Engine) -> Result<MutexGuard<'_, ()>> {
     }
 }
 
-fn run_gc(engine: &Engine, req: GcRequest, progress: Progress<'_>) -> Result<GcReport> {
+fn run_gc(
+    engine: &Engine,
+    req: GcRequest,
+    remotes: &Remotes,
+    progress: Progress<'_>,
+) -> Result<GcReport> {
     let _here = only_here();
     let now = clock::now();
     let grace = req.grace.unwrap_or(engine.settings().gc_grace);
@@ -168,20 +187,48 @@ fn run_gc(engine: &Engine, req: GcRequest, progress: Progress<'_>) -> Result<GcR
         false => timelines::forget_timelines(engine, timelines)?,
     };
     let (run, still) = begin(engine)?;
-    mark_all(engine, &run, &still, (now, grace, &timelines), &mut |_| ())?;
+    let times = (now, grace, &timelines[..]);
+    mark_all(engine, &run, &still, times, &mut |_| ())?;
+    let only_remote = check_missing(engine, &run, remotes)?;
+    let shed = cache::shed(engine, &run, remotes, &still, times)?;
     drop(still);
+    if shed.objects > 0 && !cache::holds(engine, &run, remotes)? {
+        run.shed_none();
+    }
     let dead = req.dead_percent.map_or(REWRITE_DEAD_PERCENT, u64::from);
     let plan = run.plan(grace, dead)?;
-    if req.dry_run {
-        return Ok(planned(&plan));
+    let dropped_bytes = run.shed_by(&plan);
+    let report = match req.dry_run {
+        true => planned(&plan),
+        false => {
+            let total = plan.work_bytes();
+            let swept = run.sweep(&plan, &|done| progress(done, total))?;
+            drop(run);
+            note_gc(engine, now)?;
+            engine.restore_reserve();
+            tracing::info!(freed = swept.freed_bytes, objects = swept.objects, "gc");
+            done(&plan, &swept)
+        }
+    };
+    Ok(GcReport {
+        dropped_bytes,
+        cache_bytes: shed.bytes.saturating_sub(dropped_bytes),
+        only_remote,
+        unasked: remotes.why.clone(),
+        ..report
+    })
+}
+
+/// Counts what lazy workspaces lack; an object that is lost is an error, as below it nothing was marked.
+fn check_missing(engine: &Engine, run: &Collection<'_>, remotes: &Remotes) -> Result<OnlyRemote> {
+    let (found, lost) = remotes.judge(engine, run.take_missing())?;
+    match lost.first() {
+        None => Ok(found),
+        Some((kind, id)) => Err(Error::Store(objstore::Error::ObjectMissing {
+            kind: *kind,
+            id: objstore::exchange::key_hex(id),
+        })),
     }
-    let total = plan.work_bytes();
-    let swept = run.sweep(&plan, &|done| progress(done, total))?;
-    drop(run);
-    note_gc(engine, now)?;
-    engine.restore_reserve();
-    tracing::info!(freed = swept.freed_bytes, objects = swept.objects, "gc");
-    Ok(done(&plan, &swept))
 }
 
 /// Lets go of what has expired.
@@ -199,10 +246,15 @@ fn expire_all(engine: &Engine, now: Time) {
 fn begin(engine: &Engine) -> Result<(Collection<'_>, Still<'_>)> {
     let expiry = engine.expiry.write();
     let branches = all_open(engine);
-    let lazy = lazy_names(&engine.refs)?;
+    let mut lazy = lazy_names(&engine.refs)?;
     let run = engine.store.collect(&engine.stop)?;
+    // Work that was in progress has ended. A workspace that was being made is among the names, and one that is lazy has
+    // said so before it was; one that has gone since is among the branches.
+    let names = engine.names()?;
+    lazy.extend(lazy_names(&engine.refs)?);
     let still = Still {
         branches,
+        names,
         lazy,
         _expiry: expiry,
     };
@@ -220,7 +272,7 @@ fn mark_all(
     engine: &Engine,
     run: &Collection<'_>,
     still: &Still<'_>,
-    (now, grace, but): (Time, Duration, &[String]),
+    times: (Time, Duration, &[String]),
     met: &mut dyn FnMut(Met<'_>),
 ) -> Result<()> {
     let mut walk = Walk::new(run, met);
@@ -232,17 +284,27 @@ fn mark_all(
         for branch in branches.filter(|b| is_next(branch_refs::workspace_of(&b.dir))) {
             mark_branch(branch, is_lazy, &mut walk, &mut maybe)?;
         }
-        for name in engine.names()?.iter().filter(|name| is_next(name)) {
+        for name in still.names.iter().filter(|name| is_next(name)) {
             mark_workspace(engine, name, still, &mut walk, &mut maybe)?;
         }
     }
-    // Last: what was deleted since the branches were counted is among these.
-    maybe.extend(tombs::tombs(engine, now, grace)?);
-    maybe.extend(timelines::mark_timelines(engine, now, but, &mut walk)?);
-    maybe.extend(base_commits(engine)?);
+    mark_rest(engine, times, &mut walk, &mut maybe)?;
     maybe.extend(tracked_commits(&engine.refs, None)?);
     Roots::walk_rest(&maybe, &mut walk)?;
     Ok(walk.finish()?)
+}
+
+/// Marks what no branch needs that there is, after these: what was deleted since the branches were counted is here.
+fn mark_rest(
+    engine: &Engine,
+    (now, grace, but): (Time, Duration, &[String]),
+    walk: &mut Walk<'_>,
+    maybe: &mut Vec<CommitId>,
+) -> Result<()> {
+    maybe.extend(tombs::tombs(engine, now, grace)?);
+    maybe.extend(timelines::mark_timelines(engine, now, but, walk)?);
+    maybe.extend(base_commits(engine)?);
+    Ok(())
 }
 
 /// Commits that stand for what was applied to bases, and all before them: the ground on which the
@@ -344,7 +406,7 @@ fn is_gc_worthwhile(engine: &Engine, now: Time) -> bool {
     };
     let grown = bytes.saturating_sub(before);
     let worth = grown >= GROWTH_MIN.max(before / 4) || engine.garbage.load(Ordering::Relaxed);
-    since >= PAUSE.as_secs() && worth
+    since >= PAUSE.as_secs() && (worth || cache::exceeds(engine, bytes, grown))
 }
 
 /// Marks what an open branch, or a snapshot, needs.
@@ -389,5 +451,6 @@ fn done(plan: &Plan, swept: &Swept) -> GcReport {
         needed_bytes: plan.needed_bytes,
         left_bytes: plan.left_bytes,
         damaged_packs: swept.damaged_packs,
+        ..GcReport::default()
     }
 }

@@ -160,6 +160,11 @@ impl Lookups {
         self.epoch
     }
 
+    /// Whether a handle has a file open.
+    pub fn is_open(&self, file: Nid) -> bool {
+        self.opened.contains_key(&file)
+    }
+
     /// Whether a handle that was opened then counts.
     pub fn is_open_since(&self, epoch: u64) -> bool {
         self.epoch == epoch

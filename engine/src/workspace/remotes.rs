@@ -194,6 +194,18 @@ pub(crate) fn tracked_commits(refs: &RefStore, workspace: Option<&str>) -> Resul
     Ok(found)
 }
 
+/// Branches of a remote of a workspace that are known.
+pub(crate) fn tracked_branches(
+    refs: &RefStore,
+    workspace: &str,
+    remote: &str,
+) -> Result<Vec<String>> {
+    let dir = format!("{}/{remote}/", tracking_dir(workspace));
+    let names = refs.list(dir.trim_end_matches('/'))?;
+    let bare = names.iter().filter_map(|name| name.strip_prefix(&dir));
+    Ok(bare.map(str::to_owned).collect())
+}
+
 /// Commits, and all their ancestors that are here.
 pub(crate) fn with_ancestors(
     store: &ObjectStore,

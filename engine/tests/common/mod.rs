@@ -4,6 +4,7 @@
 //! Each test program uses a part of them, so what one leaves unused is no mistake.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod away;
 pub mod base_dir;
 pub mod branching;
 pub mod by_path;

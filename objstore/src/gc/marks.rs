@@ -42,6 +42,8 @@ pub(crate) struct PackMarks {
     met: Bits,
     /// What a put found. It was not looked into: that is why these are two.
     found: Bits,
+    /// What goes though a walk met it, unless a put finds it.
+    shed: Bits,
 }
 
 /// A bit for each entry.
@@ -63,6 +65,12 @@ impl Bits {
     fn get(&self, i: usize) -> bool {
         self.0[i / 64].load(Ordering::Acquire) & (1 << (i % 64)) != 0
     }
+
+    fn clear(&self) {
+        self.0
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Release));
+    }
 }
 
 impl PackMarks {
@@ -72,16 +80,42 @@ impl PackMarks {
             pack,
             met: Bits::new(index.len()),
             found: Bits::new(index.len()),
+            shed: Bits::new(index.len()),
             index,
         }
     }
 
-    /// True for a marked record, and for one that was put since: also where an older one of the same
-    /// object, which was found damaged, stands in this pack.
+    /// True for a marked record that is not to be shed, and for one that was put since: also where an older one of the
+    /// same object, which was found damaged, stands in this pack.
     pub fn is_needed(&self, key: &Key, at: Location) -> bool {
-        let marked = |i: usize| self.met.get(i) || self.found.get(i);
+        let is_met = |i: usize| self.met.get(i) && !self.shed.get(i);
+        let marked = |i: usize| self.found.get(i) || is_met(i);
         let entry = self.index.position(key);
         entry.is_none_or(|i| self.index.location(i) != at || marked(i))
+    }
+
+    /// The entries that a walk met and no put found, with their numbers.
+    pub fn only_met(&self) -> impl Iterator<Item = (usize, Key, Location)> + '_ {
+        let all = (0..).zip(self.index.entries());
+        let met = all.filter(|(i, _)| self.met.get(*i) && !self.found.get(*i));
+        met.map(|(i, (key, at))| (i, key, at))
+    }
+
+    /// The entry of this number goes, unless a put finds it.
+    pub fn shed(&self, i: usize) {
+        self.shed.set(i);
+    }
+
+    /// The entries that go though a walk met them.
+    pub fn to_shed(&self) -> impl Iterator<Item = (Key, Location)> + '_ {
+        let all = (0..).zip(self.index.entries());
+        let shed = all.filter(|(i, (key, at))| self.shed.get(*i) && !self.is_needed(key, *at));
+        shed.map(|(_, entry)| entry)
+    }
+
+    /// No entry goes that a walk met.
+    pub fn shed_none(&self) {
+        self.shed.clear();
     }
 
     /// True for an entry that a walk met.

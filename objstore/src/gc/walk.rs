@@ -36,7 +36,8 @@ pub enum Strictness {
     All,
     /// What is missing is passed over: the root was never stored as a whole.
     WhatIsThere,
-    /// What is missing is passed over, as it is elsewhere; what is damaged is an error.
+    /// What is missing is passed over, as it is elsewhere, and noted ([`Collection::take_missing`]); what is damaged is
+    /// an error.
     WhatIsHere,
 }
 
@@ -181,7 +182,11 @@ impl<'a> Walk<'a> {
         match marked {
             Marked::Now(stored) => Ok(Some(stored)),
             Marked::Before => Ok(None),
-            Marked::Missing if strict != Strictness::All => Ok(None),
+            Marked::Missing if strict == Strictness::WhatIsThere => Ok(None),
+            Marked::Missing if strict == Strictness::WhatIsHere => {
+                self.collection.missing.lock().insert(key);
+                Ok(None)
+            }
             Marked::Missing => Err(Error::ObjectMissing {
                 kind,
                 id: crate::id::hex(hash),

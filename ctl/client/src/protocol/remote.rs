@@ -94,6 +94,12 @@ wire! {
         /// Why the last one did not, unless one has come since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub why: Option<String>,
+        /// Objects that the remote has and the home has not; `null`: not known before the remote is used.
+        #[serde(default)]
+        pub remote_only_objects: Option<u64>,
+        /// Bytes of these.
+        #[serde(default)]
+        pub remote_only_bytes: Option<u64>,
     }
 
     /// Parameters of `remote.push`.

@@ -31,6 +31,20 @@ wire! {
         pub branches: u64,
         /// Commits that were looked at.
         pub commits: u64,
+        /// What lazy workspaces lack.
+        pub only_remote: OnlyRemote,
+        /// Why it is not known what the remote of one has.
+        pub unasked: Option<String>,
+    }
+
+    /// Objects that lazy workspaces lack, as far as what is here refers to them.
+    pub struct OnlyRemote {
+        /// How many are in their remotes.
+        pub objects: u64,
+        /// Bytes of these.
+        pub bytes: u64,
+        /// Of how many that is not known.
+        pub unknown: u64,
     }
 
     /// One damage.
@@ -169,6 +183,14 @@ wire! {
         pub left_bytes: u64,
         /// Packs that stay because something needed in them cannot be read.
         pub damaged_packs: u64,
+        /// Of the bytes that were freed, those that lazy workspaces can fetch again.
+        pub dropped_bytes: u64,
+        /// Bytes that they could fetch again and that stay; counted if the store exceeds the setting `cache`.
+        pub cache_bytes: u64,
+        /// What lazy workspaces lack.
+        pub only_remote: OnlyRemote,
+        /// Why it is not known what the remote of a lazy workspace has.
+        pub unasked: Option<String>,
     }
 
     /// Answer of `store.config`.

@@ -111,6 +111,32 @@ impl Roots {
         }
     }
 
+    /// Of all this, what a lazy workspace needs without its remote: contents beside those of files, and of files that
+    /// have changes over what is stored, that somebody has open, or of which that is said by their numbers.
+    pub fn in_use(
+        &self,
+        inner: &Inner,
+        slot: u16,
+        is_held: &dyn Fn(u64) -> bool,
+    ) -> Vec<FileContent> {
+        let mut found = self.contents.clone();
+        let none = Tree::default();
+        let mut before = &none;
+        for tree in &self.trees {
+            Tree::diff(before, tree, &mut |nid, _, now| {
+                let Some((inode, file)) = now.and_then(|i| Some((i, i.file()?))) else {
+                    return;
+                };
+                let is_open = inode.nlink == 0 || inner.lookups.is_open(nid);
+                if !file.is_plain() || is_open || is_held(inode.shown_ino(slot)) {
+                    found.extend(stored_in(file));
+                }
+            });
+            before = tree;
+        }
+        found
+    }
+
     /// Marks all that must be there.
     pub fn walk(&self, walk: &mut Walk<'_>) -> Result<()> {
         let strict = match self.is_lazy {
