@@ -375,27 +375,25 @@ impl Branch {
         mut body: impl FnMut(&mut Inner) -> Result<R>,
     ) -> Result<R> {
         let (mut heard, mut asked) = (None, 0);
+        let needs_name = || changes && self.wants_names() && acting::is_nameless();
         loop {
+            if needs_name() {
+                acting::find_name();
+            }
             let mut inner = self.inner.lock();
             if inner.whose.is_active() && acting::is_unknown() {
                 drop(inner);
                 acting::look_up();
                 continue;
             }
-            if changes && self.wants_names() && acting::is_nameless() {
-                drop(inner);
-                acting::find_name();
+            if needs_name() {
                 continue;
             }
             inner.judging.heard = heard.take();
             let done = body(&mut inner);
             inner.judging.heard = None;
             match done {
-                Err(Error::NeedsDir(_) | Error::NeedsScan | Error::NeedsAnswer(_))
-                    if wait == Wait::Never =>
-                {
-                    return Err(Error::WouldBlock);
-                }
+                Err(e) if wait == Wait::Never && e.is_need() => return Err(Error::WouldBlock),
                 Err(Error::NeedsAnswer(_)) if asked == QUESTIONS_MAX => {
                     return Err(judging::restless());
                 }
@@ -404,6 +402,7 @@ impl Branch {
                     asked += 1;
                     heard = Some(question.ask());
                 }
+                Err(Error::NeedsCommit) => judging::keep_first(self, inner),
                 Err(Error::NeedsDir(nid)) => {
                     drop(inner);
                     load::load_dir(self, nid)?;

@@ -119,6 +119,9 @@ pub enum Error {
     /// Something must be found out before the change can be judged (never leaves the engine).
     #[error("the change was not judged yet")]
     NeedsAnswer(Box<dyn crate::question::Question>),
+    /// What was shown before must become a commit before the change is denied (never leaves the engine).
+    #[error("what was before is not a commit yet")]
+    NeedsCommit,
     /// The file system below is full.
     #[error("no space left on device")]
     NoSpace,
@@ -375,6 +378,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether something must be done without the branch's lock before the request can be carried out.
+    pub(crate) fn is_need(&self) -> bool {
+        matches!(
+            self,
+            Error::NeedsDir(_) | Error::NeedsScan | Error::NeedsAnswer(_) | Error::NeedsCommit
+        )
+    }
+
     /// An [`Error::Io`] maker for `map_err`.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.into();
@@ -410,9 +421,11 @@ impl Error {
             Error::NoAddress => ENXIO,
             Error::NotSupported => EOPNOTSUPP,
             Error::Stale => ESTALE,
-            Error::WouldBlock | Error::NeedsDir(_) | Error::NeedsScan | Error::NeedsAnswer(_) => {
-                EAGAIN
-            }
+            Error::WouldBlock
+            | Error::NeedsDir(_)
+            | Error::NeedsScan
+            | Error::NeedsAnswer(_)
+            | Error::NeedsCommit => EAGAIN,
             Error::NoSpace => ENOSPC,
             Error::Quota { .. } => EDQUOT,
             Error::Journal(e) if e.is_no_space() => ENOSPC,

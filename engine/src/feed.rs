@@ -10,13 +10,16 @@
 //!
 //! Lock order: a branch's lock, then the feed's, which is held for moments. Nothing waits with it but followers.
 
+mod block;
 mod event;
 
-pub use event::{Detail, FeedBackend, FeedEvent, FeedOp, FeedWho, Sentence};
+pub use event::{Detail, FeedBackend, FeedEvent, FeedOp, FeedWho, Sentence, Told, ToldDetail};
 
 use crate::limits::{FEED_BYTES_MAX, FEED_EVENTS_MAX, FEED_LINGER};
+use block::Block;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -40,8 +43,14 @@ struct Ring {
     born: u64,
     /// Number of the next event.
     next: u64,
-    events: VecDeque<Arc<FeedEvent>>,
+    /// Blocks that are full.
+    blocks: VecDeque<Arc<Block>>,
+    /// Bytes that these hold.
     bytes: usize,
+    /// The block that the next event is put into.
+    open: Block,
+    /// One whose events are gone.
+    spare: Option<Block>,
     /// Followers that wait and have everything.
     idle: usize,
     /// Followers that wait although there is something for them: they will be woken, one by the other.
@@ -59,13 +68,39 @@ pub enum Lost {
     Unknown,
 }
 
+/// Events, in order.
+#[derive(Debug, Default)]
+pub struct Events {
+    parts: Vec<(Arc<Block>, Range<usize>)>,
+}
+
+impl Events {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|(_, places)| places.len()).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// They, one by one.
+    pub fn iter(&self) -> impl Iterator<Item = Told<'_>> {
+        fn each((block, places): &(Arc<Block>, Range<usize>)) -> impl Iterator<Item = Told<'_>> {
+            places.clone().filter_map(|at| block.get(at))
+        }
+        self.parts.iter().flat_map(each)
+    }
+}
+
 /// What a follower gets at once.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Events that are gone before those that follow.
     pub lost: Option<Lost>,
-    /// Events, in order; empty where the time ran out, and at the end.
-    pub events: Vec<Arc<FeedEvent>>,
+    /// None where the time ran out, and at the end.
+    pub events: Events,
     /// The workspace was closed, and these are the last ones.
     pub is_last: bool,
 }
@@ -124,17 +159,30 @@ impl Feed {
                 backend: source,
                 ..FeedWho::default()
             };
-            self.tell(FeedEvent {
+            self.tell(&Told {
+                seq: 0,
                 time_ns: nanoseconds(SystemTime::now()),
-                who,
+                op: FeedOp::Lost,
+                branch: "",
+                branch_number: 0,
+                teller: 0,
+                ino: 0,
+                path: &[],
+                path2: &[],
+                who: &who,
+                bytes: 0,
                 count: count.unwrap_or_default(),
-                ..FeedEvent::new(FeedOp::Lost, "", Vec::new())
+                latency_ns: 0,
+                call: None,
+                detail: ToldDetail::default(),
+                sentence: Sentence::Allow,
+                policy_version: 0,
             });
         }
     }
 
     /// Tells of an event; its number is given here.
-    pub(crate) fn tell(&self, event: FeedEvent) {
+    pub(crate) fn tell(&self, event: &Told<'_>) {
         let mut ring = self.ring.lock();
         let is_over = |since: Instant| since.elapsed() > FEED_LINGER;
         if ring.followers == 0 && ring.alone_since.is_none_or(is_over) {
@@ -168,27 +216,82 @@ impl Ring {
 
     /// Nobody wants them any more.
     fn end(&mut self) {
-        self.events = VecDeque::new();
+        self.blocks = VecDeque::new();
+        self.open = Block::default();
+        self.spare = None;
         self.bytes = 0;
         self.alone_since = None;
     }
 
-    fn push(&mut self, mut event: FeedEvent) {
-        event.seq = self.next;
-        self.next += 1;
-        self.bytes += event.bytes_held();
-        self.events.push_back(Arc::new(event));
-        while self.events.len() > FEED_EVENTS_MAX || self.bytes > FEED_BYTES_MAX {
-            let Some(oldest) = self.events.pop_front() else {
-                break;
-            };
-            self.bytes -= oldest.bytes_held();
+    fn push(&mut self, event: &Told<'_>) {
+        if self.open.is_full() {
+            self.seal();
         }
+        if self.open.len() == 0 {
+            self.open.begin(self.next);
+        }
+        self.open.push(event);
+        self.next += 1;
+        while self.is_over_full()
+            && let Some(oldest) = self.blocks.pop_front()
+        {
+            self.bytes -= oldest.bytes_held();
+            self.spare = Arc::into_inner(oldest);
+        }
+    }
+
+    /// Whether the oldest block is to go.
+    fn is_over_full(&self) -> bool {
+        let is_old = |block: &Arc<Block>| block.first() + block.len() as u64 <= self.oldest_kept();
+        self.bytes + self.open.bytes_held() > FEED_BYTES_MAX
+            || self.blocks.front().is_some_and(is_old)
+    }
+
+    /// Begins another block.
+    fn seal(&mut self) {
+        let next = self.spare.take().unwrap_or_default();
+        let mut full = std::mem::replace(&mut self.open, next);
+        self.open.begin(self.next);
+        full.fit();
+        self.bytes += full.bytes_held();
+        self.blocks.push_back(Arc::new(full));
+    }
+
+    /// Number of the oldest of the events that are kept at most.
+    fn oldest_kept(&self) -> u64 {
+        self.next.saturating_sub(FEED_EVENTS_MAX as u64)
     }
 
     /// Number of the oldest event that is there, or of the next one.
     fn first(&self) -> u64 {
-        self.events.front().map_or(self.next, |event| event.seq)
+        let first = self.blocks.front().map_or(&self.open, |block| block);
+        match first.len() {
+            0 => self.next,
+            _ => first.first().max(self.oldest_kept()),
+        }
+    }
+
+    /// Events from a number on, so many at most.
+    fn events(&self, from: u64, max: usize) -> Events {
+        let end = from.saturating_add(max as u64).min(self.next);
+        let at = |number: u64, block: &Block| {
+            let at = usize::try_from(number.saturating_sub(block.first()));
+            at.unwrap_or(usize::MAX).min(block.len())
+        };
+        let places = |block: &Block| at(from, block)..at(end, block);
+        let is_before = |block: &Arc<Block>| block.first() + block.len() as u64 <= from;
+        let begin = self.blocks.partition_point(is_before);
+        let full = self
+            .blocks
+            .range(begin..)
+            .map(|block| (block.clone(), places(block)));
+        let mut parts: Vec<_> = full.take_while(|(_, places)| !places.is_empty()).collect();
+        let rest = places(&self.open);
+        if !rest.is_empty() {
+            // It goes on changing.
+            parts.push((Arc::new(self.open.part(rest.start)), 0..rest.len()));
+        }
+        Events { parts }
     }
 }
 
@@ -223,9 +326,7 @@ impl Follower {
             self.lost.get_or_insert(Lost::Count(gone));
             self.next = first;
         }
-        let skip = usize::try_from(self.next - first).unwrap_or(usize::MAX);
-        let end = skip.saturating_add(max).min(ring.events.len());
-        let events: Vec<_> = ring.events.range(skip.min(end)..end).cloned().collect();
+        let events = ring.events(self.next, max);
         self.next += events.len() as u64;
         Batch {
             lost: self.lost.take(),
@@ -256,12 +357,31 @@ mod tests {
 
     const NO_TIME: Duration = Duration::ZERO;
 
-    fn event(path: &str) -> FeedEvent {
-        FeedEvent::new(FeedOp::Create, "main", path.as_bytes().to_vec())
+    fn tell(feed: &Feed, path: &str) {
+        let event = FeedEvent {
+            seq: 0,
+            time_ns: 0,
+            op: FeedOp::Create,
+            branch: "main".into(),
+            branch_number: 0,
+            teller: 0,
+            ino: 0,
+            path: path.into(),
+            path2: Vec::new(),
+            who: FeedWho::default(),
+            bytes: 0,
+            count: 0,
+            latency_ns: 0,
+            call: None,
+            detail: Detail::default(),
+            sentence: Sentence::Allow,
+            policy_version: 0,
+        };
+        feed.tell(&event.told());
     }
 
     fn paths(batch: &Batch) -> Vec<String> {
-        let path = |e: &Arc<FeedEvent>| String::from_utf8_lossy(&e.path).into_owned();
+        let path = |e: Told<'_>| String::from_utf8_lossy(e.path).into_owned();
         batch.events.iter().map(path).collect()
     }
 
@@ -269,11 +389,11 @@ mod tests {
     fn nothing_is_kept_while_nobody_follows() {
         let feed = Arc::new(Feed::default());
         assert!(!feed.is_on());
-        feed.tell(event("before"));
+        tell(&feed, "before");
         let mut follower = feed.follow(None);
         assert!(feed.is_on());
-        feed.tell(event("a"));
-        feed.tell(event("b"));
+        tell(&feed, "a");
+        tell(&feed, "b");
         let batch = follower.next(10, NO_TIME);
         assert_eq!(
             (paths(&batch), batch.lost),
@@ -286,10 +406,10 @@ mod tests {
     fn who_comes_back_goes_on_after_what_he_had() {
         let feed = Arc::new(Feed::default());
         let mut follower = feed.follow(None);
-        feed.tell(event("a"));
-        let seen = follower.next(1, NO_TIME).events[0].seq;
+        tell(&feed, "a");
+        let seen = follower.next(1, NO_TIME).events.iter().next().unwrap().seq;
         drop(follower);
-        feed.tell(event("b"));
+        tell(&feed, "b");
         let mut again = feed.follow(Some(seen));
         assert_eq!(paths(&again.next(10, NO_TIME)), ["b"]);
         let end = again.next(10, NO_TIME);
@@ -311,7 +431,7 @@ mod tests {
         let feed = Arc::new(Feed::default());
         let mut slow = feed.follow(None);
         for n in 0..FEED_EVENTS_MAX + 10 {
-            feed.tell(event(&n.to_string()));
+            tell(&feed, &n.to_string());
         }
         let batch = slow.next(2, NO_TIME);
         assert_eq!(batch.lost, Some(Lost::Count(10)));
@@ -319,7 +439,7 @@ mod tests {
         assert_eq!(slow.next(1, NO_TIME).lost, None, "once only");
         let long = "x".repeat(1 << 20);
         for _ in 0..(2 * FEED_BYTES_MAX) >> 20 {
-            feed.tell(event(&long));
+            tell(&feed, &long);
         }
         assert!(feed.ring.lock().bytes <= FEED_BYTES_MAX);
     }
@@ -340,8 +460,8 @@ mod tests {
                 }
             }
         });
-        first.tell(event("a"));
-        first.tell(event("b"));
+        tell(&first, "a");
+        tell(&first, "b");
         feed.close();
         assert!(!follower.next(1, NO_TIME).is_last);
         let last = follower.next(1, NO_TIME);
@@ -372,7 +492,7 @@ mod tests {
                 let mut leaves = feed.follow(None);
                 assert!(leaves.next(1, NO_TIME).events.is_empty());
             }
-            feed.tell(event("one"));
+            tell(&feed, "one");
         }
         let told = waiting.into_iter().map(|w| w.join().unwrap());
         assert_eq!(told.sum::<usize>(), 3 * MANY);
@@ -385,7 +505,7 @@ mod tests {
         let feed = Arc::new(Feed::default());
         let mut follower = feed.follow(None);
         let teller = feed.clone();
-        let told = std::thread::spawn(move || teller.tell(event("late")));
+        let told = std::thread::spawn(move || tell(&teller, "late"));
         let batch = follower.next(1, Duration::from_secs(60));
         assert_eq!(paths(&batch), ["late"]);
         told.join().unwrap();

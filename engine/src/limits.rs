@@ -74,16 +74,24 @@ pub const DECISIONS_MAX: usize = 4_096;
 pub const QUESTIONS_MAX: u32 = 16;
 /// Names in a directory that is moved which are judged, at most: one that has more is not moved.
 pub const MOVED_NAMES_MAX: usize = 200_000;
+/// Events that a feed keeps in one piece of memory, at most.
+pub const FEED_BLOCK_EVENTS: usize = 256;
+/// Bytes of paths and words in such a piece, after which it takes no further event.
+pub const FEED_BLOCK_TEXT_BYTES: usize = 64 << 10;
 /// Bytes of events that a feed keeps, at most.
 pub const FEED_BYTES_MAX: usize = 32 << 20;
 /// How long a feed goes on once nobody follows it: who comes back in time has lost nothing.
 pub const FEED_LINGER: Duration = Duration::from_secs(600);
 /// Sessions whose metadata one commit has, at most.
 pub const JOINED_MAX: u32 = 16;
-/// Threads whose names a thread keeps at hand, at most: each is an open file.
-pub const NAMED_THREADS_MAX: usize = 16;
-/// How long a thread's name is taken to be what it was when it was read: less than a program takes from its exec(2) to
-/// its first change.
-pub const NAME_FRESH: Duration = Duration::from_micros(200);
+/// Parts of the list of threads whose names are known, each with a lock of its own.
+pub const NAMED_SHARDS: usize = 16;
+/// Threads that such a part has, at most: each is an open file.
+pub const NAMED_THREADS_MAX: usize = 8;
+/// How long a thread can have executed something and have the name that it had before. An execve(2) of the smallest program
+/// there can be takes longer until its first request comes: 60 µs on the machine where it was measured.
+pub const NAME_QUIET: Duration = Duration::from_micros(40);
+/// How long a name is used at most without being read again.
+pub const NAME_OLD: Duration = Duration::from_millis(10);
 /// Remotes of a workspace, at most.
 pub const REMOTES_MAX: usize = 64;

@@ -223,20 +223,27 @@ impl Tree {
 
     /// Path of a name of an inode, with `last` behind it.
     fn path_up(&self, nid: Nid, name: (Nid, u64), last: Option<&[u8]>) -> Option<Vec<u8>> {
-        let mut parts: Vec<&[u8]> = Vec::with_capacity(16);
-        parts.extend(last);
+        // Its end comes first, so it is written from there.
+        let mut path = Vec::with_capacity(64);
+        let mut add = |part: &[u8]| {
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend(part.iter().rev());
+        };
+        last.into_iter().for_each(&mut add);
         let (mut nid, mut name) = (nid, name);
-        while nid != Nid::ROOT {
-            if parts.len() > DEPTH_MAX {
-                return None;
+        for _ in 0..=DEPTH_MAX {
+            if nid == Nid::ROOT {
+                path.reverse();
+                return Some(path);
             }
             let parent = self.get(name.0)?;
-            parts.push(parent.dir()?.map.name_of(name.1, nid)?);
+            add(parent.dir()?.map.name_of(name.1, nid)?);
             nid = name.0;
             name = (parent.parent, parent.hash);
         }
-        parts.reverse();
-        Some(parts.join(&b'/'))
+        None
     }
 
     /// Path of the inode's first name.

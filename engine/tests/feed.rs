@@ -205,7 +205,7 @@ fn switches(op: FeedOp) -> bool {
 }
 
 /// All events that there are.
-fn all(follower: &mut Follower) -> Vec<Arc<FeedEvent>> {
+fn all(follower: &mut Follower) -> Vec<FeedEvent> {
     let mut all = Vec::new();
     loop {
         let batch = follower.next(1000, Duration::ZERO);
@@ -213,7 +213,7 @@ fn all(follower: &mut Follower) -> Vec<Arc<FeedEvent>> {
         if batch.events.is_empty() {
             return all;
         }
-        all.extend(batch.events);
+        all.extend(batch.events.iter().map(FeedEvent::from));
     }
 }
 
@@ -247,6 +247,7 @@ fn an_event_says_who_asked_and_which_call_it_is_part_of() {
         gid: 34,
         since: Some(Instant::now()),
         backend: FeedBackend::Front,
+        waits: false,
         comm: [0; 16],
     };
     acting_for(asking, || mkdir(w, MAIN, "new"));
@@ -363,7 +364,7 @@ fn opens_and_reads_are_told_of_while_somebody_follows() {
     w.was_read(engine::NodeId(u64::MAX));
     w.feed().tell_missing(FeedBackend::Fanotify, None);
     let told = all(&mut follower);
-    let words = |e: &Arc<FeedEvent>| {
+    let words = |e: &FeedEvent| {
         let path = String::from_utf8_lossy(&e.path).into_owned();
         (e.op.word(), path, e.detail.to_string(), e.who.pid)
     };
@@ -411,7 +412,7 @@ fn what_a_program_did_is_told_of_the_file_or_of_its_branch() {
     did(FeedOp::Connect, Some(engine::NodeId(u64::MAX)), "");
     w.feed().tell_missing(FeedBackend::Ebpf, Some(3));
     let told = all(&mut follower);
-    let words = |e: &Arc<FeedEvent>| {
+    let words = |e: &FeedEvent| {
         let path = String::from_utf8_lossy(&e.path).into_owned();
         (e.op.word(), path, e.branch.to_string(), e.count)
     };

@@ -6,6 +6,8 @@ mod asking;
 #[path = "judging/changes.rs"]
 mod changes;
 mod common;
+#[path = "judging/cut.rs"]
+mod cut;
 #[path = "judging/opens.rs"]
 mod opens;
 

@@ -197,6 +197,7 @@ impl Front {
                 gid: header.gid,
                 since: Some(ticket.since),
                 backend: FeedBackend::Front,
+                waits: is_their_own && request.holds_its_thread(),
                 comm: [0; 16],
             };
             acting_for(asking, || self.answer_once(header, &request, room, wait))

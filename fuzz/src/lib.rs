@@ -11,6 +11,7 @@
 
 pub mod acl;
 pub mod database;
+pub mod deed;
 mod disk;
 pub mod index;
 pub mod journal;
@@ -32,9 +33,10 @@ pub mod wire;
 pub type Check = (&'static str, fn(&[u8]));
 
 /// All checks.
-pub const CHECKS: [Check; 15] = [
+pub const CHECKS: [Check; 16] = [
     ("acl", acl::check),
     ("database", database::check),
+    ("deed", deed::check),
     ("index", index::check),
     ("journal", journal::check),
     ("object", object::check),

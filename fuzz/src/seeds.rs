@@ -30,6 +30,7 @@ pub fn all() -> Vec<Seed> {
     let groups = [
         ("acl", acls()),
         ("database", crate::database::seeds()),
+        ("deed", crate::deed::seeds()),
         ("index", indexes()),
         ("journal", journals()),
         ("object", objects()),
@@ -468,6 +469,8 @@ fn records() -> Vec<Vec<u8>> {
     let records = records.chain([patch().to_bytes()]);
     let records = records.chain(requested.map(|r| encode(&r)));
     let later = later_mutations().into_iter().map(record);
+    let kept = Record::Event(Event::Kept { info: info() });
+    let later = later.chain([kept]);
     records.chain(later.map(|r| encode(&r))).collect()
 }
 

@@ -475,16 +475,23 @@ pub fn encode_progress(progress: &Progress) -> Vec<u8> {
 
 /// A part of a long result as it is sent, newline included.
 pub fn encode_data(id: i64, bytes: &[u8]) -> Vec<u8> {
+    let mut line = Vec::new();
+    encode_data_to(id, bytes, &mut line);
+    line
+}
+
+/// The same in memory that is there already.
+pub fn encode_data_to(id: i64, bytes: &[u8], line: &mut Vec<u8>) {
     // Base64 needs no escapes, so its text is made in place.
-    let mut line = String::with_capacity(bytes.len() / 3 * 4 + 100);
-    line.push_str(r#"{"jsonrpc":"2.0","method":""#);
-    line.push_str(DATA);
-    line.push_str(r#"","params":{"id":"#);
-    line.push_str(&id.to_string());
-    line.push_str(r#","b64":""#);
-    crate::quote::push_base64(bytes, &mut line);
-    line.push_str("\"}}\n");
-    line.into_bytes()
+    line.clear();
+    line.reserve(bytes.len() / 3 * 4 + 100);
+    line.extend_from_slice(br#"{"jsonrpc":"2.0","method":""#);
+    line.extend_from_slice(DATA.as_bytes());
+    line.extend_from_slice(br#"","params":{"id":"#);
+    line.extend_from_slice(id.to_string().as_bytes());
+    line.extend_from_slice(br#","b64":""#);
+    crate::quote::push_base64(bytes, line);
+    line.extend_from_slice(b"\"}}\n");
 }
 
 /// The notification that cancels a request, newline included.

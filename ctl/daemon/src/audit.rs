@@ -129,7 +129,7 @@ struct Writer<'a> {
     workspace: &'a str,
     begun: Begun,
     /// With lines that the file does not have yet.
-    lines: Lines<'a>,
+    lines: Lines,
     file: Option<AuditFile>,
     stopped: Receiver<()>,
     trouble: Trouble,
@@ -204,7 +204,7 @@ impl Writer<'_> {
             if let Some(lost) = batch.lost {
                 self.lines.add_lost(lost, &batch, &self.begun.follower);
             }
-            batch.events.iter().for_each(|event| self.lines.add(event));
+            batch.events.iter().for_each(|event| self.lines.add(&event));
         }
         if !self.lines.bytes.is_empty() {
             file.append(&self.lines.bytes)?;

@@ -156,6 +156,7 @@ impl Ear {
             gid: deed.gid,
             since: None,
             backend: FeedBackend::Ebpf,
+            waits: false,
             comm: deed.comm,
         };
         let (op, path, detail) = told(&deed.what);

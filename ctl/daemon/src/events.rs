@@ -26,9 +26,9 @@ const SEND_BYTES: usize = 64 << 10;
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Pause of a subscriber that has all there is: what comes meanwhile goes together, and no one is woken for it.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 
-/// Says of which branches a sandbox may hear, by `FeedEvent::teller`.
+/// Says of which branches a sandbox may hear, by `Told::teller`.
 pub type Tellers<'a> = &'a dyn Fn() -> Result<Vec<u64>, Fault>;
 
 /// Sends events until there are no more of them, or the client leaves. With `tellers`, those of their branches alone.
@@ -56,9 +56,9 @@ pub fn subscribe(
         if let Some(lost) = batch.lost {
             lines.add_lost(lost, &batch, &follower);
         }
-        for event in &batch.events {
-            if (tellers.is_none() || heard_of.contains(&event.teller)) && filter.fits(event) {
-                lines.add(event);
+        for event in batch.events.iter() {
+            if (tellers.is_none() || heard_of.contains(&event.teller)) && filter.fits(&event) {
+                lines.add(&event);
             }
             if lines.bytes.len() >= SEND_BYTES {
                 send(&mut lines, &ask.workspace, watch)?;
@@ -78,7 +78,7 @@ pub fn subscribe(
 }
 
 /// Sends what there is.
-fn send(lines: &mut Lines<'_>, workspace: &str, watch: &Watch<'_>) -> Result<(), Fault> {
+fn send(lines: &mut Lines, workspace: &str, watch: &Watch<'_>) -> Result<(), Fault> {
     if !lines.bytes.is_empty() && !(watch.data)(&lines.bytes) {
         // Its client does not read.
         return Err(faults::of_engine(&Error::Closing, workspace));

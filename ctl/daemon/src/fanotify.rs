@@ -213,6 +213,7 @@ fn asker(pid: u32) -> Asking {
         gid: who.as_ref().map_or(0, MetadataExt::gid),
         since: None,
         backend: FeedBackend::Fanotify,
+        waits: false,
         comm: [0; 16],
     }
 }

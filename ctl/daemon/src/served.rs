@@ -11,13 +11,13 @@ use super::request::Watch;
 use super::sandboxed::{dispatch_in, narrowed};
 use agentvfs_client::protocol::{
     Call, Fault, Progress, REQUEST_BYTES_MAX, Refusal, Request, RequestId, SandboxOf, code,
-    encode_answer, encode_data, encode_progress, shown,
+    encode_answer, encode_data_to, encode_progress, shown,
 };
 use agentvfs_client::sys;
 use engine::feed::FeedBackend;
 use engine::{Asking, Cancel};
 use serde_json::Value;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -85,7 +85,8 @@ impl Served<'_> {
     fn answer(&self, request: &Request, cancel: &Cancel) -> Result<Value, Fault> {
         let told = Cell::new(Instant::now());
         let progress = |done, total| tell_progress(self.peer, request, &told, done, total);
-        let data = |bytes: &[u8]| send_data(self.peer, request, bytes);
+        let frame = RefCell::default();
+        let data = |bytes: &[u8]| send_data(self.peer, request, bytes, &mut frame.borrow_mut());
         let mut asking = asking_of(self.peer);
         if let May::In(sandbox) = &self.may {
             // The peer is who passes it on.
@@ -146,6 +147,7 @@ fn asking_of(peer: &Peer<'_>) -> Asking {
         gid: found.map_or(0, |peer| peer.group.as_raw()),
         since: Some(Instant::now()),
         backend: FeedBackend::Control,
+        waits: false,
         comm: [0; 16],
     }
 }
@@ -173,11 +175,12 @@ fn tell_progress(peer: &Peer<'_>, request: &Request, told: &Cell<Instant>, done:
 }
 
 /// Sends a part of a long result; false where the client has gone or does not read.
-fn send_data(peer: &Peer<'_>, request: &Request, bytes: &[u8]) -> bool {
+fn send_data(peer: &Peer<'_>, request: &Request, bytes: &[u8], frame: &mut Vec<u8>) -> bool {
     let RequestId::Number(id) = request.id else {
         return false;
     };
-    peer.send(&encode_data(id, bytes)).is_ok()
+    encode_data_to(id, bytes, frame);
+    peer.send(frame).is_ok()
 }
 
 /// Answers a connection that is not served.

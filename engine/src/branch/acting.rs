@@ -29,6 +29,8 @@ pub struct Asking {
     pub since: Option<Instant>,
     /// By which way.
     pub backend: FeedBackend,
+    /// The thread executes nothing from the request's beginning until it is answered.
+    pub waits: bool,
     /// Name of the thread, with NULs at its end, where whoever takes the request knows that, too.
     pub comm: [u8; 16],
 }
@@ -43,13 +45,24 @@ impl From<u32> for Asking {
 }
 
 impl Asking {
-    fn named(&self) -> Option<Named> {
+    fn named(&self) -> Option<Arc<Named>> {
         let end = self.comm.iter().position(|byte| *byte == 0);
         let name = self.comm.get(..end.unwrap_or(self.comm.len()))?;
-        (!name.is_empty()).then(|| Named {
-            pid: self.thread,
-            comm: String::from_utf8_lossy(name).into(),
+        (!name.is_empty()).then(|| {
+            let name = String::from_utf8_lossy(name);
+            Arc::new(Named::new(self.thread, name.into()))
         })
+    }
+
+    /// Since when the thread waits for the answer.
+    fn waits_since(&self) -> Option<Instant> {
+        self.since.filter(|_| self.waits)
+    }
+
+    /// Its name, where that is known without asking the system.
+    fn known(&self) -> Option<Arc<Named>> {
+        let still = || naming::still(self.thread, self.waits_since()?);
+        self.named().or_else(still)
     }
 }
 
@@ -59,7 +72,7 @@ struct Acting {
     /// Its process and those that it descends from, once they were looked up.
     lineage: Option<Arc<[Process]>>,
     /// Its process and the name of that, once they were looked up.
-    named: Option<Named>,
+    named: Option<Arc<Named>>,
 }
 
 thread_local! {
@@ -70,7 +83,7 @@ thread_local! {
 pub fn acting_for<R>(asking: impl Into<Asking>, work: impl FnOnce() -> R) -> R {
     let asking = asking.into();
     let acting = Acting {
-        named: asking.named(),
+        named: asking.known(),
         asking,
         lineage: None,
     };
@@ -141,11 +154,23 @@ pub(super) fn is_nameless() -> bool {
 
 /// Looks up the name. Reads files of the system: not under a lock.
 pub(super) fn find_name() {
-    let thread = ACTING.with_borrow(|a| a.as_ref().map(|a| a.asking.thread));
-    let named = thread.map(name_of);
+    let asking = ACTING.with_borrow(|a| a.as_ref().map(|a| a.asking));
+    let named = asking.map(|asking| name_of(asking.thread, asking.waits_since()));
     ACTING.with_borrow_mut(|a| {
         if let Some(acting) = a {
             acting.named = named;
+        }
+    });
+}
+
+/// Whoever asked for what this thread does has waited until now.
+pub(super) fn waited_until(now: Instant) {
+    ACTING.with_borrow(|a| {
+        if let Some(Acting { asking, named, .. }) = a
+            && let Some(named) = named
+            && asking.waits_since().is_some()
+        {
+            named.waits(now);
         }
     });
 }
@@ -156,17 +181,19 @@ pub(super) fn who() -> (FeedWho, Option<Instant>) {
         let Some(Acting { asking, named, .. }) = a else {
             return Default::default();
         };
-        let named = named.clone().unwrap_or_default();
-        let pid = match asking.backend {
-            // It names the process, which may have ended by the time that it is told of.
-            FeedBackend::Fanotify | FeedBackend::Ebpf => asking.thread,
-            _ => named.pid,
+        let (pid, comm) = match named {
+            Some(named) => (named.pid, named.comm.clone()),
+            None => Default::default(),
         };
         let who = FeedWho {
-            pid,
+            pid: match asking.backend {
+                // It names the process, which may have ended by the time that it is told of.
+                FeedBackend::Fanotify | FeedBackend::Ebpf => asking.thread,
+                _ => pid,
+            },
             uid: asking.uid,
             gid: asking.gid,
-            comm: named.comm,
+            comm,
             backend: asking.backend,
         };
         (who, asking.since)

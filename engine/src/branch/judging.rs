@@ -6,7 +6,7 @@
 //!
 //! A mutation is told as what it does to paths: all names of a file, both ends of a rename, and everything in a
 //! directory that is moved. Where a rule counts, the tree as it was when it began to is pinned, in O(1); the first
-//! change that is one too many makes that an automatic commit, in the background.
+//! change that is one too many makes that an automatic commit ([`kept`]), before anybody is told of it.
 //!
 //! Where rules leave a verdict to a program, judging ends with a question ([`Error::NeedsAnswer`]) and nothing is changed.
 //! [`Branch::request`](super::Branch::request) asks it without the lock and carries the request out from its beginning.
@@ -18,17 +18,22 @@
 //!
 //! Tests: `engine/tests/judging.rs`.
 
+mod kept;
+
+pub(crate) use kept::keep_due;
+pub(super) use kept::keep_first;
+
 use super::acting;
-use super::states;
 use super::{Branch, Inner};
 use crate::error::{Error, Result, errno};
 use crate::feed::{FeedOp, FeedWho};
 use crate::judge::{Asker, Bench, Counting, Heard, Judge, Ruling, Sentence, Touch};
 use crate::limits::{DECISIONS_MAX, MOVED_NAMES_MAX};
-use crate::record::{Mutation, OpKind};
+use crate::record::Mutation;
 use crate::tree::Tree;
 use crate::tree::inode::Inode;
 use crate::types::{Kind, Nid};
+use kept::{Before, Due};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,26 +67,6 @@ struct Decision {
     comm: Arc<str>,
 }
 
-/// A tree that was shown when a rule began to count.
-#[derive(Debug)]
-struct Before {
-    /// Number of its pin.
-    pin: u64,
-    /// When it is not needed any more.
-    until: Instant,
-}
-
-/// A pinned tree that is to become an automatic commit.
-#[derive(Debug)]
-struct Due {
-    /// Number of its pin.
-    pin: u64,
-    /// The rule because of which it is kept.
-    rule: Arc<str>,
-    /// Version of the rules.
-    version: u64,
-}
-
 /// What was said of a change that may be made.
 #[derive(Debug)]
 pub(super) struct Judged {
@@ -97,43 +82,6 @@ impl Judged {
     pub fn is_watched(&self) -> bool {
         self.ruling.sentence == Sentence::Watch
     }
-}
-
-/// Makes commits of the trees because of which rules denied something, and lets go of those that are not needed.
-pub(crate) fn keep_due(branch: &Branch) {
-    let is_due = {
-        let mut inner = branch.lock();
-        inner.drop_old_trees();
-        inner.judging.has_due() && inner.fence.is_none()
-    };
-    if is_due && let Err(e) = keep_all_due(branch) {
-        tracing::warn!("{}: no automatic commit for a rule yet: {e}", branch.name());
-    }
-}
-
-fn keep_all_due(branch: &Branch) -> Result<()> {
-    let mut inner = branch.lock_synced()?;
-    while inner.fence.is_none()
-        && let Some(due) = inner.judging.due.pop()
-    {
-        let Some(tree) = inner.pins.release(due.pin) else {
-            continue;
-        };
-        let message = format!("before rule {} denied something", due.rule);
-        let version = due.version.to_string();
-        let meta = [("policy-rule", &*due.rule), ("policy-version", &*version)];
-        let meta = meta.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let author = &branch.auto.author;
-        let info = states::new_state(&inner, OpKind::Auto, author, message, meta.into());
-        if let Err(error) = branch.keep_tree(&mut inner, info, tree.clone()) {
-            let pin = inner.pins.hold(tree);
-            inner.judging.due.push(Due { pin, ..due });
-            return Err(error);
-        }
-    }
-    drop(inner);
-    branch.signal();
-    Ok(())
 }
 
 /// What is said of a change whose names become others faster than a program can be asked about them.
@@ -160,10 +108,12 @@ fn subject<'a>(tree: &'a Tree, m: &Mutation) -> Option<&'a Inode> {
     tree.get(nid).map(|inode| &**inode)
 }
 
-/// The moment from which times are counted.
+/// The time since a moment that is the same for all changes.
 pub(super) fn since_start() -> Duration {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    START.get_or_init(Instant::now).elapsed()
+    let now = Instant::now();
+    acting::waited_until(now);
+    now.saturating_duration_since(*START.get_or_init(|| now))
 }
 
 impl Branch {
@@ -183,6 +133,9 @@ impl Branch {
         }
         let ruling = self.rule(inner, m, bytes, (&who, since))?;
         if let Sentence::Deny(code) = ruling.sentence {
+            if inner.keeps_before(&ruling) {
+                return Err(Error::NeedsCommit);
+            }
             return Err(self.denied(inner, m, &ruling, code));
         }
         let decision = about.filter(|_| ruling.lasts);
@@ -229,18 +182,10 @@ impl Branch {
             return Ok(Ruling::default());
         };
         let branch = self.shared_name();
+        let place = (&*branch, judging.run.as_deref());
         let asker = Asker {
-            pid: who.pid,
-            uid: who.uid,
-            gid: who.gid,
-            backend: who.backend,
-            since,
-            branch_number: self.slot,
-            comm: &who.comm,
-            branch: &branch,
-            run: judging.run.as_deref(),
-            ino: subject(live, m).map_or(0, |inode| inode.shown_ino(self.slot)),
             bytes,
+            ..self.asker((who, since), place, subject(live, m))
         };
         bench.begin(&asker, since_start());
         if let Some(heard) = judging.heard.take() {
@@ -260,20 +205,39 @@ impl Branch {
         }
     }
 
-    /// Tells of a change that is denied, and has what was shown before made a commit if it is the first one.
-    fn denied(&self, inner: &mut Inner, m: &Mutation, ruling: &Ruling, code: i32) -> Error {
-        let (number, rule) = ruling.rule.clone().unwrap_or_default();
+    /// Who asks the rules about an inode, in this branch, after this run.
+    pub(super) fn asker<'a>(
+        &self,
+        (who, since): (&'a FeedWho, Option<Instant>),
+        (branch, run): (&'a str, Option<&'a str>),
+        inode: Option<&Inode>,
+    ) -> Asker<'a> {
+        Asker {
+            pid: who.pid,
+            uid: who.uid,
+            gid: who.gid,
+            backend: who.backend,
+            since,
+            branch_number: self.slot,
+            comm: &who.comm,
+            branch,
+            run,
+            ino: inode.map_or(0, |inode| inode.shown_ino(self.slot)),
+            bytes: 0,
+        }
+    }
+
+    /// Tells of a change that is denied.
+    fn denied(&self, inner: &Inner, m: &Mutation, ruling: &Ruling, code: i32) -> Error {
+        let rule = ruling
+            .rule
+            .clone()
+            .map(|(_, name)| name)
+            .unwrap_or_default();
         if self.feed.is_on() {
             self.tell_verdict(inner, m, ruling);
         }
-        if ruling.is_first
-            && let Some(before) = inner.judging.before.remove(&number)
-        {
-            inner.judging.due.push(Due {
-                pin: before.pin,
-                rule: rule.clone(),
-                version: inner.judging.version,
-            });
+        if inner.judging.has_due() {
             self.wake.wake();
         }
         Error::Denied { code, rule }
@@ -350,13 +314,14 @@ impl Judging {
         self.allowed.clear();
     }
 
+    /// Whether something is to become a commit.
+    fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Whether nothing is to be done in the background.
     pub fn is_at_rest(&self) -> bool {
         self.before.is_empty() && self.due.is_empty()
-    }
-
-    fn has_due(&self) -> bool {
-        !self.due.is_empty()
     }
 }
 
@@ -365,21 +330,6 @@ impl Inner {
     pub fn run(&self) -> Option<&str> {
         let noted = self.judging.run.as_deref();
         noted.or_else(|| self.book.history.newest_meta(RUN_KEY))
-    }
-
-    /// Lets go of trees of rules whose time is over.
-    fn drop_old_trees(&mut self) {
-        let now = Instant::now();
-        let is_old = |before: &&Before| before.until <= now;
-        let old: Vec<u64> = self
-            .judging
-            .before
-            .values()
-            .filter(is_old)
-            .map(|b| b.pin)
-            .collect();
-        self.judging.before.retain(|_, before| before.until > now);
-        old.into_iter().for_each(|pin| drop(self.pins.release(pin)));
     }
 }
 

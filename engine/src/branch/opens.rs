@@ -10,7 +10,7 @@ use super::telling::Draft;
 use super::{Branch, Inner, acting};
 use crate::error::{Error, Result};
 use crate::feed::{FeedOp, FeedWho};
-use crate::judge::{Asker, Ruling, Sentence, Touch};
+use crate::judge::{Ruling, Sentence, Touch};
 use crate::types::Nid;
 use std::time::{Duration, Instant};
 
@@ -87,19 +87,8 @@ impl Branch {
             return Ruling::default();
         };
         let branch = self.shared_name();
-        let asker = Asker {
-            pid: who.pid,
-            uid: who.uid,
-            gid: who.gid,
-            backend: who.backend,
-            since,
-            branch_number: self.slot,
-            comm: &who.comm,
-            branch: &branch,
-            run,
-            ino: live.get(nid).map_or(0, |inode| inode.shown_ino(self.slot)),
-            bytes: 0,
-        };
+        let inode = live.get(nid).map(|inode| &**inode);
+        let asker = self.asker((who, since), (&branch, run), inode);
         bench.begin(&asker, since_start());
         each_name(live, nid, &mut |path| {
             bench.touch(Touch::At(FeedOp::Open, path));

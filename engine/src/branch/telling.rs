@@ -10,7 +10,7 @@
 use super::acting;
 use super::{Branch, Inner};
 use crate::clock::now;
-use crate::feed::{Detail, FeedEvent, FeedOp, Sentence};
+use crate::feed::{Detail, FeedOp, Sentence, Told};
 use crate::judge::Ruling;
 use crate::record::{Allocation, CallOutcome, Event, Mutation, OpKind, SwitchKind, What};
 use crate::tree::Tree;
@@ -38,6 +38,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
+    #[inline]
     pub(super) fn new(op: FeedOp) -> Draft {
         Draft {
             op,
@@ -52,37 +53,44 @@ impl Draft {
         }
     }
 
+    #[inline]
     pub(super) fn of(mut self, nid: u64) -> Draft {
         self.nid = Some(Nid(nid));
         self
     }
 
+    #[inline]
     pub(super) fn at(mut self, path: Vec<u8>) -> Draft {
         self.path = path;
         self
     }
 
+    #[inline]
     fn and(mut self, path2: Vec<u8>) -> Draft {
         self.path2 = path2;
         self
     }
 
+    #[inline]
     fn bytes(mut self, bytes: u64) -> Draft {
         self.bytes = bytes;
         self
     }
 
+    #[inline]
     fn call(mut self, call: u64) -> Draft {
         self.call = Some(call);
         self
     }
 
+    #[inline]
     fn with(mut self, words: impl Into<Cow<'static, str>>) -> Draft {
         self.detail.words = words.into();
         self
     }
 
     /// A rule watches what it tells of.
+    #[inline]
     pub(super) fn watched(mut self, is_watched: bool) -> Draft {
         if is_watched {
             self.sentence = Sentence::Watch;
@@ -90,6 +98,7 @@ impl Draft {
         self
     }
 
+    #[inline]
     fn from(mut self, offset: u64) -> Draft {
         self.detail.offset = Some(offset);
         self
@@ -99,11 +108,9 @@ impl Draft {
 impl Branch {
     /// What is told of a mutation that will be carried out.
     pub(super) fn about_to(&self, inner: &Inner, m: &Mutation) -> Draft {
-        let draft = inner.draft_of(m);
-        Draft {
-            ino: draft.nid.and_then(|nid| self.ino_of(inner, nid)),
-            ..draft
-        }
+        let mut draft = inner.draft_of(m);
+        draft.ino = draft.nid.and_then(|nid| self.ino_of(inner, nid));
+        draft
     }
 
     fn ino_of(&self, inner: &Inner, nid: Nid) -> Option<u64> {
@@ -158,21 +165,29 @@ impl Branch {
     /// Tells of something that was carried out.
     pub(super) fn tell(&self, inner: &Inner, draft: Draft) {
         let (who, since) = acting::who();
+        let took = since.map(|since| (Instant::now(), since));
+        if let Some((now, _)) = took {
+            acting::waited_until(now);
+        }
         let ino = draft.ino.or_else(|| self.ino_of(inner, draft.nid?));
-        self.feed.tell(FeedEvent {
+        self.feed.tell(&Told {
+            seq: 0,
             time_ns: nanoseconds(now()),
-            ino: ino.unwrap_or_default(),
-            path2: draft.path2,
-            bytes: draft.bytes,
-            latency_ns: since.map_or(0, since_then),
-            call: draft.call.or_else(|| inner.call_now()),
-            detail: draft.detail,
-            sentence: draft.sentence,
-            policy_version: self.judges.version(),
-            who,
+            op: draft.op,
+            branch: &self.name.read(),
             branch_number: self.slot,
             teller: self.teller,
-            ..FeedEvent::new(draft.op, self.shared_name(), draft.path)
+            ino: ino.unwrap_or_default(),
+            path: &draft.path,
+            path2: &draft.path2,
+            who: &who,
+            bytes: draft.bytes,
+            count: 0,
+            latency_ns: took.map_or(0, |(now, since)| latency(now, since)),
+            call: draft.call.or_else(|| inner.call_now()),
+            detail: draft.detail.told(),
+            sentence: draft.sentence,
+            policy_version: self.judges.version(),
         });
     }
 }
@@ -255,8 +270,9 @@ impl Branch {
     }
 }
 
-fn since_then(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+fn latency(now: Instant, since: Instant) -> u64 {
+    let latency = now.saturating_duration_since(since);
+    u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn nanoseconds(time: Time) -> u64 {

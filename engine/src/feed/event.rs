@@ -220,15 +220,25 @@ pub struct Detail {
 }
 
 impl Detail {
-    /// Whether there is nothing to say.
-    pub fn is_empty(&self) -> bool {
-        self.words.is_empty() && self.offset.is_none() && self.size.is_none()
+    /// The same without a copy.
+    pub(crate) fn told(&self) -> ToldDetail<'_> {
+        ToldDetail {
+            words: &self.words,
+            offset: self.offset,
+            size: self.size,
+        }
     }
 }
 
 impl fmt::Display for Detail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)?;
+        self.told().fmt(f)
+    }
+}
+
+impl fmt::Display for ToldDetail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words)?;
         let mut between = if self.words.is_empty() { "" } else { " " };
         for (key, value) in [("offset", self.offset), ("size", self.size)] {
             if let Some(value) = value {
@@ -279,35 +289,88 @@ pub struct FeedEvent {
     pub policy_version: u64,
 }
 
+/// An event without a copy of its texts: [`FeedEvent`] has the same fields.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Told<'a> {
+    pub seq: u64,
+    pub time_ns: u64,
+    pub op: FeedOp,
+    pub branch: &'a str,
+    pub branch_number: u16,
+    pub teller: u64,
+    pub ino: u64,
+    pub path: &'a [u8],
+    pub path2: &'a [u8],
+    pub who: &'a FeedWho,
+    pub bytes: u64,
+    pub count: u64,
+    pub latency_ns: u64,
+    pub call: Option<u64>,
+    pub detail: ToldDetail<'a>,
+    pub sentence: Sentence,
+    pub policy_version: u64,
+}
+
+/// What else there is to say of it: [`Detail`] has the same fields.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct ToldDetail<'a> {
+    pub words: &'a str,
+    pub offset: Option<u64>,
+    pub size: Option<u64>,
+}
+
 impl FeedEvent {
-    /// An event of which nothing more is known yet.
-    pub(crate) fn new(op: FeedOp, branch: impl Into<Arc<str>>, path: Vec<u8>) -> FeedEvent {
-        FeedEvent {
-            seq: 0,
-            time_ns: 0,
-            op,
-            branch: branch.into(),
-            branch_number: 0,
-            teller: 0,
-            ino: 0,
-            path,
-            path2: Vec::new(),
-            who: FeedWho::default(),
-            bytes: 0,
-            count: 0,
-            latency_ns: 0,
-            call: None,
-            detail: Detail::default(),
-            sentence: Sentence::Allow,
-            policy_version: 0,
+    /// The same without a copy.
+    pub fn told(&self) -> Told<'_> {
+        Told {
+            seq: self.seq,
+            time_ns: self.time_ns,
+            op: self.op,
+            branch: &self.branch,
+            branch_number: self.branch_number,
+            teller: self.teller,
+            ino: self.ino,
+            path: &self.path,
+            path2: &self.path2,
+            who: &self.who,
+            bytes: self.bytes,
+            count: self.count,
+            latency_ns: self.latency_ns,
+            call: self.call,
+            detail: self.detail.told(),
+            sentence: self.sentence,
+            policy_version: self.policy_version,
         }
     }
+}
 
-    /// Memory that it holds, in bytes.
-    pub(super) fn bytes_held(&self) -> usize {
-        let texts = self.path.len() + self.path2.len() + self.detail.words.len();
-        // The names are counted though others have them, too.
-        size_of::<FeedEvent>() + texts + self.branch.len() + self.who.comm.len()
+impl From<Told<'_>> for FeedEvent {
+    fn from(told: Told<'_>) -> FeedEvent {
+        FeedEvent {
+            seq: told.seq,
+            time_ns: told.time_ns,
+            op: told.op,
+            branch: told.branch.into(),
+            branch_number: told.branch_number,
+            teller: told.teller,
+            ino: told.ino,
+            path: told.path.to_vec(),
+            path2: told.path2.to_vec(),
+            who: told.who.clone(),
+            bytes: told.bytes,
+            count: told.count,
+            latency_ns: told.latency_ns,
+            call: told.call,
+            detail: Detail {
+                words: told.detail.words.to_owned().into(),
+                offset: told.detail.offset,
+                size: told.detail.size,
+            },
+            sentence: told.sentence,
+            policy_version: told.policy_version,
+        }
     }
 }
 

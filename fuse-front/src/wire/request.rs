@@ -221,6 +221,22 @@ pub enum Request<'a> {
     },
 }
 
+impl Request<'_> {
+    /// Whether the thread that asks executes nothing until it is answered. The kernel reads ahead and closes for a thread that goes
+    /// on; a write that one does not wait for holds its execve(2) up all the same (exit_aio(), io_uring_task_cancel()).
+    pub fn holds_its_thread(&self) -> bool {
+        !matches!(
+            self,
+            Request::Read { .. }
+                | Request::Release
+                | Request::Releasedir
+                | Request::Interrupt { .. }
+                | Request::Init(_)
+                | Request::Destroy
+        )
+    }
+}
+
 /// Inodes that the kernel forgets, each with how often it had looked it up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forgets<'a>(pub(super) &'a [[u8; 16]]);

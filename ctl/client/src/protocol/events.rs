@@ -48,10 +48,6 @@ fn follows() -> bool {
     true
 }
 
-fn is_empty(text: &impl AsRef<str>) -> bool {
-    text.as_ref().is_empty()
-}
-
 fn is_so(value: &bool) -> bool {
     *value
 }
@@ -95,13 +91,9 @@ wire! {
     }
 }
 
-/// An event: ContextFS's sixteen fields by name, type and order, and further texts. `T` is the type of texts.
+/// An event: ContextFS's sixteen fields by name, type and order, and further texts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(bound(
-    serialize = "T: Serialize + AsRef<str>",
-    deserialize = "T: Deserialize<'de> + Default"
-))]
-pub struct EventLine<T = String> {
+pub struct EventLine {
     /// Nanoseconds since 1970.
     pub ts: u64,
     /// Number of the session: that of its branch.
@@ -111,9 +103,9 @@ pub struct EventLine<T = String> {
     /// Version of the policy that was asked; 0 without one.
     pub policy_version: u64,
     /// One of [`OPS`].
-    pub op: T,
+    pub op: String,
     /// What was decided: `allow`.
-    pub verdict: T,
+    pub verdict: String,
     /// Device of the mount, as stat(2) returns it; 0 if it is not mounted.
     pub dev: u64,
     /// Number of the inode, as stat(2) returns it; 0 if the event is about none.
@@ -121,7 +113,7 @@ pub struct EventLine<T = String> {
     /// Generation of the inode number: 0, as numbers are not used again.
     pub i_generation: u64,
     /// Path from the workspace's root.
-    pub path: T,
+    pub path: String,
     /// Process; 0 if it is not known.
     pub pid: u32,
     /// Its user.
@@ -133,52 +125,46 @@ pub struct EventLine<T = String> {
     /// Nanoseconds from the request to its end; 0 if there was none.
     pub latency_ns: u64,
     /// By which way it came: `fuse`, `control`, `engine`, `fanotify` or `ebpf`.
-    pub backend: T,
+    pub backend: String,
     /// What ContextFS does not have.
-    pub extra: EventExtra<T>,
+    pub extra: EventExtra,
 }
 
 /// Texts beside ContextFS's fields; empty ones are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(
-    default,
-    bound(
-        serialize = "T: Serialize + AsRef<str>",
-        deserialize = "T: Deserialize<'de> + Default"
-    )
-)]
-pub struct EventExtra<T = String> {
+#[serde(default)]
+pub struct EventExtra {
     /// Number of the event.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub seq: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub seq: String,
     /// The workspace.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub workspace: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub workspace: String,
     /// The branch's name when it happened.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub branch: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub branch: String,
     /// Id of the tool call that it is part of.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub call: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub call: String,
     /// Name of the process.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub comm: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub comm: String,
     /// A second path.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub path2: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path2: String,
     /// `ok`.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub result: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub result: String,
     /// The path in base64 if it is not UTF-8.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub path_b64: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path_b64: String,
     /// The same of the second path.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub path2_b64: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path2_b64: String,
     /// Of `lost`: how many, if that is known.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub count: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub count: String,
     /// What else there is to say.
-    #[serde(skip_serializing_if = "is_empty")]
-    pub detail: T,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub detail: String,
 }

@@ -167,7 +167,7 @@ mod tests {
     use std::fs::{read, read_to_string, write};
 
     fn line(n: u64) -> Vec<u8> {
-        let event = EventLine::<String> {
+        let event = EventLine {
             ts: n,
             ..EventLine::default()
         };

@@ -2,7 +2,7 @@
 
 use agentvfs_client::glob::matches;
 use agentvfs_client::protocol::{EventFilter, FILTER_MAX, Fault, OPS, PATTERN_BYTES_MAX, code};
-use engine::feed::FeedEvent;
+use engine::feed::Told;
 
 /// A filter that was checked.
 pub struct Filter<'a>(&'a EventFilter);
@@ -25,14 +25,14 @@ impl<'a> Filter<'a> {
     }
 
     /// Whether the event is wanted.
-    pub fn fits(&self, event: &FeedEvent) -> bool {
+    pub fn fits(&self, event: &Told<'_>) -> bool {
         let EventFilter {
             branches,
             ops,
             paths,
         } = self.0;
         let paths_fit = || {
-            [&event.path, &event.path2]
+            [event.path, event.path2]
                 .into_iter()
                 .any(|path| self.fits_path(path))
         };
