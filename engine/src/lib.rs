@@ -42,7 +42,7 @@ pub use crate::engine::gc::{
 pub use base::{Stamp, open_dead_bases_with};
 pub use book::digits::UniqueDigits;
 pub use book::timeline::log::check_log_bytes;
-pub use branch::acting::{Asking, acting_as, acting_for};
+pub use branch::acting::{Asking, acting_as, acting_for, files_are_own};
 pub use branch::calls::{CallRecord, CallStart};
 pub use branch::descent;
 pub use branch::outcomes::{RequestId, within_request};

@@ -19,6 +19,7 @@ pub fn leave_files(kept: Option<RawFd>) -> Result<()> {
     let kept = kept.filter(|fd| *fd >= AFTER_STANDARD);
     let after = kept.map_or(AFTER_STANDARD, |fd| fd + 1);
     close_range(after, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE)?;
+    engine::files_are_own();
     match kept {
         // The table is this thread's own by now.
         Some(fd) if fd > AFTER_STANDARD => close_range(AFTER_STANDARD, fd - 1, 0),

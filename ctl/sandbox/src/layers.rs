@@ -183,6 +183,14 @@ const DENIED: [libc::c_long; 7] = [
     libc::SYS_kexec_file_load,
 ];
 
+/// Not there: who sees that takes other calls. io_uring(7) opens and connects where neither this filter nor
+/// tracepoints of system calls see it.
+const ABSENT: [libc::c_long; 3] = [
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
 /// userfaultfd(2): only faults of user mode.
 const UFFD_USER_MODE_ONLY: u64 = 1;
 
@@ -235,8 +243,10 @@ fn filter(denied: libc::c_int) -> std::result::Result<BpfProgram, seccompiler::B
         arch,
     )?;
     let mut program = without_other_numbers();
+    program.extend(without(&ABSENT));
     if denied != 0 {
-        program.extend(without_clone3());
+        // Its flags are in memory, where no filter sees them.
+        program.extend(without(&[libc::SYS_clone3]));
     }
     program.extend(BpfProgram::try_from(filter)?);
     Ok(program)
@@ -271,8 +281,8 @@ fn without_other_numbers() -> BpfProgram {
     ]
 }
 
-/// Flags of clone3(2) are in memory, where no filter sees them. Programs take clone(2) if it does not exist.
-fn without_clone3() -> BpfProgram {
+/// These calls do not exist inside. Programs that know others take those.
+fn without(calls: &[libc::c_long]) -> BpfProgram {
     // Offset of the call's number in struct seccomp_data (seccomp(2)).
     const NR: u32 = 0;
     let of = |code: u32, jt, jf, k| sock_filter {
@@ -281,21 +291,14 @@ fn without_clone3() -> BpfProgram {
         jf,
         k,
     };
-    vec![
-        of(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NR),
-        of(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            0,
-            1,
-            libc::SYS_clone3 as u32,
-        ),
-        of(
-            libc::BPF_RET | libc::BPF_K,
-            0,
-            0,
-            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
-        ),
-    ]
+    let mut program = vec![of(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, NR)];
+    for call in calls {
+        let is = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        let no = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+        program.push(of(is, 0, 1, *call as u32));
+        program.push(of(libc::BPF_RET | libc::BPF_K, 0, 0, no));
+    }
+    program
 }
 
 #[cfg(test)]

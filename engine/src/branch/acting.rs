@@ -8,6 +8,8 @@
 
 mod naming;
 
+pub use naming::files_are_own;
+
 use super::descent::of_thread;
 use crate::feed::{FeedBackend, FeedWho};
 use crate::record::call::Process;

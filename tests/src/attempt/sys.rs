@@ -15,7 +15,7 @@ pub const X32_IOCTL: i64 = if cfg!(target_arch = "x86_64") {
 };
 
 /// Calls that a sandbox denies; with zeros they do nothing even where they are allowed.
-pub const DENIED: [(&str, i64); 8] = [
+pub const DENIED: [(&str, i64); 11] = [
     ("keyctl", libc::SYS_keyctl),
     ("add_key", libc::SYS_add_key),
     ("request_key", libc::SYS_request_key),
@@ -24,6 +24,9 @@ pub const DENIED: [(&str, i64); 8] = [
     ("kexec_load", libc::SYS_kexec_load),
     ("kexec_file_load", libc::SYS_kexec_file_load),
     ("userfaultfd", libc::SYS_userfaultfd),
+    ("io_uring_setup", libc::SYS_io_uring_setup),
+    ("io_uring_enter", libc::SYS_io_uring_enter),
+    ("io_uring_register", libc::SYS_io_uring_register),
 ];
 
 /// Makes a system call of numbers. For calls that read and write no memory of this process with these.

@@ -5,12 +5,16 @@
 //! the new program asks for anything. So a name stays true where the thread was last seen waiting less than that before its
 //! request came. One that it gives itself (prctl(2)) is read within [`NAME_OLD`].
 //!
-//! Opening the file costs ten times as much as reading it, so the files of the last threads are kept open.
+//! Opening the file costs ten times as much as reading it, so the files of the last threads are kept open, in a list for all
+//! of our threads. A thread that has a file table of its own ([`files_are_own`]) has a list of its own: what is a file in one
+//! table is another one, or none, in the other.
+//! (`telemetry_denied` finds it where that is forgotten.)
 //! Invariant: a file speaks of the thread for which it was opened and of no later one with its number: once that has
 //! ended, reading it fails.
 
 use crate::limits::{NAME_OLD, NAME_QUIET, NAMED_SHARDS, NAMED_THREADS_MAX};
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +77,16 @@ struct Known {
 /// Threads, each in the part that its number says, the one that asked last at the end.
 static KNOWN: [Mutex<Vec<Known>>; NAMED_SHARDS] = [const { Mutex::new(Vec::new()) }; NAMED_SHARDS];
 
+thread_local! {
+    /// The list of a thread that has a file table of its own.
+    static OWN: RefCell<Option<Vec<Known>>> = const { RefCell::new(None) };
+}
+
+/// To be called once by a thread that has a file table of its own from now on (unshare(2), `CLONE_FILES`).
+pub fn files_are_own() {
+    OWN.set(Some(Vec::new()));
+}
+
 /// When the last name was read, in nanoseconds; 0: none was.
 static LAST_READ: AtomicU64 = AtomicU64::new(0);
 
@@ -94,10 +108,16 @@ pub(super) fn still(thread: u32, since: Instant) -> Option<Arc<Named>> {
 /// The process of a thread and its name; empty where there is none such. `since` is when its request came, where it waits
 /// for the answer.
 pub(super) fn name_of(thread: u32, since: Option<Instant>) -> Arc<Named> {
-    let Some(part) = KNOWN.get(thread as usize % NAMED_SHARDS) else {
-        return Arc::default();
-    };
-    let mut known = part.lock();
+    OWN.with_borrow_mut(|own| match own {
+        Some(known) => look_up(known, thread, since),
+        None => match KNOWN.get(thread as usize % NAMED_SHARDS) {
+            Some(part) => look_up(&mut part.lock(), thread, since),
+            None => Arc::default(),
+        },
+    })
+}
+
+fn look_up(known: &mut Vec<Known>, thread: u32, since: Option<Instant>) -> Arc<Named> {
     if let Some(last) = known.last_mut().filter(|last| last.thread == thread)
         && last.refresh(since)
     {
