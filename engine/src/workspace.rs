@@ -7,6 +7,7 @@ pub(crate) mod keeper;
 pub(crate) mod kept;
 pub(crate) mod lazy;
 pub(crate) mod only;
+mod remote_views;
 pub(crate) mod remotes;
 pub(crate) mod untrusted;
 pub(crate) mod uses;
@@ -212,7 +213,7 @@ impl Workspace {
         emit: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> Result<()> {
         if is_virtual(dir) {
-            return self.list_virtual(dir, cookie, emit);
+            return self.list_virtual(dir, cookie, wait, emit);
         }
         let (b, nid) = self.route(dir)?;
         ops::list::readdir(&b, nid, cookie, plus, wait, emit)

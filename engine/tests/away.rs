@@ -4,12 +4,17 @@
 
 mod common;
 
-use common::away::{Step, W, carry_out, origin, seen, step, workspace};
+use common::away::{Step, W, carry_out, copy, origin, seen, step, workspace};
 use common::by_path;
 use common::rng::Rng;
 use common::world::{MAIN, World};
-use engine::{CloseMode, NodeId, RenameFlags};
+use engine::verbs::{self, MergeRequest, remotes};
+use engine::{Cancel, CloseMode, CommitId, NodeId, RenameFlags, Target, Workspace};
+use objstore::exchange::commit_key;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 fn run(seed: u64, steps: usize) {
     let base = tempfile::tempdir().unwrap();
@@ -102,4 +107,85 @@ fn nothing_is_brought_before_it_is_looked_at_and_opening_needs_nobody() {
     // A file that has names in directories that are not known is changed once all are.
     by_path::write(lazy.w(), MAIN, "d4/linked", b"changed\n");
     assert_eq!(by_path::text(lazy.w(), MAIN, "d3/s1/linked"), "changed\n");
+}
+
+/// While `switch` makes the tree of a commit of `origin/main`, a directory that both have comes into those that there are: afterwards
+/// it has the entries and the numbers that it came with.
+fn comes_meanwhile(switch: fn(&Workspace)) {
+    let base = tempfile::tempdir().unwrap();
+    let empty = tempfile::tempdir().unwrap();
+    let (origin, other, first) = origin(base.path());
+    by_path::write(origin.w(), MAIN, "d2/s0/f0", b"second\n");
+    let second = by_path::checkpoint(origin.w(), MAIN, "second");
+    let lazy = workspace(empty.path(), &other, first, true);
+    let from = other.engine.objects();
+    copy(from, lazy.engine.objects(), &commit_key(&second), false);
+    fetched(lazy.w(), second);
+    // What differs is here, so nothing of the new tree is made twice; the entries of `d1` are not.
+    assert_eq!(
+        by_path::text(lazy.w(), MAIN, "d2/s0/f0"),
+        "2 0 0\n".repeat(50)
+    );
+    let root = NodeId::ROOT;
+    let d1 = lazy.w().lookup(root, b"d1", W).unwrap().node;
+
+    let (came, number) = channel();
+    let w = lazy.shared();
+    let look = move || came.send(w.lookup(d1, b"s0", W).unwrap().node).unwrap();
+    *other.when_brought.lock() = Some(Box::new(look));
+    switch(lazy.w());
+    let number = number.try_recv().unwrap();
+
+    // Who finds the directory away, and that it came already, asks for it again and again.
+    let (done, seen) = channel();
+    let w = lazy.shared();
+    std::thread::spawn(move || {
+        let d1 = w.lookup(root, b"d1", W).unwrap().node;
+        let s0 = w.lookup(d1, b"s0", W).unwrap().node;
+        let read = |path: &str| by_path::text(&w, MAIN, path);
+        done.send((s0, read("d1/s0/f0"), read("d2/s0/f0"))).unwrap();
+    });
+    let seen = seen.recv_timeout(Duration::from_secs(30));
+    let seen = seen.unwrap_or_else(|why| panic!("the directory is away for ever: {why}"));
+    let unchanged = "1 0 0\n".repeat(50);
+    assert_eq!(seen, (number, unchanged, "second\n".to_owned()));
+}
+
+#[test]
+fn a_directory_that_comes_while_a_rollback_is_prepared_is_the_same_after_it() {
+    comes_meanwhile(|w| {
+        verbs::rollback(w, MAIN, &Target::Ref("origin/main".into())).unwrap();
+    });
+}
+
+#[test]
+fn a_directory_that_comes_while_a_merge_is_prepared_is_the_same_after_it() {
+    comes_meanwhile(|w| {
+        let request = MergeRequest {
+            from: "origin/main".into(),
+            into: MAIN.into(),
+            keep_conflicts: false,
+            dry_run: false,
+            label: None,
+            message: String::new(),
+        };
+        remotes::merge_tracking(w, &request, &|_, _| {}, &Cancel::new()).unwrap();
+    });
+}
+
+/// Notes that the branch `main` of a remote has a commit.
+fn fetched(w: &Workspace, commit: CommitId) {
+    let remote = remotes::RemoteConfig {
+        name: "origin".into(),
+        url: "file:///nowhere".into(),
+        project: "project".into(),
+        options: BTreeMap::new(),
+    };
+    remotes::add_remote(w, remote).unwrap();
+    let incoming = remotes::Incoming {
+        commit,
+        labels: BTreeMap::new(),
+        timelines: Vec::new(),
+    };
+    remotes::set_tracking(w, "origin", MAIN, &incoming).unwrap();
 }

@@ -69,6 +69,9 @@ pub enum Error {
     /// There is no remote where one was expected.
     #[error("there is no agentvfs remote here")]
     NoRemote,
+    /// A clone was cut off before the workspace had its remote.
+    #[error("the clone was cut off before it recorded its remote")]
+    CutOff,
     /// A later program wrote it.
     #[error("the {what} has version {found}; this program supports versions up to {supported}")]
     Newer {

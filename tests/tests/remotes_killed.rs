@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
+use std::path::Path;
+use tests::env::Env;
 use tests::machines::{
     MANY_BYTES, begin, files_in, first, full, head, json, many, other, root, rows, run, write,
 };
@@ -110,4 +113,77 @@ fn a_fetch_that_is_killed_is_finished_by_the_next() {
     run(&b, &["pull"]).id();
     assert_eq!((head(&a), root(&a)), (head(&b), root(&b)));
     run(&b, &["fsck"]).ok();
+}
+
+/// A clone whose daemon is killed once the workspace is there and its remote is not; `None` where that was missed.
+fn cut_off(remote: &Path, options: &[&str]) -> Option<Env> {
+    let b = Env::new().unwrap();
+    let url = remote.to_str().unwrap();
+    let mut child = begin(&b, &[&["clone", url, "project"], options].concat());
+    let refs = b.home().join("refs");
+    // The remotes of a workspace that was before are removed ahead of this. The next to come reads them.
+    let dir = b.home().join("workspaces/project");
+    while !dir.exists() && child.try_wait().unwrap().is_none() {
+        std::hint::spin_loop();
+    }
+    fs::create_dir_all(refs.join("remotes")).unwrap();
+    let fifo = refs.join("remotes/project.ref");
+    let made = mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0);
+    // Who reads it waits until something is written; who may not wait can open it once there is a reader.
+    let mut held = None;
+    if made.is_ok() {
+        wait::until("the remotes are read", || {
+            held = open(&fifo, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).ok();
+            held.is_some() || child.try_wait().unwrap().is_some()
+        });
+    }
+    b.kill_daemon();
+    let told = b.finish(child, "clone");
+    held?;
+    assert_ne!(told.status, 0, "{told:?}");
+    fs::remove_file(&fifo).unwrap();
+    let is_made = refs.join("workspaces/project.ref").exists();
+    is_made.then_some(b)
+}
+
+#[test]
+fn a_clone_that_is_killed_before_its_remote_is_written_is_deleted_and_made_again() {
+    let Some((a, remote)) = first() else { return };
+    run(&a, &["push"]).ok();
+    let of_project = ["-w", "project"];
+    for options in [&[][..], &["--full"]] {
+        let mut tries = (0..20).filter_map(|_| cut_off(&remote, options));
+        let b = tries
+            .next()
+            .unwrap_or_else(|| panic!("no clone was killed at that moment"));
+        let is_lazy = options.is_empty();
+        run(&b, &["fsck"]).ok();
+        let remotes = run(&b, &[&["remote", "list"][..], &of_project].concat()).ok();
+        assert_eq!(remotes, "");
+        let url = remote.to_str().unwrap();
+        let clone = [&["clone", url, "project"], options].concat();
+        let again = run(&b, &clone);
+        let way_out = match is_lazy {
+            true => "hint: agentvfs delete project",
+            false => "hint: use another name",
+        };
+        assert!(again.err.contains(way_out), "{again:?}");
+        again.fails(1, "workspace project already exists");
+
+        run(&b, &["start", "project"]).ok();
+        // All is there, or status says why not.
+        let read = fs::read(b.mountpoint().join("both"));
+        let why = b.status()["lazy"]["why"].as_str().map(str::to_owned);
+        assert_eq!(read.is_err(), is_lazy, "{read:?}");
+        let why = why.unwrap_or_default();
+        assert_eq!(why.contains("the clone was cut off"), is_lazy, "{why}");
+        run(&b, &["gc"]).ok();
+        run(&b, &["stop", "project"]).ok();
+
+        run(&b, &["delete", "project", "--yes"]).ok();
+        run(&b, &clone).ok();
+        assert_eq!((head(&a), root(&a)), (head(&b), root(&b)));
+        run(&b, &["push"]).ok();
+        run(&b, &["fsck"]).ok();
+    }
 }

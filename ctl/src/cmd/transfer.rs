@@ -116,13 +116,19 @@ pub fn push(args: PushArgs, context: &mut Context) -> Result<u8, Failure> {
         }
     }
     let sent = answer.branches.iter().map(|row| row.bytes).sum();
+    let how = format!("sent to {remote}");
+    tell_traffic(&workspace, &how, (sent, answer.requests), since);
+    Ok(exit)
+}
+
+/// Says how many bytes went between a workspace and a remote, in how many requests, and how long that took.
+fn tell_traffic(workspace: &str, how: &str, (bytes, requests): (u64, u64), since: Instant) {
     talk(&format!(
-        "workspace {workspace}: {} sent to {remote} in {} and {:.1?}",
-        human_bytes(sent),
-        count(answer.requests, "request"),
+        "workspace {workspace}: {} {how} in {} and {:.1?}",
+        human_bytes(bytes),
+        count(requests, "request"),
         since.elapsed()
     ));
-    Ok(exit)
 }
 
 fn pushed_object(row: &PushedRow) -> Value {
@@ -225,13 +231,8 @@ fn fetched(
             .unwrap_or((&answer.remote, &row.name));
         labels_stay(remote, branch, &row.labels_differ);
     }
-    talk(&format!(
-        "workspace {workspace}: {} came from {} in {} and {:.1?}",
-        human_bytes(answer.bytes),
-        answer.remote,
-        count(answer.requests, "request"),
-        since.elapsed()
-    ));
+    let how = format!("came from {}", answer.remote);
+    tell_traffic(workspace, &how, (answer.bytes, answer.requests), since);
     Ok(answer)
 }
 
@@ -373,13 +374,8 @@ pub fn prefetch(args: PrefetchArgs, context: &mut Context) -> Result<u8, Failure
             .json(key, number);
     }
     facts.print(context.json())?;
-    talk(&format!(
-        "workspace {workspace}: {} came from {} in {} and {:.1?}",
-        human_bytes(answer.bytes),
-        answer.remote,
-        count(answer.requests, "request"),
-        since.elapsed()
-    ));
+    let how = format!("came from {}", answer.remote);
+    tell_traffic(&workspace, &how, (answer.bytes, answer.requests), since);
     if args.all {
         talk(&format!(
             "workspace {workspace} needs remote {} no more",

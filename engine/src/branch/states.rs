@@ -183,27 +183,43 @@ fn load_state(branch: &Branch, number: u64) -> Result<Tree> {
         why: "it was not stored".into(),
     };
     let id = id.ok_or_else(gone)?;
-    let commit: Commit = branch.places.store.get_object(&id)?;
-    let reference = reference.map_or_else(|| empty_reference(branch), Ok)?;
-    let now = Time {
-        sec: commit.time_sec,
-        nsec: commit.time_nsec,
-    };
-    let store = &branch.places.store;
-    let loaded = load_tree(
-        store,
-        &reference,
-        commit.root,
-        &commit.root_meta,
-        &mut branch.numbers(),
-        now,
-    )?;
-    let mut loaded = loaded.with_kv(store, commit.kv)?;
+    let mut loaded = load_commit(branch, id, reference)?;
     let mut inner = branch.lock();
     inner.brought.catch_up(&mut loaded.tree);
     let tree = loaded.tree.clone();
     inner.book.history.states.keep_reference(number, loaded);
     Ok(tree)
+}
+
+/// The tree of a commit in the numbers of a branch, which need not know it.
+pub(crate) fn tree_of_commit(branch: &Branch, id: CommitId) -> Result<Tree> {
+    let _pin = branch.places.store.pin();
+    away::with_dirs(branch, || {
+        let reference = branch.lock().reference.clone();
+        let mut loaded = load_commit(branch, id, reference)?;
+        branch.lock().brought.catch_up(&mut loaded.tree);
+        Ok(loaded.tree)
+    })
+}
+
+fn load_commit(branch: &Branch, id: CommitId, reference: Option<Reference>) -> Result<Reference> {
+    let store = &branch.places.store;
+    let commit: Commit = store.get_object(&id)?;
+    let reference = reference.map_or_else(|| empty_reference(branch), Ok)?;
+    let now = Time {
+        sec: commit.time_sec,
+        nsec: commit.time_nsec,
+    };
+    let numbers = &mut branch.numbers();
+    let loaded = load_tree(
+        store,
+        &reference,
+        commit.root,
+        &commit.root_meta,
+        numbers,
+        now,
+    )?;
+    loaded.with_kv(store, commit.kv)
 }
 
 /// An empty tree to load a commit into, where nothing of this branch was stored yet.

@@ -47,6 +47,11 @@ impl Engine {
         lazy::needed_remotes(&self.refs)
     }
 
+    /// Workspaces whose clones were cut off before they had the remote that they need, with its name.
+    pub fn cut_off_clones(&self) -> Result<Vec<(String, String)>> {
+        lazy::cut_off(&self.refs)
+    }
+
     /// Refuses what would take the home beyond its quota.
     pub fn check_room(&self, bytes: u64) -> Result<()> {
         let Some(quota) = self.settings().quota else {

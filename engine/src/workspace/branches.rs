@@ -24,6 +24,7 @@ use crate::workspace::Workspace;
 use crate::workspace::branch_refs::{
     BranchRecord, MadeIn, branch_dir, recorded, ref_name, trees_dir,
 };
+use objstore::CommitId;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,6 +42,15 @@ const LET_GO_LOOK: Duration = Duration::from_millis(1);
 /// Says which branch a process sees, by its id; `None` for `main`. It can ask whether there is a branch of
 /// a name.
 pub type SeenBy = Box<dyn Fn(u32, &dyn Fn(&str) -> bool) -> Option<String> + Send + Sync>;
+
+/// What a snapshot shows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Shown {
+    /// A state of its branch.
+    State(u64),
+    /// A commit that its branch need not know.
+    Commit(CommitId),
+}
 
 /// The views of a workspace.
 pub(crate) struct Views {
@@ -68,8 +78,8 @@ struct Table {
     /// Deleted branches and snapshots that the kernel may still know inodes of, or that somebody is at work
     /// on, by slot: that is not given again meanwhile.
     retired: BTreeMap<u16, Arc<Branch>>,
-    /// Snapshots: slot by (branch, state).
-    snapshots: BTreeMap<(u16, u64), u16>,
+    /// Snapshots: slot by branch and what is shown.
+    snapshots: BTreeMap<(u16, Shown), u16>,
     /// Slots of snapshots and deleted branches that a daemon before had, and the kernel may still know.
     lost: BTreeSet<u16>,
     cache: Option<Arc<dyn KernelCache>>,
@@ -193,7 +203,7 @@ impl Views {
         table.retire(slot);
         table.created.remove(&slot);
         table.made_in.remove(&slot);
-        let of_it = |k: &(u16, u64)| k.0 == slot;
+        let of_it = |k: &(u16, Shown)| k.0 == slot;
         let snapshots: Vec<_> = table.snapshots.keys().copied().filter(of_it).collect();
         for key in snapshots {
             if let Some(slot) = table.snapshots.remove(&key) {
@@ -428,8 +438,8 @@ impl Views {
     }
 
     /// A snapshot's view, made where there is none.
-    fn snapshot(&self, of: &Branch, state: u64) -> Result<Arc<Branch>> {
-        let key = (of.slot, state);
+    pub(super) fn snapshot(&self, of: &Branch, shown: Shown) -> Result<Arc<Branch>> {
+        let key = (of.slot, shown);
         {
             let table = self.table.read();
             if let Some(view) = table.snapshots.get(&key).and_then(|s| table.by_slot.get(s)) {
@@ -437,9 +447,12 @@ impl Views {
             }
         }
         let _pin = of.places.store.pin();
-        let tree = states::tree_of(of, state)?;
+        let tree = match shown {
+            Shown::State(state) => states::tree_of(of, state)?,
+            Shown::Commit(id) => states::tree_of_commit(of, id)?,
+        };
         let mut table = self.table.write();
-        let unused: Vec<((u16, u64), u16)> = table
+        let unused: Vec<((u16, Shown), u16)> = table
             .snapshots
             .iter()
             .filter(|(k, slot)| **k != key && table.by_slot.get(slot).is_none_or(is_unused))
@@ -491,6 +504,6 @@ impl Workspace {
             return Err(Error::WouldBlock);
         }
         states::wait_for_id(&branch, state, &|_, _| {})?;
-        self.views.snapshot(&branch, state)
+        self.views.snapshot(&branch, Shown::State(state))
     }
 }

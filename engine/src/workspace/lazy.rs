@@ -75,6 +75,18 @@ pub(crate) fn needed_remotes(refs: &RefStore) -> Result<Vec<(String, RemoteConfi
     Ok(found)
 }
 
+/// Lazy workspaces that have no remote of the name that they need, with that name: their clones were cut off.
+pub(crate) fn cut_off(refs: &RefStore) -> Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for workspace in lazy_names(refs)? {
+        let all = remotes_of(refs, &workspace)?;
+        let remote = remote_of(refs, &workspace)?;
+        let remote = remote.filter(|name| all.iter().all(|config| config.name != *name));
+        found.extend(remote.map(|remote| (workspace, remote)));
+    }
+    Ok(found)
+}
+
 /// The remote that a workspace needs, where it is lazy.
 pub fn lazy_remote(ws: &Workspace) -> Result<Option<String>> {
     remote_of(&ws.views.shared().refs, ws.name())

@@ -9,6 +9,7 @@ use super::Workspace;
 use super::branch_refs::TRACKING_DIR;
 use super::branch_refs::{remotes_ref, tracking_dir};
 use super::lazy::lazy_remote;
+use super::views::{remote_node, remotes_node, snapshots_node};
 use crate::error::{Error, Result};
 use crate::limits::REMOTES_MAX;
 use crate::names::{check_remote_name, check_workspace_name};
@@ -119,6 +120,7 @@ pub fn remove_remote(ws: &Workspace, name: &str) -> Result<()> {
     for tracking in refs.list(&format!("{}/{name}", tracking_dir(ws.name())))? {
         refs.delete(&tracking)?;
     }
+    ws.main.cache().inval_inode(remote_node(name));
     Ok(())
 }
 
@@ -128,7 +130,12 @@ fn set_remotes(ws: &Workspace, remotes: Vec<RemoteConfig>) -> Result<()> {
         remotes,
     };
     let refs = &ws.views.shared().refs;
-    Ok(refs.set(&remotes_ref(ws.name()), &encode(&record))?)
+    refs.set(&remotes_ref(ws.name()), &encode(&record))?;
+    // The kernel's lists are not right any more.
+    let cache = ws.main.cache();
+    cache.inval_inode(remotes_node());
+    cache.inval_inode(snapshots_node(ws.main.slot));
+    Ok(())
 }
 
 /// What is known of a branch of a remote, named `REMOTE/BRANCH`.
@@ -177,7 +184,9 @@ pub(crate) fn put_tracking(
     found: &Tracking,
 ) -> Result<()> {
     let name = format!("{}/{remote}/{branch}", tracking_dir(ws.name()));
-    Ok(ws.views.shared().refs.set(&name, &encode(found))?)
+    ws.views.shared().refs.set(&name, &encode(found))?;
+    ws.main.cache().inval_inode(remote_node(remote));
+    Ok(())
 }
 
 /// Commits and labels of all branches of remotes, of one workspace or of all: roots of gc.

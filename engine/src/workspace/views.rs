@@ -1,5 +1,5 @@
 //! What a mount shows beside the trees: `.agentvfs` in the root of each branch, with `snapshots/REF`
-//! and, in the mount's root, `branches/B` and `view`.
+//! and, in the mount's root, `branches/B`, `remotes/REMOTE/BRANCH` and `view`.
 //!
 //! These directories have node numbers at the upper end of their branch's range; nothing in them can
 //! be changed through the mount. They are not listed by their parent.
@@ -9,12 +9,16 @@ use crate::limits::RESERVED_NAME;
 use crate::types::*;
 use crate::workspace::Workspace;
 
-/// Node numbers from here on are not inodes of the tree.
-const VIRTUAL_MIN: u64 = (1 << SLOT_SHIFT) - 16;
+/// Node numbers from here on are those of the structure itself, which is the same in each workspace.
+const FIXED_MIN: u64 = (1 << SLOT_SHIFT) - 16;
+/// Node numbers from here on are not inodes of the tree. Up to `FIXED_MIN` a remote has two of them.
+const VIRTUAL_MIN: u64 = FIXED_MIN - 2 * REMOTE_NUMBERS;
+/// Remotes have numbers below this.
+const REMOTE_NUMBERS: u64 = 1 << 35;
 
 /// A directory or link of agentvfs itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Virtual {
+pub(super) enum Virtual {
     /// `.agentvfs`.
     Top,
     /// `.agentvfs/branches`.
@@ -23,31 +27,69 @@ enum Virtual {
     Snapshots,
     /// `.agentvfs/view`.
     View,
+    /// `.agentvfs/remotes`.
+    Remotes,
+    /// `.agentvfs/remotes/REMOTE`.
+    Remote(RemoteNumber),
+    /// `.agentvfs/snapshots/REMOTE`, which leads there.
+    RemoteLink(RemoteNumber),
 }
 
 impl Virtual {
-    const ALL: [Virtual; 4] = [
+    const FIXED: [Virtual; 5] = [
         Virtual::Top,
         Virtual::Branches,
         Virtual::Snapshots,
         Virtual::View,
+        Virtual::Remotes,
     ];
 
     fn of(node: NodeId) -> Result<Virtual> {
-        let index = node.nid().0.checked_sub(VIRTUAL_MIN);
-        let found = index.and_then(|i| Virtual::ALL.get(i as usize));
-        found.copied().ok_or(Error::Stale)
+        let nid = node.nid().0;
+        if let Some(index) = nid.checked_sub(FIXED_MIN) {
+            let found = Virtual::FIXED.get(index as usize);
+            return found.copied().ok_or(Error::Stale);
+        }
+        let offset = nid.checked_sub(VIRTUAL_MIN).ok_or(Error::Stale)?;
+        let number = RemoteNumber(offset / 2);
+        Ok(match offset % 2 {
+            0 => Virtual::Remote(number),
+            _ => Virtual::RemoteLink(number),
+        })
     }
 
-    fn node(self, slot: u16) -> NodeId {
-        NodeId::new(slot, Nid(VIRTUAL_MIN + self as u64))
+    pub(super) fn node(self, slot: u16) -> NodeId {
+        let nid = match self {
+            Virtual::Top => FIXED_MIN,
+            Virtual::Branches => FIXED_MIN + 1,
+            Virtual::Snapshots => FIXED_MIN + 2,
+            Virtual::View => FIXED_MIN + 3,
+            Virtual::Remotes => FIXED_MIN + 4,
+            Virtual::Remote(number) => VIRTUAL_MIN + 2 * number.0,
+            Virtual::RemoteLink(number) => VIRTUAL_MIN + 2 * number.0 + 1,
+        };
+        NodeId::new(slot, Nid(nid))
     }
 
     fn kind(self) -> Kind {
         match self {
-            Virtual::View => Kind::Symlink,
+            Virtual::View | Virtual::RemoteLink(_) => Kind::Symlink,
             _ => Kind::Dir,
         }
+    }
+}
+
+/// The number that stands for a remote. It follows from the name alone, so that a daemon knows what the
+/// kernel was handed by one before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RemoteNumber(u64);
+
+impl RemoteNumber {
+    pub(super) fn of(name: &str) -> RemoteNumber {
+        let hash = blake3::hash(name.as_bytes());
+        let first = hash.as_bytes().first_chunk();
+        let number = first.map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        RemoteNumber(number % REMOTE_NUMBERS)
     }
 }
 
@@ -59,6 +101,16 @@ pub(crate) fn is_virtual(node: NodeId) -> bool {
 /// The directory whose entries are the branches.
 pub(crate) fn branches_node() -> NodeId {
     Virtual::Branches.node(NodeId::ROOT.slot())
+}
+
+/// The directory whose entries are the remotes.
+pub(crate) fn remotes_node() -> NodeId {
+    Virtual::Remotes.node(NodeId::ROOT.slot())
+}
+
+/// The directory whose entries are the branches of a remote that are known.
+pub(crate) fn remote_node(name: &str) -> NodeId {
+    Virtual::Remote(RemoteNumber::of(name)).node(NodeId::ROOT.slot())
 }
 
 /// The directory whose entries are the labels of the branch of this view.
@@ -99,14 +151,26 @@ impl Workspace {
             }
             Virtual::Snapshots => {
                 let name = std::str::from_utf8(name).map_err(|_| Error::NotFound)?;
+                if let Some(link) = self.remote_in_snapshots(slot, name, wait)? {
+                    return self.virtual_found(Virtual::RemoteLink(link).node(slot));
+                }
                 self.snapshot(slot, name, wait)?.root_attr()
             }
-            Virtual::View => Err(Error::NotDir),
+            Virtual::Remotes => {
+                let name = std::str::from_utf8(name).map_err(|_| Error::NotFound)?;
+                let found = self.remote_number(name, wait)?.ok_or(Error::NotFound)?;
+                self.virtual_found(Virtual::Remote(found).node(slot))
+            }
+            Virtual::Remote(remote) => {
+                let name = std::str::from_utf8(name).map_err(|_| Error::NotFound)?;
+                self.remote_snapshot(remote, name, wait)?.root_attr()
+            }
+            Virtual::View | Virtual::RemoteLink(_) => Err(Error::NotDir),
         }
     }
 
     /// Attributes of a directory or link of agentvfs itself; counts a lookup of it.
-    fn virtual_found(&self, node: NodeId) -> Result<Attr> {
+    pub(super) fn virtual_found(&self, node: NodeId) -> Result<Attr> {
         let attr = self.virtual_attr(node)?;
         self.views.virtual_found(node);
         Ok(attr)
@@ -116,6 +180,7 @@ impl Workspace {
         let mut names = vec![("snapshots", Virtual::Snapshots)];
         if slot == NodeId::ROOT.slot() {
             names.push(("branches", Virtual::Branches));
+            names.push(("remotes", Virtual::Remotes));
             names.push(("view", Virtual::View));
         }
         names
@@ -145,10 +210,15 @@ impl Workspace {
         })
     }
 
-    /// Target of `view`, relative to `.agentvfs`.
+    /// Target of `view`, relative to `.agentvfs`, and of the links to remotes.
     pub(crate) fn virtual_link(&self, who: &Caller, node: NodeId) -> Result<Vec<u8>> {
-        if Virtual::of(node)? != Virtual::View {
-            return Err(Error::Invalid);
+        match Virtual::of(node)? {
+            Virtual::View => {}
+            Virtual::RemoteLink(remote) => {
+                let name = self.remote_name(remote)?;
+                return Ok(format!("../remotes/{name}").into_bytes());
+            }
+            _ => return Err(Error::Invalid),
         }
         let seen = self.views.seen_by(who.pid);
         Ok(match seen.filter(|name| self.branch(name).is_ok()) {
@@ -162,40 +232,21 @@ impl Workspace {
         &self,
         dir: NodeId,
         cookie: u64,
+        wait: Wait,
         emit: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> Result<()> {
         let slot = dir.slot();
-        let root = NodeId::new(slot, Nid::ROOT);
         let what = Virtual::of(dir)?;
-        let above = if what == Virtual::Top {
-            root
-        } else {
-            Virtual::Top.node(slot)
+        let above = match what {
+            Virtual::Top => NodeId::new(slot, Nid::ROOT),
+            Virtual::Remote(_) => Virtual::Remotes.node(slot),
+            _ => Virtual::Top.node(slot),
         };
         let mut entries = vec![
             (".".to_owned(), dir, Kind::Dir),
             ("..".to_owned(), above, Kind::Dir),
         ];
-        match what {
-            Virtual::Top => {
-                let names = self.names_in_top(slot).into_iter();
-                entries.extend(names.map(|(n, v)| (n.to_owned(), v.node(slot), v.kind())));
-            }
-            Virtual::Branches => {
-                let all = self.views.branches().into_iter().skip(1);
-                entries.extend(all.map(|b| (b.name(), b.node(Nid::ROOT), Kind::Dir)));
-            }
-            Virtual::Snapshots => {
-                let branch = self.views.by_slot(slot).ok_or(Error::Stale)?;
-                // What is not looked up yet has no number; any that nothing else has will do.
-                let labels = branch.lock().book.history.labels_with_states();
-                entries.extend(labels.into_iter().map(|(l, n)| {
-                    let shown = NodeId::new(slot, Nid(VIRTUAL_MIN - 1 - n));
-                    (l, shown, Kind::Dir)
-                }));
-            }
-            Virtual::View => return Err(Error::NotDir),
-        }
+        entries.extend(self.entries_of_virtual(what, slot, wait)?);
         for (at, (name, node, kind)) in entries.iter().enumerate().skip(cookie as usize) {
             let entry = DirEntry {
                 name: name.as_bytes(),
@@ -210,5 +261,47 @@ impl Workspace {
             }
         }
         Ok(())
+    }
+
+    /// Entries of a directory of agentvfs itself.
+    fn entries_of_virtual(
+        &self,
+        what: Virtual,
+        slot: u16,
+        wait: Wait,
+    ) -> Result<Vec<(String, NodeId, Kind)>> {
+        // What is not looked up yet has no number; any that nothing else has will do.
+        let shown = |number: u64| NodeId::new(slot, Nid(VIRTUAL_MIN - 1 - number));
+        let own = |(name, what): (String, Virtual)| (name, what.node(slot), what.kind());
+        Ok(match what {
+            Virtual::Top => {
+                let names = self.names_in_top(slot).into_iter();
+                names.map(|(n, v)| own((n.to_owned(), v))).collect()
+            }
+            Virtual::Branches => {
+                let all = self.views.branches().into_iter().skip(1);
+                all.map(|b| (b.name(), b.node(Nid::ROOT), Kind::Dir))
+                    .collect()
+            }
+            Virtual::Snapshots => {
+                let branch = self.views.by_slot(slot).ok_or(Error::Stale)?;
+                let links = self.remotes_in_snapshots(slot, wait)?;
+                let labels = branch.lock().book.history.labels_with_states();
+                let labels = labels.into_iter().map(|(l, n)| (l, shown(n), Kind::Dir));
+                labels.chain(links.into_iter().map(own)).collect()
+            }
+            Virtual::Remotes => {
+                let remotes = self.remote_dirs(wait)?.into_iter();
+                remotes.map(own).collect()
+            }
+            Virtual::Remote(remote) => {
+                let branches = self.branches_of_remote(remote, wait)?;
+                let branches = (0..).zip(branches);
+                branches
+                    .map(|(at, name)| (name, shown(at), Kind::Dir))
+                    .collect()
+            }
+            Virtual::View | Virtual::RemoteLink(_) => return Err(Error::NotDir),
+        })
     }
 }

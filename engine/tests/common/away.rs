@@ -35,6 +35,8 @@ pub struct Other {
     pub silent_to: Mutex<HashSet<String>>,
     /// Is done the next time that somebody asks what it has.
     pub when_asked: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Is done the next time that it brings something.
+    pub when_brought: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl std::fmt::Debug for Other {
@@ -115,6 +117,11 @@ impl Elsewhere for Other {
         if !self.has(key) {
             return Ok(false);
         }
+        // It brings something itself.
+        let act = self.when_brought.lock().take();
+        if let Some(act) = act {
+            act();
+        }
         self.brought.fetch_add(1, Ordering::Relaxed);
         store.put_record(&from.get_record(key)?)?;
         Ok(true)
@@ -160,6 +167,7 @@ pub fn origin(base: &Path) -> (World, Arc<Other>, CommitId) {
         left: Mutex::default(),
         silent_to: Mutex::default(),
         when_asked: Mutex::default(),
+        when_brought: Mutex::default(),
     });
     (world, other, id)
 }

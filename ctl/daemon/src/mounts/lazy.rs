@@ -41,6 +41,11 @@ impl Mounts {
             }),
             Err(error) => tracing::error!("the remotes of lazy workspaces are not known: {error}"),
         }
+        // What they lack does not come, and their status says why.
+        for (workspace, remote) in self.engine.cut_off_clones().unwrap_or_default() {
+            let opening = Box::new(|| Err(Error::CutOff));
+            self.lazies.sources.set(&workspace, &remote, opening, None);
+        }
     }
 
     /// A workspace needs a remote, which is reached so; `open` where it is open already.

@@ -120,6 +120,10 @@ pub fn of_remote(error: Error, workspace: &str) -> Fault {
             "no-remote",
             "agentvfs remote add NAME URL makes a remote where there is none",
         ),
+        Error::CutOff => told(
+            "no-remote",
+            &format!("agentvfs delete {workspace}, and clone it again"),
+        ),
         Error::Newer { .. } | Error::Encrypted | Error::OtherChunker => {
             told("remote-unsupported", "use a newer agentvfs")
         }

@@ -173,7 +173,16 @@ pub fn clone(
     let of_engine = |e: engine::Error| faults::of_engine(&e, name);
     engine::names::check_workspace_name(name).map_err(of_engine)?;
     mounts.check_new(name).map_err(|fault| match fault.kind {
-        ref kind if kind == "workspace-exists" => fault.hint("use another name: -w NAME"),
+        ref kind if kind == "workspace-exists" => {
+            let all = mounts.engine().cut_off_clones().unwrap_or_default();
+            let is_cut_off = all.iter().any(|(workspace, _)| workspace == name);
+            fault.hint(match is_cut_off {
+                true => {
+                    format!("agentvfs delete {name} removes what a clone left that was cut off")
+                }
+                false => "use another name: -w NAME".to_owned(),
+            })
+        }
         _ => fault,
     })?;
     super::check_options(&ask.url, &ask.options)?;
