@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used)]
 
 use rustix::fs::inotify;
-use rustix::process::{Pid, Signal, kill_process};
-use std::collections::BTreeMap;
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tests::env::Env;
 use tests::rng::{self, Rng};
+use tests::skip::{Want, skip};
 use tests::{binary, sandbox, wait};
 
 fn kept() -> Option<Env> {
@@ -78,6 +80,39 @@ fn a_keeper_that_dies_is_replaced_and_the_daemon_goes_on() {
     assert_eq!(read, "before");
     fs::write(root.join("a"), b"after").unwrap();
     another(|| env.daemons(), &daemons);
+}
+
+/// A core dump waits for all threads, of which one may wait for the mount for ever.
+#[test]
+fn a_daemon_that_aborts_dumps_no_core_and_has_a_successor() {
+    let Some(env) = kept() else { return };
+    let root = env.start();
+    let held = File::create(root.join("a")).unwrap();
+    let daemons = env.daemons();
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+    let unlimited = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    let place = fs::read_link(format!("/proc/{}/cwd", daemons[0].as_raw_nonzero())).unwrap();
+    let cores = || {
+        let names = fs::read_dir(&place).unwrap().flatten();
+        let cores = names.filter(|entry| entry.file_name().as_bytes().starts_with(b"core"));
+        cores.map(|entry| entry.path()).collect::<BTreeSet<_>>()
+    };
+    if pattern.contains(['|', '/']) || prlimit(Some(daemons[0]), Resource::Core, unlimited).is_err()
+    {
+        return skip(
+            Want::Machine,
+            "core dumps are not written where a process works",
+        );
+    }
+    let before = cores();
+    kill_process(daemons[0], Signal::ABORT).unwrap();
+    another(|| env.daemons(), &daemons);
+    (&held).write_all(b"after").unwrap();
+    assert_eq!(fs::read(root.join("a")).unwrap(), b"after");
+    assert_eq!(cores(), before);
 }
 
 #[test]

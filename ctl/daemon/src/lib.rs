@@ -98,6 +98,9 @@ pub fn run(home: Home) -> u8 {
     // Before any other thread runs: one that has signals unblocked would end the process at once.
     let signals = sys::block_signals();
     let log = log::start(&home);
+    if let Err(error) = sys::abort_without_dump() {
+        tracing::warn!(%error, "a daemon that aborts may hang until its mounts are aborted");
+    }
     give_memory_back();
     let opened = signals
         .map_err(|e| Fault::failed("signals", format!("cannot block signals: {e}")))
