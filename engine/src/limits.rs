@@ -92,6 +92,6 @@ pub const NAMED_THREADS_MAX: usize = 8;
 /// there can be takes longer until its first request comes: 60 µs on the machine where it was measured.
 pub const NAME_QUIET: Duration = Duration::from_micros(40);
 /// How long a name is used at most without being read again.
-pub const NAME_OLD: Duration = Duration::from_millis(10);
+pub const NAME_OLD: Duration = Duration::from_millis(1);
 /// Remotes of a workspace, at most.
 pub const REMOTES_MAX: usize = 64;
