@@ -3,7 +3,7 @@
 //! `cargo bench --locked -p benches --bench policy`; docs/performance.md has figures.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use agentvfs_policy::{Bench, Op, Policy, Touch, Who};
+use agentvfs_policy::{Asker, Bench, FeedOp, Policy, Touch};
 use agentvfs_programs::{Program, ProgramEvent};
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -21,18 +21,18 @@ fn rules(count: usize) -> Arc<Policy> {
 }
 
 fn by_rules(c: &mut Criterion) {
-    let who = Who {
+    let asker = Asker {
         uid: 1000,
-        command: "cargo",
+        comm: "cargo",
         branch: "main",
-        run: None,
+        ..Asker::default()
     };
     for count in [1, 50, 1_000] {
         let mut bench = Bench::new(rules(count));
         c.bench_function(&format!("policy/rules-{count}"), |b| {
             b.iter(|| {
-                bench.begin(&who, Duration::ZERO);
-                bench.touch(Touch::At(Op::Create, black_box(PATH)));
+                bench.begin(&asker, Duration::ZERO);
+                bench.touch(Touch::At(FeedOp::Create, black_box(PATH)));
                 bench.end()
             })
         });

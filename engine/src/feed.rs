@@ -13,7 +13,7 @@
 mod block;
 mod event;
 
-pub use event::{Detail, FeedBackend, FeedEvent, FeedOp, FeedWho, Sentence, Told, ToldDetail};
+pub use event::{Detail, FeedBackend, FeedOp, FeedWho, Sentence, Told, ToldDetail};
 
 use crate::limits::{FEED_BYTES_MAX, FEED_EVENTS_MAX, FEED_LINGER};
 use block::Block;
@@ -354,30 +354,30 @@ impl Drop for Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::FEED_BLOCK_EVENTS;
 
     const NO_TIME: Duration = Duration::ZERO;
 
     fn tell(feed: &Feed, path: &str) {
-        let event = FeedEvent {
+        feed.tell(&Told {
             seq: 0,
             time_ns: 0,
             op: FeedOp::Create,
-            branch: "main".into(),
+            branch: "main",
             branch_number: 0,
             teller: 0,
             ino: 0,
-            path: path.into(),
-            path2: Vec::new(),
-            who: FeedWho::default(),
+            path: path.as_bytes(),
+            path2: &[],
+            who: &FeedWho::default(),
             bytes: 0,
             count: 0,
             latency_ns: 0,
             call: None,
-            detail: Detail::default(),
+            detail: ToldDetail::default(),
             sentence: Sentence::Allow,
             policy_version: 0,
-        };
-        feed.tell(&event.told());
+        });
     }
 
     fn paths(batch: &Batch) -> Vec<String> {
@@ -437,11 +437,57 @@ mod tests {
         assert_eq!(batch.lost, Some(Lost::Count(10)));
         assert_eq!(paths(&batch), ["10", "11"]);
         assert_eq!(slow.next(1, NO_TIME).lost, None, "once only");
+        // Who comes back after some of what is gone is told of the rest.
+        let first = feed.ring.lock().first();
+        let since = feed.follow(Some(first - 4)).next(1, NO_TIME);
+        assert_eq!(
+            (since.lost, paths(&since)),
+            (Some(Lost::Count(3)), vec!["10".into()])
+        );
         let long = "x".repeat(1 << 20);
         for _ in 0..(2 * FEED_BYTES_MAX) >> 20 {
             tell(&feed, &long);
         }
         assert!(feed.ring.lock().bytes <= FEED_BYTES_MAX);
+    }
+
+    #[test]
+    fn events_that_blocks_part_are_each_told_once_in_any_portions() {
+        const ALL: usize = 3 * FEED_BLOCK_EVENTS + 300;
+        let feed = Arc::new(Feed::default());
+        let portions = [
+            1,
+            7,
+            FEED_BLOCK_EVENTS - 1,
+            FEED_BLOCK_EVENTS,
+            FEED_BLOCK_EVENTS + 1,
+            2 * ALL,
+        ];
+        let mut followers = portions.map(|max| (feed.follow(None), max, 0));
+        let first = feed.ring.lock().next;
+        // Some blocks are full by their events, others by their texts.
+        let path = |n: usize| format!("{n}{}", "x".repeat(if n < ALL / 2 { 0 } else { 1_000 }));
+        for n in 0..ALL {
+            tell(&feed, &path(n));
+            for (follower, max, seen) in &mut followers {
+                let is_time = n + 1 == ALL || n % 50 == *max % 50;
+                while is_time && *seen <= n {
+                    let batch = follower.next(*max, NO_TIME);
+                    assert_eq!(batch.events.len(), (n + 1 - *seen).min(*max));
+                    for event in batch.events.iter() {
+                        assert_eq!(event.seq, first + *seen as u64);
+                        assert_eq!(event.path, path(*seen).as_bytes());
+                        *seen += 1;
+                    }
+                    assert_eq!(batch.lost, None);
+                }
+            }
+        }
+        assert!(feed.ring.lock().blocks.len() > 4);
+        // Who comes back goes on in the middle of a block.
+        let rest = ALL - 10;
+        let mut again = feed.follow(Some(first + rest as u64 - 1));
+        assert_eq!(paths(&again.next(ALL, NO_TIME))[0], path(rest));
     }
 
     #[test]

@@ -7,10 +7,12 @@
 //! What takes longer, such as running a program, is a [`Question`]: the branch drops its lock, asks it, and judges the
 //! change from the beginning, with what was [`Heard`].
 //!
+//! Who asks, what is touched and what is said have one definition, which those who make rules use, too (`ctl/policy`).
+//!
 //! Invariants: a bench answers at once, from memory: it is asked under a branch's lock. A question is never asked under one.
 
-pub use crate::feed::Sentence;
-use crate::feed::{FeedBackend, FeedOp};
+use crate::feed::FeedBackend;
+pub use crate::feed::{FeedOp, Sentence};
 pub use crate::question::{Heard, Question};
 use parking_lot::RwLock;
 use std::fmt::Debug;
@@ -19,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Who changes something, and where.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Asker<'a> {
     /// Process; 0 where it is not known.
     pub pid: u32,
@@ -69,7 +71,7 @@ pub enum Touch<'a> {
 }
 
 /// What is said of a change.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ruling {
     /// What is done with it.
     pub sentence: Sentence,

@@ -12,7 +12,7 @@ use common::op::Op;
 use common::runner::{self, Runner};
 use common::world::{MAIN, World};
 use common::{base_dir, rng};
-use engine::feed::{FeedBackend, FeedEvent, FeedOp, Follower, Lost};
+use engine::feed::{FeedBackend, FeedOp, FeedWho, Follower, Lost, Told};
 use engine::{Asking, CallStart, CheckpointRequest, Kind, Owner, Target, acting_for, verbs};
 use objstore::crash_storage::CrashStorage;
 use std::collections::BTreeMap;
@@ -21,6 +21,40 @@ use std::time::{Duration, Instant};
 
 /// Operations of one sequence.
 const STEPS: usize = 120;
+
+/// What a test asks of an event, after the batch that it came in is gone.
+#[derive(Debug)]
+struct Seen {
+    op: FeedOp,
+    branch: String,
+    path: Vec<u8>,
+    path2: Vec<u8>,
+    detail: String,
+    who: FeedWho,
+    call: Option<u64>,
+    ino: u64,
+    count: u64,
+    time_ns: u64,
+    latency_ns: u64,
+}
+
+impl From<Told<'_>> for Seen {
+    fn from(told: Told<'_>) -> Seen {
+        Seen {
+            op: told.op,
+            branch: told.branch.to_owned(),
+            path: told.path.to_vec(),
+            path2: told.path2.to_vec(),
+            detail: told.detail.to_string(),
+            who: told.who.clone(),
+            call: told.call,
+            ino: told.ino,
+            count: told.count,
+            time_ns: told.time_ns,
+            latency_ns: told.latency_ns,
+        }
+    }
+}
 
 /// Names with the inode that each stands for, and the lengths of files.
 #[derive(Default)]
@@ -80,10 +114,10 @@ impl Mirror {
         }
     }
 
-    fn carry_out(&mut self, event: &FeedEvent) -> Result<(), String> {
+    fn carry_out(&mut self, event: &Seen) -> Result<(), String> {
         let unknown = || format!("of what is not known: {event:?}");
         let (path, path2) = (&event.path, &event.path2);
-        let detail = &event.detail.to_string()[..];
+        let detail = &event.detail[..];
         match event.op {
             FeedOp::Create if detail == "nameless file" => {}
             FeedOp::Create | FeedOp::Symlink => {
@@ -205,7 +239,7 @@ fn switches(op: FeedOp) -> bool {
 }
 
 /// All events that there are.
-fn all(follower: &mut Follower) -> Vec<FeedEvent> {
+fn all(follower: &mut Follower) -> Vec<Seen> {
     let mut all = Vec::new();
     loop {
         let batch = follower.next(1000, Duration::ZERO);
@@ -213,7 +247,7 @@ fn all(follower: &mut Follower) -> Vec<FeedEvent> {
         if batch.events.is_empty() {
             return all;
         }
-        all.extend(batch.events.iter().map(FeedEvent::from));
+        all.extend(batch.events.iter().map(Seen::from));
     }
 }
 
@@ -298,7 +332,7 @@ fn a_switch_is_one_event_and_a_checkpoint_another() {
     let rest: Vec<_> = told
         .iter()
         .skip(60)
-        .map(|e| (e.op.word(), e.detail.to_string()))
+        .map(|e| (e.op.word(), e.detail.clone()))
         .collect();
     let want = [("rollback", "names=20"), ("checkpoint", "label=after")];
     let want = want.map(|(op, detail)| (op, detail.to_owned()));
@@ -364,9 +398,9 @@ fn opens_and_reads_are_told_of_while_somebody_follows() {
     w.was_read(engine::NodeId(u64::MAX));
     w.feed().tell_missing(FeedBackend::Fanotify, None);
     let told = all(&mut follower);
-    let words = |e: &FeedEvent| {
+    let words = |e: &Seen| {
         let path = String::from_utf8_lossy(&e.path).into_owned();
-        (e.op.word(), path, e.detail.to_string(), e.who.pid)
+        (e.op.word(), path, e.detail.clone(), e.who.pid)
     };
     let pid = std::process::id();
     let want = [
@@ -412,7 +446,7 @@ fn what_a_program_did_is_told_of_the_file_or_of_its_branch() {
     did(FeedOp::Connect, Some(engine::NodeId(u64::MAX)), "");
     w.feed().tell_missing(FeedBackend::Ebpf, Some(3));
     let told = all(&mut follower);
-    let words = |e: &FeedEvent| {
+    let words = |e: &Seen| {
         let path = String::from_utf8_lossy(&e.path).into_owned();
         (e.op.word(), path, e.branch.to_string(), e.count)
     };

@@ -1,6 +1,6 @@
 //! Texts of policies.
 
-use agentvfs_policy::{Bench, Op, Policy, ToolCall, Touch, Who};
+use agentvfs_policy::{Asker, Bench, FeedOp, Policy, ToolCall, Touch};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,16 +26,15 @@ pub fn check(bytes: &[u8]) {
     });
     policy.reaches_below(bytes);
     let mut bench = Bench::new(Arc::new(policy));
-    let who = Who {
-        uid: 0,
-        command: "rm",
+    let asker = Asker {
+        comm: "rm",
         branch: "main",
-        run: None,
+        ..Asker::default()
     };
     let (from, to) = (&b"a/b"[..], bytes);
     for second in 0..3 {
-        bench.begin(&who, Duration::from_secs(second));
-        for op in Op::ALL {
+        bench.begin(&asker, Duration::from_secs(second));
+        for op in FeedOp::ALL {
             bench.touch(Touch::At(op, bytes));
         }
         let is_dir = second == 0;

@@ -34,6 +34,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "local n = 0 function on_event(ev) n = n + 1 return { verdict = 'soft_watch', extra = { n = n } } end",
         "while true do end",
         "function on_event(ev) return { verdict = ('x'):rep(1e9) } end",
+        "function on_event(ev) local t = {[1]=1,[2]=1,[4]=1,[8]=1} table.insert(t, 1, 1) table.remove(t, 1) end",
+        "function on_event(ev) return { verdict = ev.path:match('^(a?)%1[^]*-]-%-?') } end",
     ];
     let module = [
         &b"\0asm\x01\0\0\0"[..],

@@ -421,10 +421,27 @@ fn data(line: &str) -> Vec<EventLine> {
 }
 
 /// Changes of a file whose path is so long that the ring, which has 32 MiB, cannot keep all of them.
-const FLOOD: u64 = 18_000;
+const FLOOD: u64 = 60_000;
 /// Directories above it, and bytes of each name.
 const DEPTH: usize = 8;
 const NAME: usize = 250;
+
+/// Memory by which the daemon may grow meanwhile, in bytes: the ring, and for each follower a portion of events that it sends.
+const FLOOD_BYTES_MAX: u64 = 144 << 20;
+
+/// The most memory that the daemon ever had, in bytes.
+fn resident(env: &Env) -> u64 {
+    let status = format!("/proc/{}/status", env.status()["pid"]);
+    let status = fs::read_to_string(status).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: u64 = peak
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    kib << 10
+}
 
 /// Reads to the end of a connection, and checks that each event follows the one before, or that what is missing is
 /// told; `seen` has the number of the last one.
@@ -449,6 +466,7 @@ fn read_all(stream: &UnixStream, seen: &AtomicU64) {
 fn a_flood_beside_a_hundred_followers_is_told_or_counted_and_delays_nobody() {
     let Some(env) = project() else { return };
     let seq = begin(&env);
+    let before = resident(&env);
     let mut silent: Vec<UnixStream> = (0..98).map(|_| follow(&env)).collect();
     let readers = [follow(&env), follow(&env)];
     for reader in &readers {
@@ -470,6 +488,8 @@ fn a_flood_beside_a_hundred_followers_is_told_or_counted_and_delays_nobody() {
             }
             file.set_len(n % 2).unwrap();
         }
+        let grown = resident(&env) - before;
+        assert!(grown < FLOOD_BYTES_MAX, "{} MiB", grown >> 20);
         let events = since(&env, &seq, &[]);
         let number = |e: &EventLine| e.extra.seq.parse::<u64>().unwrap();
         let (first, last) = (&events[0], number(events.last().unwrap()));

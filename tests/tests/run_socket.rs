@@ -57,6 +57,31 @@ fn the_daily_verbs_work_inside_without_options() {
 }
 
 #[test]
+fn a_policy_is_read_inside_and_set_outside_alone() {
+    let Some(env) = sandbox::env(&[("kept", "base\n")]) else {
+        return;
+    };
+    let rules = "[[rule]]\nname = \"kept\"\npath = \"kept\"\nverdict = \"deny\"\n";
+    let file = env.path("policy.toml");
+    fs::write(&file, rules).unwrap();
+    outside(&env, &["policy", "set", file.to_str().unwrap()]).ok();
+    let script = "agentvfs policy show; agentvfs policy set /dev/null; echo set=$?; echo x > kept; echo wrote=$?";
+    let told = shell(&env, IN_S, script);
+    assert!(told.out.starts_with(rules), "{told:?}");
+    assert!(
+        !told.out.contains("set=0") && !told.out.contains("wrote=0"),
+        "{told:?}"
+    );
+    assert!(told.err.contains("cannot set the policy"), "{told:?}");
+    let shown = outside(&env, &["policy", "show", "--json"]).ok();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(
+        (&shown["version"], &shown["text"]),
+        (&json!(1), &json!(rules))
+    );
+}
+
+#[test]
 fn the_file_that_events_are_appended_to_is_not_named_inside() {
     let Some(env) = sandbox::env(&[]) else { return };
     let (project, file) = (env.project(), env.path("audit.ndjson"));

@@ -20,6 +20,7 @@ pub mod glob;
 pub mod home;
 pub mod identity;
 pub mod infer;
+pub mod judged;
 pub mod keeper;
 pub mod launch;
 pub mod patharg;

@@ -10,11 +10,10 @@ use super::programs::{AskedBy, Asking, Questions};
 use agentvfs_client::protocol::Fault;
 use agentvfs_programs::Program;
 pub use agentvfs_programs::policy::{
-    Asked, Bench, Op, PROGRAM_BYTES_MAX, Policy, ProgramText, Ruling, Said, ToolCall, ToolVerdict,
-    Touch, Verdict, Who, texts_of, with_program,
+    Asked, Asker, Bench, Counting, FeedOp, PROGRAM_BYTES_MAX, Policy, ProgramText, Ruling, Said,
+    Sentence, ToolCall, ToolVerdict, Touch, ruled, with_program,
 };
-use engine::feed::FeedOp;
-use engine::judge::{self, Asker, Counting, Heard, Judge, Question, Sentence};
+use engine::judge::{self, Heard, Judge, Question};
 use engine::{Engine, Workspace};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -99,13 +98,7 @@ impl Judge for Rules {
 
 impl judge::Bench for RulesOfBranch {
     fn begin(&mut self, asker: &Asker<'_>, now: Duration) {
-        let who = Who {
-            uid: asker.uid,
-            command: asker.comm,
-            branch: asker.branch,
-            run: asker.run,
-        };
-        self.bench.begin(&who, now);
+        self.bench.begin(asker, now);
         if self.asking.is_some() {
             self.by.keep(asker);
         }
@@ -131,53 +124,17 @@ impl judge::Bench for RulesOfBranch {
         }))
     }
 
-    fn touch(&mut self, touch: judge::Touch<'_>) {
-        self.bench.touch(match touch {
-            judge::Touch::At(op, path) => match op_of(op) {
-                Some(op) => Touch::At(op, path),
-                None => return,
-            },
-            judge::Touch::Moved { is_dir, from, to } => Touch::Moved { is_dir, from, to },
-            judge::Touch::Linked { from, to } => Touch::Linked { from, to },
-        });
+    fn touch(&mut self, touch: Touch<'_>) {
+        self.bench.touch(touch);
     }
 
-    fn end(&mut self) -> judge::Ruling {
-        let Ruling {
-            verdict,
-            rule,
-            is_first,
-            lasts,
-            words,
-        } = self.bench.end();
-        let name = |rule| Some((rule, self.bench.policy().name(rule)?.clone()));
-        judge::Ruling {
-            sentence: match verdict {
-                Verdict::Allow => Sentence::Allow,
-                Verdict::Watch => Sentence::Watch,
-                Verdict::Deny(errno) => Sentence::Deny(errno.code),
-            },
-            rule: rule.and_then(name),
-            is_first,
-            lasts,
-            words,
-        }
+    fn end(&mut self) -> Ruling {
+        self.bench.end()
     }
 
     fn made(&mut self) -> Vec<Counting> {
-        let begun = self.bench.made();
-        let policy = self.bench.policy();
-        let counting = |rule| {
-            let period = policy.period(rule)?;
-            Some(Counting { rule, period })
-        };
-        begun.into_iter().filter_map(counting).collect()
+        self.bench.made()
     }
-}
-
-/// The operation of a rule; none for what is no change.
-fn op_of(op: FeedOp) -> Option<Op> {
-    Op::of(op.word())
 }
 
 /// What is said of a text that does not compile.

@@ -6,7 +6,7 @@
 //!
 //! Tests: `tests/tests/programs.rs`.
 
-use agentvfs_programs::policy::{Asked, Errno, Policy, Said, Verdict};
+use agentvfs_programs::policy::{Asked, Errno, Policy, Said, Sentence};
 use agentvfs_programs::{self as programs, Answer, Program, ProgramEvent};
 use engine::judge::{Asker, Heard, Question};
 use parking_lot::Mutex;
@@ -206,10 +206,10 @@ fn said(answer: Result<Answer, String>, rule: usize, policy: &Policy) -> Said {
     match answer {
         Ok(Answer { verdict, extra }) => Said {
             verdict: match verdict {
-                programs::Verdict::Allow => Verdict::Allow,
-                programs::Verdict::SoftWatch => Verdict::Watch,
+                programs::Verdict::Allow => Sentence::Allow,
+                programs::Verdict::SoftWatch => Sentence::Watch,
                 programs::Verdict::Deny => {
-                    Verdict::Deny(policy.denies_with(rule).unwrap_or(Errno::DEFAULT))
+                    Sentence::Deny(policy.denies_with(rule).unwrap_or(Errno::DEFAULT).code)
                 }
             },
             words: words(extra.iter().map(|(key, text)| (&**key, &**text))),
@@ -217,7 +217,7 @@ fn said(answer: Result<Answer, String>, rule: usize, policy: &Policy) -> Said {
         Err(why) => Said {
             verdict: policy
                 .on_error(rule)
-                .unwrap_or(Verdict::Deny(Errno::DEFAULT)),
+                .unwrap_or(Sentence::Deny(Errno::DEFAULT.code)),
             words: words([("error", &*why)].into_iter()),
         },
     }

@@ -15,50 +15,14 @@
 //! Invariant: a change that is denied is not counted, but by the rule that denied it.
 
 use crate::errno::Errno;
-use crate::op::Op;
 use crate::paths::{Fits, Looks};
 use crate::rate::Window;
-use crate::rule::{ChangeRule, Verdict};
+use crate::rule::{ChangeRule, severity};
 use crate::{ASKED_MAX, Policy};
+use engine::judge::{Asker, Counting, FeedOp, Ruling, Sentence, Touch};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Who changes something, and where.
-#[derive(Clone, Copy, Debug)]
-pub struct Who<'a> {
-    /// User.
-    pub uid: u32,
-    /// Name of the program; empty where it is not known.
-    pub command: &'a str,
-    /// Branch.
-    pub branch: &'a str,
-    /// Run that began there last.
-    pub run: Option<&'a str>,
-}
-
-/// What a change does to a path.
-#[derive(Clone, Copy, Debug)]
-pub enum Touch<'a> {
-    /// An operation at a path; the path is empty for the root, for keys and for what has no name.
-    At(Op, &'a [u8]),
-    /// Something gets another path.
-    Moved {
-        /// It is a directory.
-        is_dir: bool,
-        /// Path before.
-        from: &'a [u8],
-        /// Path afterwards.
-        to: &'a [u8],
-    },
-    /// A file gets a further path.
-    Linked {
-        /// One that it has.
-        from: &'a [u8],
-        /// The further one.
-        to: &'a [u8],
-    },
-}
 
 /// What the program is asked about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +30,7 @@ pub struct Asked {
     /// The rule that leaves the verdict to it.
     pub rule: usize,
     /// Operation.
-    pub op: Op,
+    pub op: FeedOp,
     /// Path, from the root.
     pub path: Vec<u8>,
     /// The new path of a move, an existing one of a link; otherwise empty.
@@ -77,24 +41,9 @@ pub struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: Sentence,
     /// Words about it, for whoever follows events.
     pub words: Arc<str>,
-}
-
-/// What is said of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ruling {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The rule that it is from; `None`: no rule fits.
-    pub rule: Option<usize>,
-    /// It is the first change that a rule with a rate denies since its time began.
-    pub is_first: bool,
-    /// The next change of the same kind to the same names by the same program gets the same verdict, and is not counted.
-    pub lasts: bool,
-    /// What the program says besides.
-    pub words: Option<Arc<str>>,
 }
 
 /// Rules at work in one branch.
@@ -125,7 +74,7 @@ struct Scope {
 #[derive(Debug, Default)]
 struct Trial {
     now: Duration,
-    strictest: Option<(Verdict, usize)>,
+    strictest: Option<(Sentence, usize)>,
     /// Rules with a rate that fit and are not full.
     counted: Vec<usize>,
     /// What the program says besides, where its verdict is the strictest.
@@ -156,8 +105,8 @@ impl Bench {
     }
 
     /// Begins with a change. `now` is the time since any moment, the same for all changes.
-    pub fn begin(&mut self, who: &Who<'_>, now: Duration) {
-        self.scope.set(&self.policy, who);
+    pub fn begin(&mut self, asker: &Asker<'_>, now: Duration) {
+        self.scope.set(&self.policy, asker);
         self.trial = Trial {
             now,
             counted: std::mem::take(&mut self.trial.counted),
@@ -188,43 +137,53 @@ impl Bench {
             Touch::Moved { is_dir, from, to } => {
                 self.look(0, from);
                 self.look(1, to);
-                self.judge(Op::Rename, 0);
-                self.judge(Op::Rename, 1);
-                let goes = if is_dir { Op::Rmdir } else { Op::Unlink };
+                self.judge(FeedOp::Rename, 0);
+                self.judge(FeedOp::Rename, 1);
+                let goes = if is_dir {
+                    FeedOp::Rmdir
+                } else {
+                    FeedOp::Unlink
+                };
                 self.judge_unless(goes, 0, 1);
-                self.judge_unless(Op::Create, 1, 0);
+                self.judge_unless(FeedOp::Create, 1, 0);
                 if !is_dir {
-                    self.judge_unless(Op::Write, 1, 0);
+                    self.judge_unless(FeedOp::Write, 1, 0);
                 }
             }
             Touch::Linked { from, to } => {
                 self.look(0, from);
                 self.look(1, to);
-                self.judge(Op::Link, 0);
-                self.judge(Op::Link, 1);
-                self.judge_unless(Op::Write, 1, 0);
+                self.judge(FeedOp::Link, 0);
+                self.judge(FeedOp::Link, 1);
+                self.judge_unless(FeedOp::Write, 1, 0);
             }
         }
     }
 
     /// What is said of the change. One that is denied ends with that.
     pub fn end(&mut self) -> Ruling {
-        let (verdict, rule) = match self.trial.strictest {
-            Some((verdict, rule)) => (verdict, Some(rule)),
-            None => (Verdict::Allow, None),
+        let (sentence, number) = match self.trial.strictest {
+            Some((sentence, number)) => (sentence, Some(number)),
+            None => (Sentence::Allow, None),
         };
-        let rate = rule.and_then(|rule| Some((rule, self.policy.changes.get(rule)?.rate?)));
-        let is_first = match (verdict, rate) {
-            (Verdict::Deny(_), Some((rule, rate))) => {
-                self.windows[rule].refuse(rate, self.trial.now)
-            }
+        let rule = number.and_then(|number| Some((number, self.policy.changes.get(number)?)));
+        let is_first = match (sentence, rule) {
+            (
+                Sentence::Deny(_),
+                Some((
+                    number,
+                    ChangeRule {
+                        rate: Some(rate), ..
+                    },
+                )),
+            ) => self.windows[number].refuse(*rate, self.trial.now),
             _ => false,
         };
         Ruling {
-            verdict,
-            rule,
+            sentence,
+            rule: rule.map(|(number, rule)| (number, rule.name.clone())),
             is_first,
-            lasts: verdict == Verdict::Allow
+            lasts: sentence == Sentence::Allow
                 && self.trial.counted.is_empty()
                 && !self.trial.is_asked,
             words: self.trial.words.take(),
@@ -232,12 +191,15 @@ impl Bench {
     }
 
     /// The change was made: it counts. Gives the rules with a rate whose time begins with it.
-    pub fn made(&mut self) -> Vec<usize> {
+    pub fn made(&mut self) -> Vec<Counting> {
         let mut begins = Vec::new();
         for rule in self.trial.counted.drain(..) {
-            let rate = self.policy.changes.get(rule).and_then(|rule| rule.rate);
-            if rate.is_some_and(|rate| self.windows[rule].count(rate, self.trial.now)) {
-                begins.push(rule);
+            let Some(rate) = self.policy.changes.get(rule).and_then(|rule| rule.rate) else {
+                continue;
+            };
+            if self.windows[rule].count(rate, self.trial.now) {
+                let period = rate.period();
+                begins.push(Counting { rule, period });
             }
         }
         begins
@@ -253,10 +215,10 @@ impl Bench {
     }
 
     /// What the program is asked about an operation at the path of one side.
-    fn asked(&self, rule: usize, op: Op, side: usize) -> Asked {
+    fn asked(&self, rule: usize, op: FeedOp, side: usize) -> Asked {
         let (path, path2) = match op {
-            Op::Rename => (self.ends[0].clone(), self.ends[1].clone()),
-            Op::Link => (self.ends[1].clone(), self.ends[0].clone()),
+            FeedOp::Rename => (self.ends[0].clone(), self.ends[1].clone()),
+            FeedOp::Link => (self.ends[1].clone(), self.ends[0].clone()),
             _ => (self.ends[side].clone(), Vec::new()),
         };
         Asked {
@@ -268,7 +230,7 @@ impl Bench {
     }
 
     /// Judges an operation at the path of one side: the first rule decides that fits, and has no rate or is full.
-    fn judge(&mut self, op: Op, side: usize) {
+    fn judge(&mut self, op: FeedOp, side: usize) {
         let trial = &mut self.trial;
         for number in self.policy.rules_of(op) {
             let rule = &self.policy.changes[*number];
@@ -293,14 +255,14 @@ impl Bench {
     }
 
     /// The same, unless the rule that decides there decides at the other side, too.
-    fn judge_unless(&mut self, op: Op, side: usize, other: usize) {
+    fn judge_unless(&mut self, op: FeedOp, side: usize, other: usize) {
         if self.first(op, side) != self.first(op, other) {
             self.judge(op, side);
         }
     }
 
     /// The first rule that fits, whether it is full or not.
-    fn first(&self, op: Op, side: usize) -> Option<usize> {
+    fn first(&self, op: FeedOp, side: usize) -> Option<usize> {
         let rules = self.policy.rules_of(op).iter().copied();
         let mut holding = rules.filter(|number| self.scope.holds[*number]);
         holding.find(|number| self.fits[side].fit(&self.policy.changes[*number]))
@@ -316,16 +278,16 @@ impl Trial {
                 self.words = Some(said.words).filter(|words| !words.is_empty());
             }
         } else if self.open.len() >= ASKED_MAX {
-            self.note(Verdict::Deny(Errno::DEFAULT), asked.rule);
+            self.note(Sentence::Deny(Errno::DEFAULT.code), asked.rule);
         } else if self.open.last() != Some(&asked) {
             self.open.push(asked);
         }
     }
 
     /// A rule says this of a part of the change; true if that is the strictest so far.
-    fn note(&mut self, verdict: Verdict, rule: usize) -> bool {
-        let before = self.strictest.map(|(verdict, _)| verdict.severity());
-        let is_stricter = before.is_none_or(|before| before < verdict.severity());
+    fn note(&mut self, verdict: Sentence, rule: usize) -> bool {
+        let before = self.strictest.map(|(verdict, _)| severity(verdict));
+        let is_stricter = before.is_none_or(|before| before < severity(verdict));
         if is_stricter {
             self.strictest = Some((verdict, rule));
             self.words = None;
@@ -335,38 +297,38 @@ impl Trial {
 }
 
 impl Scope {
-    fn set(&mut self, policy: &Policy, who: &Who<'_>) {
+    fn set(&mut self, policy: &Policy, asker: &Asker<'_>) {
         let is_same = self.is_set
-            && self.uid == who.uid
-            && self.command == who.command
-            && self.branch == who.branch
-            && self.run.as_deref() == who.run;
+            && self.uid == asker.uid
+            && self.command == asker.comm
+            && self.branch == asker.branch
+            && self.run.as_deref() == asker.run;
         if is_same {
             return;
         }
         *self = Scope {
             is_set: true,
-            uid: who.uid,
-            command: who.command.to_owned(),
-            branch: who.branch.to_owned(),
-            run: who.run.map(str::to_owned),
+            uid: asker.uid,
+            command: asker.comm.to_owned(),
+            branch: asker.branch.to_owned(),
+            run: asker.run.map(str::to_owned),
             holds: policy
                 .changes
                 .iter()
-                .map(|rule| rule.holds_for(who))
+                .map(|rule| rule.holds_for(asker))
                 .collect(),
         };
     }
 }
 
 impl ChangeRule {
-    fn holds_for(&self, who: &Who<'_>) -> bool {
+    fn holds_for(&self, asker: &Asker<'_>) -> bool {
         let uid = self
             .uids
             .as_ref()
-            .is_none_or(|uids| uids.contains(&who.uid));
-        let fits = |names: &crate::names::Names| names.fit(who.command);
-        uid && self.commands.as_ref().is_none_or(fits) && self.place.holds(who.branch, who.run)
+            .is_none_or(|uids| uids.contains(&asker.uid));
+        let fits = |names: &crate::names::Names| names.fit(asker.comm);
+        uid && self.commands.as_ref().is_none_or(fits) && self.place.holds(asker.branch, asker.run)
     }
 }
 
@@ -374,33 +336,46 @@ impl ChangeRule {
 mod tests {
     use super::*;
 
-    const WHO: Who<'_> = Who {
+    const ASKER: Asker<'_> = Asker {
+        pid: 0,
         uid: 1000,
-        command: "rm",
+        gid: 1000,
+        backend: engine::feed::FeedBackend::Front,
+        since: None,
+        branch_number: 0,
+        comm: "rm",
         branch: "main",
         run: None,
+        ino: 0,
+        bytes: 0,
     };
 
     fn bench(rules: &str) -> Bench {
         Bench::new(Arc::new(Policy::load(rules).unwrap()))
     }
 
-    fn judged(bench: &mut Bench, who: &Who<'_>, at: u64, touches: &[Touch<'_>]) -> Ruling {
-        bench.begin(who, Duration::from_secs(at));
+    fn judged(bench: &mut Bench, asker: &Asker<'_>, at: u64, touches: &[Touch<'_>]) -> Ruling {
+        bench.begin(asker, Duration::from_secs(at));
         touches.iter().for_each(|touch| bench.touch(*touch));
         bench.end()
     }
 
-    /// The same, and makes the change if it may; gives the rules whose time begins with that.
-    fn made(bench: &mut Bench, at: u64, path: &[u8]) -> (Ruling, Vec<usize>) {
-        let ruling = judged(bench, &WHO, at, &[Touch::At(Op::Unlink, path)]);
-        let is_denied = matches!(ruling.verdict, Verdict::Deny(_));
-        let begins = if is_denied { Vec::new() } else { bench.made() };
-        (ruling, begins)
+    fn number(ruling: &Ruling) -> Option<usize> {
+        ruling.rule.as_ref().map(|(number, _)| *number)
     }
 
-    fn word(rules: &str, who: &Who<'_>, touch: Touch<'_>) -> &'static str {
-        judged(&mut bench(rules), who, 0, &[touch]).verdict.word()
+    /// The same, and makes the change if it may; gives the rules whose time begins with that.
+    fn made(bench: &mut Bench, at: u64, path: &[u8]) -> (Ruling, Vec<usize>) {
+        let ruling = judged(bench, &ASKER, at, &[Touch::At(FeedOp::Unlink, path)]);
+        let is_denied = matches!(ruling.sentence, Sentence::Deny(_));
+        let begins = if is_denied { Vec::new() } else { bench.made() };
+        (ruling, begins.iter().map(|begun| begun.rule).collect())
+    }
+
+    fn word(rules: &str, asker: &Asker<'_>, touch: Touch<'_>) -> &'static str {
+        judged(&mut bench(rules), asker, 0, &[touch])
+            .sentence
+            .word()
     }
 
     const MIGRATIONS: &str = r#"
@@ -413,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_move_out_of_a_rules_reach_or_into_it_is_judged_as_what_it_comes_to() {
-        let moved = |from, to, is_dir| word(MIGRATIONS, &WHO, Touch::Moved { is_dir, from, to });
+        let moved = |from, to, is_dir| word(MIGRATIONS, &ASKER, Touch::Moved { is_dir, from, to });
         assert_eq!(moved(b"migrations/1", b"x", false), "deny", "as unlink");
         assert_eq!(moved(b"x", b"migrations/1", false), "deny", "as write");
         assert_eq!(moved(b"migrations/1", b"migrations/2", false), "allow");
@@ -423,12 +398,16 @@ mod tests {
             "allow",
             "nothing is written"
         );
-        let linked = |from, to| word(MIGRATIONS, &WHO, Touch::Linked { from, to });
+        let linked = |from, to| word(MIGRATIONS, &ASKER, Touch::Linked { from, to });
         assert_eq!(linked(b"x", b"migrations/1"), "deny");
         assert_eq!(linked(b"migrations/1", b"x"), "allow");
-        let at = |op, path| word(MIGRATIONS, &WHO, Touch::At(op, path));
-        assert_eq!(at(Op::Truncate, b"migrations/1"), "deny", "write covers it");
-        assert_eq!(at(Op::Create, b"migrations/1"), "allow");
+        let at = |op, path| word(MIGRATIONS, &ASKER, Touch::At(op, path));
+        assert_eq!(
+            at(FeedOp::Truncate, b"migrations/1"),
+            "deny",
+            "write covers it"
+        );
+        assert_eq!(at(FeedOp::Create, b"migrations/1"), "allow");
     }
 
     #[test]
@@ -446,10 +425,10 @@ mod tests {
             verdict = "deny"
             errno = "EPERM"
         "#;
-        let write = |path| Touch::At(Op::Write, path);
+        let write = |path| Touch::At(FeedOp::Write, path);
         let (open, seen, closed) = (write(b"open/a"), write(b"seen/a"), write(b"closed/a"));
         let mut bench = bench(rules);
-        let mut word = |all: &[Touch<'_>]| judged(&mut bench, &WHO, 0, all).verdict.word();
+        let mut word = |all: &[Touch<'_>]| judged(&mut bench, &ASKER, 0, all).sentence.word();
         assert_eq!(word(&[open]), "allow");
         assert_eq!(word(&[open, seen]), "soft_watch");
         assert_eq!(word(&[closed, seen, open]), "deny");
@@ -473,17 +452,17 @@ mod tests {
             op = "kv"
             verdict = "deny"
         "#;
-        let at = |who: Who<'_>| word(rules, &who, Touch::At(Op::Create, b"a"));
-        assert_eq!(at(WHO), "allow");
-        assert_eq!(at(Who { uid: 7, ..WHO }), "deny");
-        let command = "python3";
-        assert_eq!(at(Who { command, ..WHO }), "deny");
+        let at = |asker: Asker<'_>| word(rules, &asker, Touch::At(FeedOp::Create, b"a"));
+        assert_eq!(at(ASKER), "allow");
+        assert_eq!(at(Asker { uid: 7, ..ASKER }), "deny");
+        let comm = "python3";
+        assert_eq!(at(Asker { comm, ..ASKER }), "deny");
         let branch = "release/1";
-        assert_eq!(at(Who { branch, ..WHO }), "deny");
+        assert_eq!(at(Asker { branch, ..ASKER }), "deny");
         let run = Some("r1");
-        assert_eq!(at(Who { run, ..WHO }), "allow");
+        assert_eq!(at(Asker { run, ..ASKER }), "allow");
         assert_eq!(
-            word(rules, &Who { run, ..WHO }, Touch::At(Op::Kv, b"")),
+            word(rules, &Asker { run, ..ASKER }, Touch::At(FeedOp::Kv, b"")),
             "deny"
         );
     }
@@ -504,17 +483,17 @@ mod tests {
         let mut bench = bench(MASS);
         let mut unlink = |at, path: &[u8]| made(&mut bench, at, path);
         for _ in 0..9 {
-            assert_eq!(unlink(0, b"kept").0.rule, Some(1), "by the other rule");
+            assert_eq!(number(&unlink(0, b"kept").0), Some(1), "by the other rule");
         }
         assert_eq!(unlink(1, b"a").1, [0]);
         assert!(unlink(2, b"b").1.is_empty());
         let last = unlink(3, b"c").0;
-        assert_eq!((last.verdict, last.lasts), (Verdict::Allow, false));
+        assert_eq!((last.sentence, last.lasts), (Sentence::Allow, false));
         let denied = unlink(4, b"d").0;
-        assert_eq!((denied.rule, denied.is_first), (Some(0), true));
+        assert_eq!((number(&denied), denied.is_first), (Some(0), true));
         assert!(!unlink(5, b"d").0.is_first);
         assert_eq!(
-            unlink(14, b"d").0.verdict.word(),
+            unlink(14, b"d").0.sentence.word(),
             "deny",
             "it went on trying"
         );
@@ -525,19 +504,22 @@ mod tests {
     fn what_could_not_be_made_is_not_counted() {
         let mut bench = bench(MASS);
         for _ in 0..9 {
-            let ruling = judged(&mut bench, &WHO, 0, &[Touch::At(Op::Unlink, b"a")]);
-            assert_eq!(ruling.verdict, Verdict::Allow);
+            let ruling = judged(&mut bench, &ASKER, 0, &[Touch::At(FeedOp::Unlink, b"a")]);
+            assert_eq!(ruling.sentence, Sentence::Allow);
         }
     }
 
     #[test]
     fn one_change_counts_once_however_many_names_it_has() {
         let mut bench = bench(MASS);
-        let all: Vec<Touch<'_>> = (0..100).map(|_| Touch::At(Op::Unlink, b"a")).collect();
+        let all: Vec<Touch<'_>> = (0..100).map(|_| Touch::At(FeedOp::Unlink, b"a")).collect();
         for _ in 0..3 {
-            assert_eq!(judged(&mut bench, &WHO, 0, &all).verdict, Verdict::Allow);
+            assert_eq!(
+                judged(&mut bench, &ASKER, 0, &all).sentence,
+                Sentence::Allow
+            );
             bench.made();
         }
-        assert_eq!(judged(&mut bench, &WHO, 0, &all).verdict.word(), "deny");
+        assert_eq!(judged(&mut bench, &ASKER, 0, &all).sentence.word(), "deny");
     }
 }

@@ -1,7 +1,8 @@
 //! Rules about what may be changed, and by whom: TOML text to a compiled [`Policy`], and what that says of a change or
 //! a tool call (docs/policy.md).
 //!
-//! Pure data and functions: no I/O, no clock, nothing of the engine. Whoever asks brings the time. Loading is total: any
+//! Pure data and functions: no I/O, no clock. Of the engine it knows what a change is to whoever judges it (`engine::judge`)
+//! and nothing else: no branch, no tree. Whoever asks brings the time. Loading is total: any
 //! text gives a policy or a [`Fault`] with its line and column. Each text, list and automaton has a limit, and judging
 //! takes time that is linear in the length of the path, so no policy can cost more than its size allows.
 //!
@@ -22,18 +23,16 @@ mod rate;
 mod rule;
 mod tools;
 
-pub use bench::{Asked, Bench, Ruling, Said, Touch, Who};
+pub use bench::{Asked, Bench, Said};
+pub use engine::judge::{Asker, Counting, FeedOp, Ruling, Sentence, Touch};
 pub use errno::Errno;
 pub use load::Fault;
-pub use op::{Op, Ops};
+pub use op::{Ops, RULED, ruled};
 pub use program::{PROGRAM_BYTES_MAX, ProgramText, with_program};
-pub use rule::Verdict;
-pub use tools::{ToolCall, ToolRuling, ToolVerdict, texts_of};
+pub use tools::{ToolCall, ToolRuling, ToolVerdict};
 
 use paths::Paths;
 use rule::ChangeRule;
-use std::sync::Arc;
-use std::time::Duration;
 use tools::ToolRule;
 
 /// Longest text of a policy, in bytes.
@@ -56,7 +55,7 @@ pub const AUTOMATON_BYTES_MAX: usize = 4 << 20;
 pub struct Policy {
     changes: Vec<ChangeRule>,
     /// By operation: its rules, in order.
-    by_op: [Vec<usize>; Op::ALL.len()],
+    by_op: [Vec<usize>; FeedOp::ALL.len()],
     paths: Paths,
     tools: Vec<ToolRule>,
     program: Option<ProgramText>,
@@ -85,7 +84,7 @@ impl Policy {
 
     /// Whether it has rules about opens.
     pub fn is_about_opens(&self) -> bool {
-        !self.rules_of(Op::Open).is_empty()
+        !self.rules_of(FeedOp::Open).is_empty()
     }
 
     /// Its program, which its rules may ask.
@@ -99,7 +98,7 @@ impl Policy {
     }
 
     /// What is said of a change if the program that this rule asks gives no verdict.
-    pub fn on_error(&self, rule: usize) -> Option<Verdict> {
+    pub fn on_error(&self, rule: usize) -> Option<Sentence> {
         self.changes.get(rule).map(|rule| rule.verdict)
     }
 
@@ -107,16 +106,6 @@ impl Policy {
     pub fn wants_commands(&self) -> bool {
         let wants = |rule: &ChangeRule| rule.commands.is_some() || rule.asks.is_some();
         self.changes.iter().any(wants)
-    }
-
-    /// Name of a rule about changes.
-    pub fn name(&self, rule: usize) -> Option<&Arc<str>> {
-        Some(&self.changes.get(rule)?.name)
-    }
-
-    /// For how long a rule counts, if it has a rate.
-    pub fn period(&self, rule: usize) -> Option<Duration> {
-        self.changes.get(rule)?.rate.map(|rate| rate.period())
     }
 
     /// Whether some rule can fit a path below this directory, for an operation by which a directory is moved.
@@ -142,7 +131,7 @@ impl Policy {
         paths: Paths,
         program: Option<ProgramText>,
     ) -> Policy {
-        let mut by_op: [Vec<usize>; Op::ALL.len()] = Default::default();
+        let mut by_op: [Vec<usize>; FeedOp::ALL.len()] = Default::default();
         for (number, rule) in changes.iter().enumerate() {
             for op in rule.ops.iter() {
                 by_op[op as usize].push(number);
@@ -157,7 +146,7 @@ impl Policy {
         }
     }
 
-    fn rules_of(&self, op: Op) -> &[usize] {
+    fn rules_of(&self, op: FeedOp) -> &[usize] {
         &self.by_op[op as usize]
     }
 }

@@ -8,12 +8,13 @@ mod near;
 
 use crate::errno::Errno;
 use crate::names::Names;
-use crate::op::{Op, Ops};
+use crate::op::{Ops, RULED};
 use crate::paths::Paths;
 use crate::rate::Rate;
-use crate::rule::{ChangeRule, Place, Verdict};
+use crate::rule::{ChangeRule, Place};
 use crate::tools::{Input, ToolRule, ToolVerdict};
 use crate::{NAME_BYTES_MAX, PATTERNS_MAX, Policy, RULES_MAX, TEXT_BYTES_MAX};
+use engine::judge::{FeedOp, Sentence};
 use fields::{Fields, Texts};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -222,13 +223,13 @@ impl Loading {
             commands: None,
             place: Place::default(),
             rate: None,
-            verdict: Verdict::Deny(Errno::DEFAULT),
+            verdict: Sentence::Deny(Errno::DEFAULT.code),
             asks: Some(Errno::DEFAULT),
         });
     }
 
     /// What a rule about changes says, and with which error the program denies if it asks that.
-    fn verdict(&self, fields: &Fields<'_>) -> Result<(Verdict, Option<Errno>), At> {
+    fn verdict(&self, fields: &Fields<'_>) -> Result<(Sentence, Option<Errno>), At> {
         let (word, span) = fields.needed_text("verdict")?;
         let errno = errno(fields)?;
         let denied_with = errno.clone().map_or(Errno::DEFAULT, |(errno, _)| errno);
@@ -251,7 +252,7 @@ impl Loading {
             return Err((span, why.into()));
         }
         let verdict = verdict_of("verdict", &word, denied_with).map_err(|why| (span, why))?;
-        if let (Some((_, span)), false) = (errno, matches!(verdict, Verdict::Deny(_))) {
+        if let (Some((_, span)), false) = (errno, matches!(verdict, Sentence::Deny(_))) {
             return Err((span, "`errno` is for `verdict = \"deny\"`".into()));
         }
         Ok((verdict, None))
@@ -267,14 +268,14 @@ impl Loading {
             ));
         }
         let rate = match fields.text("rate")? {
-            Some((_, span)) if ops.has(Op::Open) => {
+            Some((_, span)) if ops.has(FeedOp::Open) => {
                 return Err((span, "`rate` is for changes, and `open` is none".into()));
             }
             Some((_, span)) if asks.is_some() => {
                 let why = "`rate` does not go with a program, which can count by itself";
                 return Err((span, why.into()));
             }
-            Some((_, span)) if verdict == Verdict::Allow => {
+            Some((_, span)) if verdict == Sentence::Allow => {
                 return Err((
                     span,
                     "`rate` says when a rule denies or watches, not when it allows".into(),
@@ -393,7 +394,7 @@ fn asks_about_opens(
     asks: Option<Errno>,
     ops: Ops,
 ) -> Result<Option<Range<usize>>, At> {
-    let is_asked = asks.is_some() && ops.has(Op::Open);
+    let is_asked = asks.is_some() && ops.has(FeedOp::Open);
     let (_, span) = fields.needed_text("verdict")?;
     Ok(is_asked.then_some(span))
 }
@@ -404,7 +405,7 @@ fn ops(fields: &Fields<'_>) -> Result<Ops, At> {
     };
     let mut ops = Ops::default();
     for (word, span) in words {
-        let known = Op::ALL.map(Op::word);
+        let known = RULED.map(FeedOp::word);
         let some = Ops::of_word(&word);
         ops = ops.and(some.ok_or_else(|| (span, near::unknown("op", &word, &known)))?);
     }
@@ -412,11 +413,11 @@ fn ops(fields: &Fields<'_>) -> Result<Ops, At> {
 }
 
 /// A verdict's word, of this key.
-fn verdict_of(key: &str, word: &str, errno: Errno) -> Result<Verdict, String> {
+fn verdict_of(key: &str, word: &str, errno: Errno) -> Result<Sentence, String> {
     match word {
-        "allow" => Ok(Verdict::Allow),
-        "soft_watch" => Ok(Verdict::Watch),
-        "deny" => Ok(Verdict::Deny(errno)),
+        "allow" => Ok(Sentence::Allow),
+        "soft_watch" => Ok(Sentence::Watch),
+        "deny" => Ok(Sentence::Deny(errno.code)),
         other if key == "verdict" => {
             let all = ["allow", "soft_watch", "deny", "program"];
             Err(near::unknown(key, other, &all))

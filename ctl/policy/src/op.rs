@@ -1,106 +1,67 @@
 //! Operations, as rules name them.
 
-/// What a change does to a path, and an open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Op {
-    /// A new file, directory or special file.
-    Create,
-    /// Bytes of a file change.
-    Write,
-    /// A file's length is set.
-    Truncate,
-    /// A name goes that is no directory's.
-    Unlink,
-    /// A directory goes.
-    Rmdir,
-    /// A name moves.
-    Rename,
-    /// A further name of a file.
-    Link,
-    /// A new symbolic link.
-    Symlink,
-    /// Mode, owner or times change.
-    SetAttr,
-    /// An extended attribute changes.
-    SetXattr,
-    /// A key changes.
-    Kv,
-    /// A file is opened: no change.
-    Open,
-}
+use engine::judge::FeedOp;
 
-impl Op {
-    /// All of them.
-    pub const ALL: [Op; 12] = [
-        Op::Create,
-        Op::Write,
-        Op::Truncate,
-        Op::Unlink,
-        Op::Rmdir,
-        Op::Rename,
-        Op::Link,
-        Op::Symlink,
-        Op::SetAttr,
-        Op::SetXattr,
-        Op::Kv,
-        Op::Open,
-    ];
+/// Those that a rule may name: the changes, and opens.
+pub const RULED: [FeedOp; 12] = [
+    FeedOp::Create,
+    FeedOp::Write,
+    FeedOp::Truncate,
+    FeedOp::Unlink,
+    FeedOp::Rmdir,
+    FeedOp::Rename,
+    FeedOp::Link,
+    FeedOp::Symlink,
+    FeedOp::SetAttr,
+    FeedOp::SetXattr,
+    FeedOp::Kv,
+    FeedOp::Open,
+];
 
-    /// Its word, which events have, too.
-    pub fn word(self) -> &'static str {
-        match self {
-            Op::Create => "create",
-            Op::Write => "write",
-            Op::Truncate => "truncate",
-            Op::Unlink => "unlink",
-            Op::Rmdir => "rmdir",
-            Op::Rename => "rename",
-            Op::Link => "link",
-            Op::Symlink => "symlink",
-            Op::SetAttr => "setattr",
-            Op::SetXattr => "setxattr",
-            Op::Kv => "kv",
-            Op::Open => "open",
-        }
-    }
-
-    /// The operation of a word.
-    pub fn of(word: &str) -> Option<Op> {
-        Op::ALL.into_iter().find(|op| op.word() == word)
-    }
+/// The operation of a word, if a rule may name it.
+pub fn ruled(word: &str) -> Option<FeedOp> {
+    RULED.into_iter().find(|op| op.word() == word)
 }
 
 /// Some operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ops(u16);
+pub struct Ops(u32);
+
+const _: () = assert!(FeedOp::ALL.len() <= u32::BITS as usize);
 
 impl Ops {
     /// All changes.
     pub fn changes() -> Ops {
-        let all = Op::ALL.into_iter().filter(|op| *op != Op::Open);
+        let all = RULED.into_iter().filter(|op| *op != FeedOp::Open);
         all.fold(Ops::default(), Ops::with)
     }
 
     /// What a word in a rule stands for: `create` for every new name, `write` for every change of content.
     pub fn of_word(word: &str) -> Option<Ops> {
-        let one = Ops::default().with(Op::of(word)?);
+        let one = Ops::default().with(ruled(word)?);
         Some(match word {
-            "create" => one.with(Op::Symlink).with(Op::Link),
-            "write" => one.with(Op::Truncate),
+            "create" => one.with(FeedOp::Symlink).with(FeedOp::Link),
+            "write" => one.with(FeedOp::Truncate),
             _ => one,
         })
     }
 
     /// Those as which a move is judged, of what it moves.
     pub(crate) fn of_move() -> Ops {
-        let all = [Op::Rename, Op::Unlink, Op::Rmdir, Op::Create, Op::Write];
+        let all = [
+            FeedOp::Rename,
+            FeedOp::Unlink,
+            FeedOp::Rmdir,
+            FeedOp::Create,
+            FeedOp::Write,
+        ];
         all.into_iter().fold(Ops::default(), Ops::with)
     }
 
     /// These and one more.
     #[must_use]
-    pub fn with(self, op: Op) -> Ops {
-        Ops(self.0 | 1 << op as u16)
+    pub fn with(self, op: FeedOp) -> Ops {
+        Ops(self.0 | 1 << op as u32)
     }
 
     /// These and others.
@@ -110,8 +71,8 @@ impl Ops {
     }
 
     /// Whether one is among them.
-    pub fn has(self, op: Op) -> bool {
-        self.0 & (1 << op as u16) != 0
+    pub fn has(self, op: FeedOp) -> bool {
+        self.0 & (1 << op as u32) != 0
     }
 
     /// Whether they have one in common.
@@ -120,8 +81,8 @@ impl Ops {
     }
 
     /// Each of them.
-    pub fn iter(self) -> impl Iterator<Item = Op> {
-        Op::ALL.into_iter().filter(move |op| self.has(*op))
+    pub fn iter(self) -> impl Iterator<Item = FeedOp> {
+        RULED.into_iter().filter(move |op| self.has(*op))
     }
 }
 
@@ -133,16 +94,16 @@ mod tests {
     fn words_stand_for_all_that_has_the_same_effect() {
         let words = |word| -> Vec<&str> {
             let ops = Ops::of_word(word).unwrap();
-            ops.iter().map(Op::word).collect()
+            ops.iter().map(FeedOp::word).collect()
         };
         assert_eq!(words("create"), ["create", "link", "symlink"]);
         assert_eq!(words("write"), ["write", "truncate"]);
         assert_eq!(words("rmdir"), ["rmdir"]);
         assert!(Ops::of_word("delete").is_none());
-        for op in Op::ALL {
-            assert_eq!(Op::of(op.word()), Some(op));
+        for op in RULED {
+            assert_eq!(ruled(op.word()), Some(op));
             assert!(!Ops::default().has(op));
-            assert_eq!(Ops::changes().has(op), op != Op::Open);
+            assert_eq!(Ops::changes().has(op), op != FeedOp::Open);
         }
     }
 }

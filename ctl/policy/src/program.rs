@@ -96,7 +96,7 @@ fn literal(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Op, Policy};
+    use crate::{FeedOp, Policy};
 
     fn again(rules: &str, program: ProgramText) -> Policy {
         let policy = Policy::load(&with_program(rules, &program)).unwrap();
@@ -125,8 +125,8 @@ mod tests {
         let rules = "[[rule]]\nop = \"unlink\"\nverdict = \"deny\"";
         let policy = again(rules, ProgramText::Lua("x".into()));
         assert_eq!(policy.len(), 2);
-        assert_eq!(policy.rules_of(Op::Unlink), [0, 1]);
-        assert_eq!(policy.name(1).unwrap().as_ref(), "program");
+        assert_eq!(policy.rules_of(FeedOp::Unlink), [0, 1]);
+        assert_eq!(policy.changes[1].name.as_ref(), "program");
         assert!(policy.denies_with(1).is_some() && policy.denies_with(0).is_none());
     }
 

@@ -4,37 +4,17 @@ use crate::errno::Errno;
 use crate::names::Names;
 use crate::op::Ops;
 use crate::rate::Rate;
+use engine::judge::Sentence;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a rule says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It may be done.
-    Allow,
-    /// It may be done, and is told of.
-    Watch,
-    /// It may not be done, and fails with this error.
-    Deny(Errno),
-}
-
-impl Verdict {
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Verdict::Allow => "allow",
-            Verdict::Watch => "soft_watch",
-            Verdict::Deny(_) => "deny",
-        }
-    }
-
-    /// The stricter one counts where several names are concerned.
-    pub(crate) fn severity(self) -> u8 {
-        match self {
-            Verdict::Allow => 0,
-            Verdict::Watch => 1,
-            Verdict::Deny(_) => 2,
-        }
+/// The stricter verdict counts where several names are concerned.
+pub(crate) fn severity(verdict: Sentence) -> u8 {
+    match verdict {
+        Sentence::Allow => 0,
+        Sentence::Watch => 1,
+        Sentence::Ask => 2,
+        Sentence::Deny(_) => 3,
     }
 }
 
@@ -66,7 +46,7 @@ pub(crate) struct ChangeRule {
     pub place: Place,
     pub rate: Option<Rate>,
     /// What it says; of a rule that asks the program: what is said if that gives no verdict.
-    pub verdict: Verdict,
+    pub verdict: Sentence,
     /// The program decides, and denies with this error.
     pub asks: Option<Errno>,
 }

@@ -5,11 +5,7 @@
 use crate::names::{Names, builder, too_large};
 use crate::rule::Place;
 use regex_automata::meta::Regex;
-use serde_json::Value;
 use std::sync::Arc;
-
-/// Texts of one call's input that are looked at, at most.
-const TEXTS_MAX: usize = 10_000;
 
 /// What a rule says of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +37,7 @@ impl ToolVerdict {
 pub struct ToolCall<'a> {
     /// The tool.
     pub tool: &'a str,
-    /// Texts of its input ([`texts_of`]).
+    /// Texts of its input, as who asks has made them (`agentvfs_client::judged`).
     pub texts: &'a [String],
     /// Branch.
     pub branch: &'a str,
@@ -111,39 +107,12 @@ impl ToolRule {
     }
 }
 
-/// Texts in which rules look for their `input`: all texts that the JSON has, lists of texts joined by spaces as a
-/// shell's arguments are, and the JSON itself.
-pub fn texts_of(input: &Value) -> Vec<String> {
-    let mut texts = Vec::new();
-    let mut rest = vec![input];
-    while let Some(value) = rest.pop() {
-        if texts.len() >= TEXTS_MAX {
-            break;
-        }
-        match value {
-            Value::String(text) => texts.push(text.clone()),
-            Value::Array(all) => {
-                let words: Option<Vec<&str>> = all.iter().map(Value::as_str).collect();
-                texts.extend(
-                    words
-                        .filter(|words| words.len() > 1)
-                        .map(|words| words.join(" ")),
-                );
-                rest.extend(all);
-            }
-            Value::Object(all) => rest.extend(all.values()),
-            _ => {}
-        }
-    }
-    texts.push(input.to_string());
-    texts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Policy;
-    use serde_json::json;
+    use agentvfs_client::judged::texts_of;
+    use serde_json::{Value, json};
 
     const RULES: &str = r#"
         [[rule]]
@@ -196,11 +165,5 @@ mod tests {
             Some((ToolVerdict::Ask, "rule-3".into()))
         );
         assert_eq!(verdict("Write", json!({}), "b"), None);
-    }
-
-    #[test]
-    fn deep_and_long_inputs_have_an_end() {
-        let many: Vec<Value> = (0..50_000).map(|n| json!(n.to_string())).collect();
-        assert!(texts_of(&json!(many)).len() <= TEXTS_MAX + 1);
     }
 }

@@ -2,7 +2,7 @@
 //! the other, its rates keep every time. `AGENTVFS_SEED` makes a run happen again.
 #![allow(clippy::unwrap_used)]
 
-use agentvfs_policy::{Bench, Op, Ops, Policy, Touch, Verdict, Who};
+use agentvfs_policy::{Asker, Bench, FeedOp, Ops, Policy, Sentence, Touch, ruled};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -66,7 +66,7 @@ fn fits_name(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 impl Rule {
-    fn fits(&self, op: Op, path: &str, uid: u32) -> bool {
+    fn fits(&self, op: FeedOp, path: &str, uid: u32) -> bool {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let path = self.pattern.is_none_or(|pattern| {
             let pattern: Vec<&str> = pattern.split('/').collect();
@@ -136,7 +136,7 @@ fn rules(random: &mut Random) -> (String, Vec<Rule>) {
 /// What the naive reader says of operations at paths: the verdict and its rule.
 fn judge(
     rules: &mut [Rule],
-    touches: &[(Op, &str)],
+    touches: &[(FeedOp, &str)],
     uid: u32,
     now: u64,
 ) -> (&'static str, Option<usize>) {
@@ -190,25 +190,25 @@ fn a_naive_reader_of_the_same_rules_says_the_same() {
             now += random.below(3) as u64;
             let uid = random.below(2) as u32;
             let count = 1 + random.below(3);
-            let op = Op::of(random.one(&WORDS)).unwrap();
-            let touches: Vec<(Op, &str)> = (0..count).map(|_| (op, random.one(&PATHS))).collect();
-            let who = Who {
+            let op = ruled(random.one(&WORDS)).unwrap();
+            let touches: Vec<(FeedOp, &str)> =
+                (0..count).map(|_| (op, random.one(&PATHS))).collect();
+            let asker = Asker {
                 uid,
-                command: "",
                 branch: "main",
-                run: None,
+                ..Asker::default()
             };
-            bench.begin(&who, Duration::from_secs(now));
+            bench.begin(&asker, Duration::from_secs(now));
             for (op, path) in &touches {
                 bench.touch(Touch::At(*op, path.as_bytes()));
             }
             let ruling = bench.end();
-            let is_denied = matches!(ruling.verdict, Verdict::Deny(_));
+            let is_denied = matches!(ruling.sentence, Sentence::Deny(_));
             if !is_denied {
                 bench.made();
             }
             denied += usize::from(is_denied);
-            let said = (ruling.verdict.word(), ruling.rule);
+            let said = (ruling.sentence.word(), ruling.rule.map(|(rule, _)| rule));
             assert_eq!(
                 said,
                 judge(&mut naive, &touches, uid, now),

@@ -44,6 +44,9 @@ pub const LUA_BEGIN_INSTRUCTIONS_MAX: u32 = 1_000_000;
 /// Steps that a pattern of Lua may take at most, by an upper bound that is computed before it is tried.
 pub const LUA_PATTERN_STEPS_MAX: u64 = 200_000;
 
+/// Length of a table that something is inserted into or removed from, at most: each entry takes 16 bytes of memory.
+pub const LUA_LENGTH_MAX: usize = LUA_BYTES_MAX / 16;
+
 /// Longest text that `string.rep` makes, in bytes.
 pub const LUA_REP_BYTES_MAX: usize = 64 << 10;
 

@@ -6,11 +6,12 @@ use crate::cli::{
 };
 use crate::output::{Facts, Rows, print, print_json, talk};
 use agentvfs_client::failure::Failure;
+use agentvfs_client::judged::texts_of;
 use agentvfs_client::protocol::{Call, EventLine, PolicyAnswer, PolicyOf, PolicySet};
 use agentvfs_client::quote::shown;
 use agentvfs_daemon::policies::{
-    Bench, Compiled, Op, PROGRAM_BYTES_MAX, Policy, ProgramText, ToolCall, Touch, Verdict, Who,
-    texts_of, with_program,
+    Asker, Bench, Compiled, FeedOp, PROGRAM_BYTES_MAX, Policy, ProgramText, Sentence, ToolCall,
+    Touch, ruled, with_program,
 };
 use agentvfs_daemon::programs::{AskedBy, Asking, Questions};
 use serde_json::{Value, json};
@@ -254,47 +255,48 @@ fn judge(
     bench: &mut Bench,
     asking: Option<&Arc<Asking>>,
     event: &EventLine,
-) -> Option<(Verdict, Arc<str>)> {
-    let op = Op::of(&event.op)?;
+) -> Option<(Sentence, Arc<str>)> {
+    let op = ruled(&event.op)?;
     let (path, path2) = (event.path.as_bytes(), event.extra.path2.as_bytes());
-    let who = Who {
+    let asker = Asker {
+        pid: event.pid,
         uid: event.uid,
-        command: &event.extra.comm,
+        comm: &event.extra.comm,
         branch: &event.extra.branch,
-        run: None,
+        ..Asker::default()
     };
     let is_dir = false;
     let touch = match op {
-        Op::Rename => Touch::Moved {
+        FeedOp::Rename => Touch::Moved {
             is_dir,
             from: path,
             to: path2,
         },
-        Op::Link => Touch::Linked {
+        FeedOp::Link => Touch::Linked {
             from: path2,
             to: path,
         },
         op => Touch::At(op, path),
     };
     let now = Duration::from_nanos(event.ts);
-    bench.begin(&who, now);
+    bench.begin(&asker, now);
     bench.touch(touch);
     let open = bench.open();
     if let Some(asking) = asking.filter(|_| !open.is_empty()) {
         let questions = Questions {
             asking: asking.clone(),
             policy: bench.policy().clone(),
-            by: AskedBy::recorded(event.uid, event.pid, who.command, who.branch),
+            by: AskedBy::recorded(asker.uid, asker.pid, asker.comm, asker.branch),
             open,
         };
-        bench.begin(&who, now);
+        bench.begin(&asker, now);
         bench.hear(questions.answers());
         bench.touch(touch);
     }
     let ruling = bench.end();
-    if !matches!(ruling.verdict, Verdict::Deny(_)) {
+    if !matches!(ruling.sentence, Sentence::Deny(_)) {
         bench.made();
     }
-    let name = bench.policy().name(ruling.rule?)?.clone();
-    Some((ruling.verdict, name))
+    let (_, name) = ruling.rule?;
+    Some((ruling.sentence, name))
 }

@@ -215,20 +215,58 @@ fn place(known: Option<usize>, len: usize, push: impl FnOnce()) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::{Detail, FeedBackend, FeedEvent};
+    use super::super::event::FeedBackend;
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn event() -> impl Strategy<Value = FeedEvent> {
+    /// An event with texts of its own.
+    #[derive(Clone, Debug)]
+    struct Owned {
+        op: FeedOp,
+        sentence: Sentence,
+        who: FeedWho,
+        /// Branch and what else it says.
+        texts: [String; 2],
+        paths: [Vec<u8>; 2],
+        /// Number of the branch, teller, count, version of the rules.
+        scene: [u16; 4],
+        /// Call, offset, size.
+        given: [Option<u64>; 3],
+        /// Time, inode, bytes, latency.
+        numbers: [u64; 4],
+    }
+
+    impl Owned {
+        fn told(&self, seq: u64) -> Told<'_> {
+            Told {
+                seq,
+                time_ns: self.numbers[0],
+                op: self.op,
+                branch: &self.texts[0],
+                branch_number: self.scene[0],
+                teller: self.scene[1].into(),
+                ino: self.numbers[1],
+                path: &self.paths[0],
+                path2: &self.paths[1],
+                who: &self.who,
+                bytes: self.numbers[2],
+                count: self.scene[2].into(),
+                latency_ns: self.numbers[3],
+                call: self.given[0],
+                detail: ToldDetail {
+                    words: &self.texts[1],
+                    offset: self.given[1],
+                    size: self.given[2],
+                },
+                sentence: self.sentence,
+                policy_version: self.scene[3].into(),
+            }
+        }
+    }
+
+    fn event() -> impl Strategy<Value = Owned> {
         let op = (0..FeedOp::ALL.len()).prop_map(|n| FeedOp::ALL[n]);
-        let words = "[a-zé ]{0,9}";
-        let option = || prop_oneof![Just(None), any::<u64>().prop_map(Some)];
-        let detail = (words, option(), option()).prop_map(|(words, offset, size)| Detail {
-            words: words.into(),
-            offset,
-            size,
-        });
         let who = (0u32..3, 0u32..2, "[ab]").prop_map(|(pid, uid, comm)| FeedWho {
             pid,
             uid,
@@ -241,31 +279,21 @@ mod tests {
             Just(Sentence::Watch),
             any::<i32>().prop_map(Sentence::Deny)
         ];
-        let scene = ("[a-b]", 0u16..2, 0u64..2, option(), 0u64..2, 0u64..2);
-        let (path, path2) = (vec(any::<u8>(), 0..9), vec(any::<u8>(), 0..9));
-        let numbers = any::<[u64; 4]>();
-        (op, detail, who, sentence, scene, path, path2, numbers).prop_map(
-            |(op, detail, who, sentence, scene, path, path2, [time_ns, ino, bytes, latency_ns])| {
-                let (branch, branch_number, teller, call, count, policy_version) = scene;
-                FeedEvent {
-                    seq: 0,
-                    op,
-                    branch: branch.into(),
-                    path,
-                    time_ns,
-                    branch_number,
-                    teller,
-                    ino,
-                    path2,
-                    who,
-                    bytes,
-                    count,
-                    latency_ns,
-                    call,
-                    detail,
-                    sentence,
-                    policy_version,
-                }
+        let given = || prop_oneof![Just(None), any::<u64>().prop_map(Some)];
+        let texts = ["[a-b]", "[a-zé ]{0,9}"];
+        let paths = || vec(any::<u8>(), 0..9);
+        let scene = [0u16..2, 0..2, 0..2, 0..2];
+        let rest = ([paths(), paths()], scene, [given(), given(), given()]);
+        (op, sentence, who, texts, rest, any::<[u64; 4]>()).prop_map(
+            |(op, sentence, who, texts, (paths, scene, given), numbers)| Owned {
+                op,
+                sentence,
+                who,
+                texts,
+                paths,
+                scene,
+                given,
+                numbers,
             },
         )
     }
@@ -279,16 +307,15 @@ mod tests {
         ) {
             let mut block = Block::default();
             // What a block had before it begins again does not show.
-            before.iter().for_each(|event| block.push(&event.told()));
+            before.iter().for_each(|event| block.push(&event.told(0)));
             block.begin(first);
-            events.iter().for_each(|event| block.push(&event.told()));
+            events.iter().for_each(|event| block.push(&event.told(0)));
             let from = from.min(events.len());
             for (block, from) in [(&block.part(from), from), (&block, 0)] {
                 prop_assert_eq!(block.len(), events.len() - from);
                 for (at, event) in events[from..].iter().enumerate() {
-                    let told = FeedEvent::from(block.get(at).unwrap());
                     let seq = first + (from + at) as u64;
-                    prop_assert_eq!(&told, &FeedEvent { seq, ..event.clone() });
+                    prop_assert_eq!(block.get(at), Some(event.told(seq)));
                 }
                 prop_assert!(block.get(events.len()).is_none());
             }

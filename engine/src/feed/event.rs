@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// What happened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FeedOp {
     /// A new name of a new inode.
     Create,
@@ -250,9 +250,9 @@ impl fmt::Display for ToldDetail<'_> {
     }
 }
 
-/// An event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FeedEvent {
+/// An event, without a copy of its texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told<'a> {
     /// Its number.
     pub seq: u64,
     /// When it happened, in nanoseconds since 1970.
@@ -260,7 +260,7 @@ pub struct FeedEvent {
     /// What happened.
     pub op: FeedOp,
     /// On which branch: the name that it had.
-    pub branch: Arc<str>,
+    pub branch: &'a str,
     /// Its number. A later branch may get that of one that is gone.
     pub branch_number: u16,
     /// The branch itself: no other one has the same while the daemon runs.
@@ -268,11 +268,11 @@ pub struct FeedEvent {
     /// The inode's shown number; 0 where it is about none.
     pub ino: u64,
     /// The path within the branch; empty for the root, and where it is about none.
-    pub path: Vec<u8>,
+    pub path: &'a [u8],
     /// New path of a rename, existing path of a link, target of a symbolic link, source of a copy.
-    pub path2: Vec<u8>,
+    pub path2: &'a [u8],
     /// Who asked.
-    pub who: FeedWho,
+    pub who: &'a FeedWho,
     /// Bytes that were written.
     pub bytes: u64,
     /// Of what was lost: how many events, if that is known; else 0.
@@ -282,96 +282,20 @@ pub struct FeedEvent {
     /// The tool call that it is part of.
     pub call: Option<u64>,
     /// What else there is to say.
-    pub detail: Detail,
+    pub detail: ToldDetail<'a>,
     /// What rules say of it.
     pub sentence: Sentence,
     /// Version of the rules; 0: there are none.
     pub policy_version: u64,
 }
 
-/// An event without a copy of its texts: [`FeedEvent`] has the same fields.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub struct Told<'a> {
-    pub seq: u64,
-    pub time_ns: u64,
-    pub op: FeedOp,
-    pub branch: &'a str,
-    pub branch_number: u16,
-    pub teller: u64,
-    pub ino: u64,
-    pub path: &'a [u8],
-    pub path2: &'a [u8],
-    pub who: &'a FeedWho,
-    pub bytes: u64,
-    pub count: u64,
-    pub latency_ns: u64,
-    pub call: Option<u64>,
-    pub detail: ToldDetail<'a>,
-    pub sentence: Sentence,
-    pub policy_version: u64,
-}
-
 /// What else there is to say of it: [`Detail`] has the same fields.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ToldDetail<'a> {
     pub words: &'a str,
     pub offset: Option<u64>,
     pub size: Option<u64>,
-}
-
-impl FeedEvent {
-    /// The same without a copy.
-    pub fn told(&self) -> Told<'_> {
-        Told {
-            seq: self.seq,
-            time_ns: self.time_ns,
-            op: self.op,
-            branch: &self.branch,
-            branch_number: self.branch_number,
-            teller: self.teller,
-            ino: self.ino,
-            path: &self.path,
-            path2: &self.path2,
-            who: &self.who,
-            bytes: self.bytes,
-            count: self.count,
-            latency_ns: self.latency_ns,
-            call: self.call,
-            detail: self.detail.told(),
-            sentence: self.sentence,
-            policy_version: self.policy_version,
-        }
-    }
-}
-
-impl From<Told<'_>> for FeedEvent {
-    fn from(told: Told<'_>) -> FeedEvent {
-        FeedEvent {
-            seq: told.seq,
-            time_ns: told.time_ns,
-            op: told.op,
-            branch: told.branch.into(),
-            branch_number: told.branch_number,
-            teller: told.teller,
-            ino: told.ino,
-            path: told.path.to_vec(),
-            path2: told.path2.to_vec(),
-            who: told.who.clone(),
-            bytes: told.bytes,
-            count: told.count,
-            latency_ns: told.latency_ns,
-            call: told.call,
-            detail: Detail {
-                words: told.detail.words.to_owned().into(),
-                offset: told.detail.offset,
-                size: told.detail.size,
-            },
-            sentence: told.sentence,
-            policy_version: told.policy_version,
-        }
-    }
 }
 
 #[cfg(test)]

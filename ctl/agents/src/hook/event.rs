@@ -5,9 +5,9 @@
 //!
 //! Invariant: every text that becomes a part of a key or metadata is short and has no control characters.
 
+use agentvfs_client::judged::texts_of;
 use agentvfs_client::protocol::JUDGED_BYTES_MAX;
 use agentvfs_client::short::{RECORD_BYTES_MAX, cut, recorded_json};
-use agentvfs_policy::texts_of;
 use serde_json::Value;
 use std::path::PathBuf;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Functions that are gone: those that catch errors, make code of texts or bytes, read files, let the program add finalizers,
 /// which the hook does not see, print, or sort and move more than an instruction may.
-const GONE: [&str; 9] = [
+const GONE: [&str; 10] = [
     "pcall",
     "xpcall",
     "load",
@@ -21,6 +21,7 @@ const GONE: [&str; 9] = [
     "dofile",
     "collectgarbage",
     "print",
+    "warn",
     "setmetatable",
     "getmetatable",
 ];
@@ -32,6 +33,9 @@ const GONE_FROM: [(&str, &[&str]); 3] = [
 
 /// Functions with patterns.
 const WITH_PATTERNS: [&str; 4] = ["find", "match", "gmatch", "gsub"];
+
+/// Functions that move all entries of a table from a place on.
+const THAT_MOVE: [&str; 2] = ["insert", "remove"];
 
 /// How much a program has left.
 #[derive(Debug, Default)]
@@ -103,10 +107,19 @@ pub(super) fn set(lua: &Lua, meter: &Arc<Meter>) -> Result<()> {
     for name in WITH_PATTERNS {
         let original: Function = string.raw_get(name)?;
         let bounded = move |_: &Lua, all: MultiValue| {
-            check_pattern(&all)?;
+            check_pattern(name, &all)?;
             original.call::<MultiValue>(all)
         };
         string.raw_set(name, lua.create_function(bounded)?)?;
+    }
+    let table: Table = globals.raw_get("table")?;
+    for name in THAT_MOVE {
+        let original: Function = table.raw_get(name)?;
+        let bounded = move |_: &Lua, all: MultiValue| {
+            check_length(&all)?;
+            original.call::<MultiValue>(all)
+        };
+        table.raw_set(name, lua.create_function(bounded)?)?;
     }
     let meter = meter.clone();
     let every = HookTriggers::new().every_nth_instruction(LUA_LOOK_EVERY);
@@ -120,60 +133,189 @@ fn rep(
 ) -> Result<LuaString> {
     let count = usize::try_from(count).unwrap_or(0);
     let text = text.as_bytes();
-    let between = between
-        .as_ref()
-        .map(|b| b.as_bytes().to_vec())
-        .unwrap_or_default();
+    let between = between.as_ref().map(|between| between.as_bytes());
+    let between = between.as_deref().unwrap_or_default();
     let bytes = (text.len() + between.len()).saturating_mul(count);
     if bytes > LUA_REP_BYTES_MAX || count > LUA_REP_BYTES_MAX {
         return Err(mlua::Error::runtime("string.rep makes too long a text"));
     }
-    let parts: Vec<&[u8]> = std::iter::repeat_n(&text[..], count).collect();
-    lua.create_string(parts.join(&between[..]))
+    let mut all = [&text[..], between].concat().repeat(count);
+    all.truncate(all.len().saturating_sub(between.len()));
+    lua.create_string(all)
+}
+
+/// Refuses a table whose length is more than the number of entries that it can have. Lua looks for the length by doubling, so
+/// few entries at the right places make it as long as numbers go.
+fn check_length(all: &MultiValue) -> Result<()> {
+    match all.front() {
+        Some(Value::Table(table)) if table.raw_len() > LUA_LENGTH_MAX => {
+            Err(mlua::Error::runtime("a table is too long"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a pattern that could take too many steps. Each item that repeats tries each length, and so does what follows it for
-/// each of these; a pattern that is not anchored begins at each position. So n + 1 to the power of that many is an upper bound,
-/// times the length of the pattern. `%b` and a class in brackets look at the text, or at themselves, once more.
-fn check_pattern(all: &MultiValue) -> Result<()> {
+/// each of these; one that may be there or not tries both; a pattern that is not anchored begins at each position. So n + 1 to
+/// the power of that many is an upper bound, times the length of the pattern. `%b`, and what was captured before, look at the text once more.
+fn check_pattern(function: &str, all: &MultiValue) -> Result<()> {
     let text = |at: usize| match all.get(at) {
-        Some(Value::String(text)) => Some(text.as_bytes().to_vec()),
+        Some(Value::String(text)) => Some(text.as_bytes()),
         _ => None,
     };
     let (Some(subject), Some(pattern)) = (text(0), text(1)) else {
         // A number as a text is short; anything else is an error of the original.
         return Ok(());
     };
-    let steps = steps_at_most(subject.len(), &pattern);
-    if steps > LUA_PATTERN_STEPS_MAX {
-        let why = "a pattern may take too long: use fewer of * + - or begin it with ^";
+    let is_plain = function == "find"
+        && !matches!(all.get(3), None | Some(Value::Nil | Value::Boolean(false)));
+    let shape = match is_plain {
+        true => Shape::default(),
+        false => Shape::of(&pattern),
+    };
+    // In gmatch, ^ is a character like others.
+    let is_anchored = shape.is_anchored && function != "gmatch";
+    if shape.steps_at_most(subject.len(), pattern.len(), is_anchored) > LUA_PATTERN_STEPS_MAX {
+        let why = "a pattern may take too long: use fewer of * + - ? or begin it with ^";
         return Err(mlua::Error::runtime(why));
     }
     Ok(())
 }
 
-fn steps_at_most(subject: usize, pattern: &[u8]) -> u64 {
-    let repeats = pattern.iter().filter(|byte| b"*+-".contains(byte)).count();
-    // Also what is escaped or in a class counts: the bound stays one.
-    let balanced = pattern.windows(2).filter(|two| *two == b"%b").count();
-    let is_anchored = pattern.first() == Some(&b'^');
-    let power = repeats + balanced + usize::from(!is_anchored);
-    let each = subject as u64 + 1;
-    let tried = (0..power).try_fold(1u64, |all, _| all.checked_mul(each));
-    tried
-        .and_then(|tried| tried.checked_mul(pattern.len() as u64 + 1))
-        .unwrap_or(u64::MAX)
+/// What in a pattern costs steps. Each number is an upper bound.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Shape {
+    is_anchored: bool,
+    /// Items that look at the rest of the text, or at any length of it.
+    repeats: usize,
+    /// Items that may be there or not.
+    options: usize,
+}
+
+impl Shape {
+    /// As lstrlib.c reads a pattern. What is malformed there is an error, however it is read here.
+    fn of(pattern: &[u8]) -> Shape {
+        let mut shape = Shape {
+            is_anchored: pattern.first() == Some(&b'^'),
+            ..Shape::default()
+        };
+        let mut at = 0;
+        while let Some(byte) = pattern.get(at) {
+            at += match byte {
+                b'%' => match pattern.get(at + 1) {
+                    // Two characters follow, which stand for themselves.
+                    Some(b'b') => {
+                        shape.repeats += 1;
+                        4
+                    }
+                    Some(b'0'..=b'9') => {
+                        shape.repeats += 1;
+                        2
+                    }
+                    _ => 2,
+                },
+                b'[' => class_bytes(&pattern[at..]),
+                b'*' | b'+' | b'-' => {
+                    shape.repeats += 1;
+                    1
+                }
+                b'?' => {
+                    shape.options += 1;
+                    1
+                }
+                _ => 1,
+            };
+        }
+        shape
+    }
+
+    fn steps_at_most(&self, subject: usize, pattern: usize, is_anchored: bool) -> u64 {
+        let power = self.repeats + usize::from(!is_anchored);
+        let each = subject as u64 + 1;
+        let tried = (0..power).try_fold(1u64, |all, _| all.checked_mul(each));
+        let tried = (0..self.options).try_fold(tried, |all, _| Some(all?.checked_mul(2)));
+        tried
+            .flatten()
+            .and_then(|tried| tried.checked_mul(pattern as u64 + 1))
+            .unwrap_or(u64::MAX)
+    }
+}
+
+/// Bytes of the class in brackets that a pattern begins with. A bracket that comes first in it does not end it.
+fn class_bytes(pattern: &[u8]) -> usize {
+    let mut at = 1 + usize::from(pattern.get(1) == Some(&b'^'));
+    loop {
+        at += match pattern.get(at) {
+            None => return pattern.len(),
+            Some(b'%') => 2,
+            Some(_) => 1,
+        };
+        if pattern.get(at) == Some(&b']') {
+            return at + 1;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn steps(subject: usize, pattern: &[u8]) -> u64 {
+        let shape = Shape::of(pattern);
+        shape.steps_at_most(subject, pattern.len(), shape.is_anchored)
+    }
+
     #[test]
     fn steps_grow_with_what_repeats() {
-        assert_eq!(steps_at_most(9, b"^abc"), 5);
-        assert_eq!(steps_at_most(9, b"abc"), 40);
-        assert_eq!(steps_at_most(9, b"^a*b*"), 600);
-        assert_eq!(steps_at_most(1000, &b".-".repeat(30)), u64::MAX);
+        assert_eq!(steps(9, b"^abc"), 5);
+        assert_eq!(steps(9, b"abc"), 40);
+        assert_eq!(steps(9, b"^a*b*"), 600);
+        assert_eq!(steps(9, b"^a?b?"), 24);
+        assert_eq!(steps(9, b"^(a)%1"), 70);
+        assert_eq!(steps(9, b"^%b()"), 60);
+        assert_eq!(steps(1000, &b".-".repeat(30)), u64::MAX);
+        assert_eq!(steps(1, &b"a?".repeat(64)), u64::MAX);
+    }
+
+    #[test]
+    fn what_is_escaped_or_in_a_class_does_not_repeat() {
+        let shape = |pattern: &[u8]| {
+            let shape = Shape::of(pattern);
+            (shape.repeats, shape.options)
+        };
+        for (pattern, want) in [
+            (&b"a%-b%*%?"[..], (0, 0)),
+            (b"%--", (1, 0)),
+            (b"%%-", (1, 0)),
+            (b"%b**-", (2, 0)),
+            (b"[*+?-]", (0, 0)),
+            (b"[*]*?", (1, 1)),
+            (b"[]*]*", (1, 0)),
+            (b"[^]*]-", (1, 0)),
+            (b"[%]*]+", (1, 0)),
+            (b"[%]", (0, 0)),
+            (b"[", (0, 0)),
+            (b"[^", (0, 0)),
+            (b"%", (0, 0)),
+            (b"%f[%w]*", (1, 0)),
+            (b"[[]*]", (1, 0)),
+        ] {
+            let shown = String::from_utf8_lossy(pattern);
+            assert_eq!(shape(pattern), want, "{shown}");
+        }
+    }
+
+    #[test]
+    fn instructions_and_time_end_by_themselves() {
+        let meter = Meter::default();
+        let hour = Duration::from_secs(3600);
+        meter.begin(3 * LUA_LOOK_EVERY, hour);
+        let looks = (0..9).take_while(|_| meter.count().is_ok()).count();
+        assert_eq!(looks, 2, "the third look finds none left");
+        assert!(matches!(meter.check(Ok(())), Err(ProgramError::TooSlow)));
+        meter.begin(u32::MAX, Duration::ZERO);
+        assert!(meter.count().is_err(), "no time is left");
+        meter.begin(u32::MAX, hour);
+        assert!(meter.count().is_ok() && meter.check(Ok(())).is_ok());
     }
 }

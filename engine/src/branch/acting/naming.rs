@@ -11,6 +11,8 @@
 //! (`telemetry_denied` finds it where that is forgotten.)
 //! Invariant: a file speaks of the thread for which it was opened and of no later one with its number: once that has
 //! ended, reading it fails.
+//!
+//! Tests: here; `tests/tests/policy_names.rs`, where the smallest program that there can be is executed by other names.
 
 use crate::limits::{NAME_OLD, NAME_QUIET, NAMED_SHARDS, NAMED_THREADS_MAX};
 use parking_lot::Mutex;
