@@ -374,7 +374,7 @@ impl Branch {
         changes: bool,
         mut body: impl FnMut(&mut Inner) -> Result<R>,
     ) -> Result<R> {
-        let (mut heard, mut asked) = (None, 0);
+        let (mut heard, mut asked, mut rounds) = (None, 0, load::Rounds::default());
         let needs_name = || changes && self.wants_names() && acting::is_nameless();
         loop {
             if needs_name() {
@@ -405,7 +405,7 @@ impl Branch {
                 Err(Error::NeedsCommit) => judging::keep_first(self, inner),
                 Err(Error::NeedsDir(nid)) => {
                     drop(inner);
-                    load::load_dir(self, nid)?;
+                    rounds.load_dir(self, nid)?;
                 }
                 Err(Error::NeedsScan) if wait == Wait::Allowed && inner.scan_done => {
                     drop(inner);

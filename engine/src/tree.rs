@@ -43,6 +43,8 @@ const DEPTH_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     inodes: Radix<Inode>,
+    /// Directories whose entries are away.
+    away: usize,
     kv: KvMap,
     /// What could not be read of the files that it comes from.
     damage: Option<Arc<Damage>>,
@@ -51,9 +53,15 @@ pub struct Tree {
 /// Without keys; fastest where numbers ascend.
 impl FromIterator<(Nid, Arc<Inode>)> for Tree {
     fn from_iter<I: IntoIterator<Item = (Nid, Arc<Inode>)>>(inodes: I) -> Tree {
-        let inodes = inodes.into_iter().map(|(nid, inode)| (nid.0, inode));
+        let mut away = 0;
+        let inodes = inodes.into_iter().map(|(nid, inode)| {
+            away += usize::from(inode.is_away());
+            (nid.0, inode)
+        });
+        let inodes = inodes.collect();
         Tree {
-            inodes: inodes.collect(),
+            inodes,
+            away,
             ..Tree::default()
         }
     }
@@ -163,17 +171,31 @@ impl Tree {
 
     /// Sets an inode.
     pub fn set(&mut self, nid: Nid, inode: Arc<Inode>) {
-        self.inodes.insert(nid.0, inode);
+        let is_away = inode.is_away();
+        let before = self.inodes.insert(nid.0, inode);
+        self.count_away(before.is_some_and(|i| i.is_away()), is_away);
     }
 
     /// Removes an inode.
     pub fn remove(&mut self, nid: Nid) -> Option<Arc<Inode>> {
-        self.inodes.remove(nid.0)
+        let before = self.inodes.remove(nid.0);
+        self.count_away(before.as_ref().is_some_and(|i| i.is_away()), false);
+        before
     }
 
     /// Changes an inode in place; `None` where there is none.
     pub fn update<R>(&mut self, nid: Nid, change: impl FnOnce(&mut Inode) -> R) -> Option<R> {
-        self.inodes.update(nid.0, change)
+        let (result, was, is) = self.inodes.update(nid.0, |inode| {
+            let was = inode.is_away();
+            let result = change(inode);
+            (result, was, inode.is_away())
+        })?;
+        self.count_away(was, is);
+        Some(result)
+    }
+
+    fn count_away(&mut self, was: bool, is: bool) {
+        self.away = (self.away + usize::from(is)).saturating_sub(usize::from(was));
     }
 
     /// Calls `each` for every inode in ascending order.

@@ -4,72 +4,222 @@
 
 mod common;
 
-use common::away::{Step, W, carry_out, copy, origin, seen, step, workspace};
+use common::away::{Other, Step, W, carry_out, copy, origin, seen, settle, step, workspace};
 use common::by_path;
-use common::rng::Rng;
+use common::rng::{Rng, fresh_seed};
 use common::world::{MAIN, World};
 use engine::verbs::{self, MergeRequest, remotes};
-use engine::{Cancel, CloseMode, CommitId, NodeId, RenameFlags, Target, Workspace};
+use engine::{Cancel, CloseMode, CommitId, DiffSide, NodeId, RenameFlags, Target, Workspace};
+use objstore::Commit;
 use objstore::exchange::commit_key;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use tempfile::TempDir;
+
+/// A lazy workspace, and one that has everything.
+struct Both {
+    lazy: World,
+    whole: World,
+    other: Arc<Other>,
+    /// The commit that both begin with.
+    id: CommitId,
+    done: Vec<Step>,
+    _origin: World,
+    _base: TempDir,
+    _empty: TempDir,
+}
+
+impl Both {
+    fn new() -> Both {
+        let base = tempfile::tempdir().unwrap();
+        let empty = tempfile::tempdir().unwrap();
+        let (origin, other, id) = origin(base.path());
+        Both {
+            lazy: workspace(empty.path(), &other, id, true),
+            whole: workspace(empty.path(), &other, id, false),
+            other,
+            id,
+            done: Vec::new(),
+            _origin: origin,
+            _base: base,
+            _empty: empty,
+        }
+    }
+
+    fn carry_out(&mut self, step: Step) {
+        println!("{step:?}");
+        self.done.push(step.clone());
+        let results = [&mut self.lazy, &mut self.whole].map(|world| carry_out(world, &step));
+        // Another engine, which knows nobody yet; it was opened without.
+        let objects = self.lazy.engine.objects();
+        objects.set_elsewhere(Some(self.other.clone()));
+        if let Step::Kill = step {
+            [&self.lazy, &self.whole].into_iter().for_each(settle);
+        }
+        assert_eq!(results[0], results[1], "{step:?} of {:#?}", self.done);
+    }
+
+    fn carry_out_all(&mut self, steps: impl IntoIterator<Item = Step>) {
+        for step in steps {
+            self.carry_out(step);
+        }
+    }
+
+    fn compare(&self) {
+        // A file has as many names as are known: all of them once all directories are.
+        seen(self.lazy.w());
+        let (a, b) = (seen(self.lazy.w()), seen(self.whole.w()));
+        for (path, entry) in &b {
+            let path_shown = String::from_utf8_lossy(path);
+            let done = &self.done;
+            assert_eq!(a.get(path), Some(entry), "{path_shown} after {done:#?}");
+        }
+        assert_eq!(a.len(), b.len(), "after {:#?}", self.done);
+    }
+
+    /// Compares what is shown now and after a restart.
+    fn compare_twice(mut self) {
+        self.compare();
+        self.carry_out(Step::Reopen);
+        self.compare();
+        carry_out(&mut self.lazy, &Step::Collect).unwrap();
+    }
+}
 
 fn run(seed: u64, steps: usize) {
-    let base = tempfile::tempdir().unwrap();
-    let empty = tempfile::tempdir().unwrap();
-    let (_origin, other, id) = origin(base.path());
-    let mut lazy = workspace(empty.path(), &other, id, true);
-    let mut whole = workspace(empty.path(), &other, id, false);
+    let mut both = Both::new();
     let mut rng = Rng(seed);
-    let mut labels = vec![id.to_string()];
-    let mut done = Vec::new();
+    let mut labels = vec![both.id.to_string()];
     for number in 0..steps {
         let step = step(&mut rng, number, &labels);
-        done.push(step.clone());
-        println!("{step:?}");
-        let results = [&mut lazy, &mut whole].map(|world| carry_out(world, &step));
-        // Another engine, which knows nobody yet; it was opened without.
-        lazy.engine.objects().set_elsewhere(Some(other.clone()));
-        assert_eq!(results[0], results[1], "seed {seed}, {step:?} of {done:#?}");
+        both.carry_out(step.clone());
         if let Step::Checkpoint(label) = step {
             labels.push(label);
         }
     }
-    let check = |lazy: &World, whole: &World| {
-        // A file has as many names as are known: all of them once all directories are.
-        seen(lazy.w());
-        let (a, b) = (seen(lazy.w()), seen(whole.w()));
-        for (path, entry) in &b {
-            let path_shown = String::from_utf8_lossy(path);
-            assert_eq!(
-                a.get(path),
-                Some(entry),
-                "seed {seed}, {path_shown} after {done:#?}"
-            );
-        }
-        assert_eq!(a.len(), b.len(), "seed {seed}");
-    };
-    check(&lazy, &whole);
-    for world in [&mut lazy, &mut whole] {
-        carry_out(world, &Step::Reopen).unwrap();
-    }
-    lazy.engine.objects().set_elsewhere(Some(other.clone()));
-    check(&lazy, &whole);
-    carry_out(&mut lazy, &Step::Collect).unwrap();
+    both.compare_twice();
 }
 
 #[test]
 fn a_lazy_workspace_is_the_whole_one() {
-    let seeds: Vec<u64> = match std::env::var("AGENTVFS_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..40).collect(),
-    };
-    for seed in seeds {
+    let first = fresh_seed();
+    for seed in first..first + 40 {
         println!("AGENTVFS_SEED={seed}");
         run(seed, 40);
     }
+}
+
+/// Names of one file in the commit that all begin with.
+const LINKED: [&str; 3] = ["d0/s0/linked", "d3/s1/linked", "d4/linked"];
+
+fn assert_all_linked(w: &Workspace) {
+    let nodes = LINKED.map(|path| by_path::find(w, MAIN, path).unwrap());
+    assert_eq!(nodes, [nodes[0]; 3]);
+    assert_eq!(w.getattr(nodes[0]).unwrap().nlink, 3);
+}
+
+#[test]
+fn links_are_whole_after_a_rollback_over_another_file_under_one_of_their_names() {
+    let mut both = Both::new();
+    let first = both.id.to_string();
+    both.carry_out_all([
+        Step::Read(LINKED[0].into()),
+        Step::Rename("d0/s0".into(), "d0/moved".into()),
+        Step::Mkdir("d0/s0".into()),
+        Step::Write(LINKED[0].into(), "another\n".into()),
+        Step::Rollback(first),
+        Step::Checkpoint("back".into()),
+        Step::Write(LINKED[1].into(), "changed\n".into()),
+    ]);
+    assert_all_linked(both.lazy.w());
+    assert_eq!(by_path::text(both.lazy.w(), MAIN, LINKED[0]), "changed\n");
+    both.carry_out(Step::Rollback("back".into()));
+    assert_all_linked(both.lazy.w());
+    both.compare_twice();
+}
+
+#[test]
+fn a_directory_is_stored_with_its_links_while_other_names_are_not_known() {
+    let mut both = Both::new();
+    let first = both.id.to_string();
+    // The directory comes back under the number of the one that is in its place.
+    both.carry_out_all([
+        Step::List("d0/s0".into()),
+        Step::Rename("d0".into(), "moved".into()),
+        Step::Mkdir("d0".into()),
+        Step::Mkdir("d0/s0".into()),
+        Step::Rollback(first),
+        Step::Checkpoint("back".into()),
+        Step::Reopen,
+    ]);
+    let id = |world: &World| {
+        let log = verbs::log(world.w(), MAIN, true).unwrap();
+        let back = log.iter().find(|e| e.labels.contains(&"back".to_owned()));
+        let commit = back.and_then(|e| e.commit).unwrap();
+        let objects = world.engine.objects();
+        objects.get_object::<Commit>(&commit).unwrap().root
+    };
+    assert_eq!(id(&both.lazy), id(&both.whole));
+    both.compare_twice();
+}
+
+#[test]
+fn a_restore_of_what_did_not_change_leaves_links_alone() {
+    let mut both = Both::new();
+    let first = both.id.to_string();
+    // The tree of the first commit is made of objects, beside one in which the file is another.
+    both.carry_out_all([
+        Step::Write(LINKED[1].into(), "changed\n".into()),
+        Step::Checkpoint("changed".into()),
+        Step::Reopen,
+        Step::Rollback(first.clone()),
+        Step::Restore(first.clone(), "d4".into()),
+        Step::Restore(first, LINKED[0].into()),
+    ]);
+    for world in [&both.lazy, &both.whole] {
+        assert_all_linked(world.w());
+    }
+    both.compare_twice();
+}
+
+#[test]
+fn a_diff_shows_nothing_of_a_directory_that_one_side_alone_knows() {
+    let mut both = Both::new();
+    both.carry_out_all([
+        Step::Checkpoint("before".into()),
+        Step::Rename("d1".into(), "d0/moved".into()),
+        Step::Rollback("before".into()),
+        Step::Merge("side".into(), "d5/s2/f1".into()),
+        Step::Diff("before".into()),
+    ]);
+    let from = DiffSide::Ref("before".into());
+    let changes = verbs::diff(both.lazy.w(), MAIN, &from, &DiffSide::Live, &[]).unwrap();
+    let paths: Vec<_> = changes.iter().map(|c| &c.path[..]).collect();
+    assert_eq!(paths, [b"side"]);
+    both.compare_twice();
+}
+
+#[test]
+fn a_rollback_that_changes_nothing_is_no_operation_though_one_side_alone_knows_a_directory() {
+    let mut both = Both::new();
+    let first = both.id.to_string();
+    both.carry_out_all([
+        Step::Rename("d1/s0".into(), "d3/moved".into()),
+        Step::Checkpoint("moved".into()),
+        Step::Reopen,
+        Step::Rollback(first.clone()),
+        Step::Kill,
+        Step::Rollback(first),
+    ]);
+    // Of the two rollbacks the first is the last that did something.
+    both.carry_out(Step::Undo);
+    for world in [&both.lazy, &both.whole] {
+        by_path::find(world.w(), MAIN, "d3/moved").unwrap();
+    }
+    both.compare_twice();
 }
 
 #[test]

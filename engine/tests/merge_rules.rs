@@ -513,9 +513,9 @@ fn clocks_that_went_back_do_not_change_the_merge_base() {
 fn an_unchanged_side_gives_the_other_one_whatever_that_is() {
     let texts = merging::real_texts();
     let keep = options(OnConflict::Keep);
-    for seed in 0..rounds("MERGE_PROPERTIES", 40) {
-        let store = tree::store();
-        let mut rng = Rng(seed);
+    let first = merging::seed("MERGE_PROPERTIES_SEED");
+    for seed in first..first + rounds("MERGE_PROPERTIES", 40) {
+        let (store, mut rng) = (tree::store(), Rng(seed));
         let base = history::project(&mut rng, &texts);
         let mut other = base.clone();
         let mut third = base.clone();

@@ -88,7 +88,14 @@ impl Origin {
         let is_away = |id: &TreeId| !shared.store.contains(Kind::Tree, id.as_bytes());
         let away = root.filter(is_away);
         let loaded = match away {
-            None => load_tree(&shared.store, &none, root, meta, &mut counters, time)?,
+            None => load_tree(
+                &shared.store,
+                &none,
+                (root, meta),
+                &mut counters,
+                time,
+                true,
+            )?,
             Some(_) => {
                 counters.ino += far_off(id);
                 away_tree(none, root, meta, time)?

@@ -154,7 +154,7 @@ impl Inner {
                 id,
                 entries,
                 more: false,
-            } => self.bring_recorded((*dir, *id), entries)?,
+            } => drop(self.bring_recorded((*dir, *id), entries)?),
             Event::TakeAnew {
                 nid,
                 old,

@@ -10,6 +10,7 @@ use crate::tree::NewVersion;
 use crate::types::{Kind, Nid};
 use objstore::content::FileContent;
 use objstore::{Body as StoredBody, Commit};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,10 +23,45 @@ const ANEW_TRIES: usize = 200;
 /// Time between them.
 const ANEW_PAUSE: Duration = Duration::from_millis(5);
 
-/// Reads a lazy directory from the base, or from where it is away. Harmless where that was done meanwhile.
-pub(crate) fn load_dir(branch: &Branch, nid: Nid) -> Result<()> {
+/// The directories that somebody needs, one after the other, who tries again each time.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    /// Those of which nothing was left to be read, since the last one that was read.
+    idle: HashSet<Nid>,
+}
+
+impl Rounds {
+    /// Reads a directory, as [`load_dir`].
+    ///
+    /// # Errors
+    /// `Damaged` where it was asked for before and neither time anything was left to be read: it would go on for ever. Once
+    /// is no fault: somebody else may have read it meanwhile.
+    pub fn load_dir(&mut self, branch: &Branch, nid: Nid) -> Result<()> {
+        if load_dir(branch, nid)? {
+            self.idle.clear();
+        } else if !self.idle.insert(nid) {
+            return Err(still_unknown(branch, nid));
+        }
+        Ok(())
+    }
+}
+
+/// The entries of a directory were read, and whoever needs them does not find them.
+pub(crate) fn still_unknown(branch: &Branch, nid: Nid) -> Error {
+    let path = branch.lock().live.path(nid).unwrap_or_default();
+    let error = Error::Damaged {
+        what: format!("directory {nid} ({:?})", String::from_utf8_lossy(&path)),
+        why: "its entries were read, and no tree that lacks them could take them".into(),
+    };
+    tracing::error!("{}: {error}", branch.name());
+    error
+}
+
+/// Reads a lazy directory from the base, or from where it is away; false where nothing was left to be read. Harmless where that
+/// was done meanwhile.
+fn load_dir(branch: &Branch, nid: Nid) -> Result<bool> {
     if away::bring_dir(branch, nid)? {
-        return Ok(());
+        return Ok(true);
     }
     let _one = branch.loading.lock();
     let lazy = |inner: &Inner| {
@@ -38,11 +74,11 @@ pub(crate) fn load_dir(branch: &Branch, nid: Nid) -> Result<()> {
     let Some(dir) = lazy(&branch.lock()) else {
         return load_frozen(branch, nid);
     };
-    load_base_dir(branch, nid, &dir)
+    load_base_dir(branch, nid, &dir).map(|()| true)
 }
 
 /// A directory that only a frozen state still has.
-fn load_frozen(branch: &Branch, nid: Nid) -> Result<()> {
+fn load_frozen(branch: &Branch, nid: Nid) -> Result<bool> {
     let dir = {
         let mut inner = branch.lock();
         let mut trees = inner.trees_mut().into_iter();
@@ -53,8 +89,8 @@ fn load_frozen(branch: &Branch, nid: Nid) -> Result<()> {
         })
     };
     match dir {
-        Some(dir) => load_base_dir(branch, nid, &dir),
-        None => Ok(()),
+        Some(dir) => load_base_dir(branch, nid, &dir).map(|()| true),
+        None => Ok(false),
     }
 }
 

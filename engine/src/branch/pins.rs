@@ -5,7 +5,7 @@
 //! rewritten then, so its readers only have to look at it again.
 
 use super::Branch;
-use crate::branch::load;
+use crate::branch::load::{self, Rounds};
 use crate::error::{Error, Result};
 use crate::journal::JournalError;
 use crate::tree::Tree;
@@ -96,10 +96,10 @@ impl Pinned {
 
     /// Runs `body` on the tree, again where a directory had to be read first or data has moved.
     pub fn with<R>(&self, mut body: impl FnMut(&Tree) -> Result<R>) -> Result<R> {
-        let mut gone = None;
+        let (mut gone, mut rounds) = (None, Rounds::default());
         loop {
             match body(&self.tree()?) {
-                Err(Error::NeedsDir(nid)) => load::load_dir(&self.branch, nid)?,
+                Err(Error::NeedsDir(nid)) => rounds.load_dir(&self.branch, nid)?,
                 Err(Error::BaseChanged(file)) => load::take_anew(&self.branch, &file)?,
                 // What still refers to a segment after a second look was lost with it.
                 Err(Error::Journal(JournalError::Dropped { segment })) if gone != Some(segment) => {

@@ -211,14 +211,9 @@ fn load_commit(branch: &Branch, id: CommitId, reference: Option<Reference>) -> R
         nsec: commit.time_nsec,
     };
     let numbers = &mut branch.numbers();
-    let loaded = load_tree(
-        store,
-        &reference,
-        commit.root,
-        &commit.root_meta,
-        numbers,
-        now,
-    )?;
+    let root = (commit.root, &commit.root_meta);
+    let knows_links = !branch.lock().brought.is_any_away;
+    let loaded = load_tree(store, &reference, root, numbers, now, knows_links)?;
     loaded.with_kv(store, commit.kv)
 }
 

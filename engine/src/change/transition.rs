@@ -48,6 +48,18 @@ pub struct Transition {
     pub revived: Vec<(Nid, Nid)>,
 }
 
+impl Transition {
+    /// Whether a file with several names, or one that had several, changes or gets another number.
+    pub fn relinks(&self, live: &Tree) -> bool {
+        let mut relinks = false;
+        let is_linked = |i: &Arc<Inode>| i.nlink > 0 && i.links.is_some();
+        Tree::diff(live, &self.tree, &mut |_, was, now| {
+            relinks |= was.is_some_and(is_linked) || now.is_some_and(is_linked);
+        });
+        relinks
+    }
+}
+
 /// Computes how `live` becomes `target`; `kernel` is what the kernel holds.
 pub fn transition(
     live: &Tree,
@@ -108,7 +120,7 @@ fn build(
         let Some(was) = live.get(nid) else {
             continue;
         };
-        keep_unchanged(&mut tree, nid, was);
+        keep_unchanged(&mut tree, nid, (live, was));
         match tree.get(nid) {
             Some(now) if Arc::ptr_eq(was, now) => continue,
             Some(now) => changed_names(nid, was, now, &mut out.names),
@@ -140,9 +152,12 @@ fn dir_map(tree: &Tree, nid: Nid) -> Option<&DirMap> {
 
 /// An inode of which a commit would record the same as before keeps its times; where its names are the
 /// same too, it stays the same value.
-fn keep_unchanged(tree: &mut Tree, nid: Nid, was: &Arc<Inode>) {
+fn keep_unchanged(tree: &mut Tree, nid: Nid, (live, was): (&Tree, &Arc<Inode>)) {
     let Some(now) = tree.get(nid) else { return };
-    if Arc::ptr_eq(was, now) || was.nlink == 0 || now.nlink == 0 || !was.commits_alike(now) {
+    if Arc::ptr_eq(was, now) || was.nlink == 0 || now.nlink == 0 {
+        return;
+    }
+    if !Tree::commit_alike((live, was), (tree, now)) {
         return;
     }
     let named = |i: &Inode| (i.nlink, i.ino, i.parent, i.hash);

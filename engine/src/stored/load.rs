@@ -32,24 +32,27 @@ impl Numbers for Counters {
 }
 
 /// Builds the tree whose root directory is `root` with attributes `meta` out of `reference`, whose
-/// key-value state it keeps.
+/// key-value state it keeps. `knows_links` says whether all trees of the branch know all names of every inode.
+///
+/// # Errors
+/// `NeedsDir` and `NeedsScan` where directories that are away must be brought first.
 pub fn load_tree(
     store: &ObjectStore,
     reference: &Reference,
-    root: Option<TreeId>,
-    meta: &Meta,
+    (root, meta): (Option<TreeId>, &Meta),
     numbers: &mut dyn Numbers,
     now: Time,
+    knows_links: bool,
 ) -> Result<Reference> {
     let mut loader = Loader {
         store,
         before: &reference.tree,
         tree: reference.tree.clone(),
+        knows_links,
         numbers,
         now,
         groups: HashMap::new(),
         index: None,
-        any_away: None,
     };
     let have = reference.tree.inode(Nid::ROOT)?;
     if meta_of(have) != *meta {
@@ -100,7 +103,7 @@ pub fn stored_tree(
         root: None,
         kv: None,
     };
-    load_tree(store, &none, root, meta, numbers, now)
+    load_tree(store, &none, (root, meta), numbers, now, true)
 }
 
 /// As [`load_tree`] of a reference that is empty, with a root directory that is away.
@@ -223,14 +226,14 @@ struct Loader<'a> {
     /// The reference's tree as it was.
     before: &'a Tree,
     tree: Tree,
+    /// No directory of any tree of the branch is away, in which a hard link may have further names.
+    knows_links: bool,
     numbers: &'a mut dyn Numbers,
     now: Time,
     /// Inode of each hard-link group that was met.
     groups: HashMap<u64, Nid>,
     /// Inodes of the reference's hard-link groups, once needed.
     index: Option<HashMap<u64, Nid>>,
-    /// Whether a directory of the reference is away, once needed.
-    any_away: Option<bool>,
 }
 
 type DirWork = Vec<(Nid, Option<TreeId>, Option<TreeId>)>;
@@ -257,7 +260,7 @@ impl Loader<'_> {
         for (a, b) in changes {
             match (a, b) {
                 (a, Some(b)) => self.put(nid, a.as_ref(), b, work)?,
-                (Some(a), None) => self.drop_name(nid, &a.name),
+                (Some(a), None) => self.drop_name(nid, &a.name)?,
                 (None, None) => {}
             }
         }
@@ -280,7 +283,7 @@ impl Loader<'_> {
             .and_then(|d| d.map.get(&new.name));
         let kind = Kind::of_mode(new.meta.mode).ok_or_else(|| no_type(&new))?;
         let grouped = new.meta.link_group != 0 || old.is_some_and(|o| o.meta.link_group != 0);
-        if grouped && self.is_any_away() {
+        if grouped && !self.knows_links {
             return Err(Error::NeedsScan);
         }
         let keep = here.filter(|e| e.kind == kind && !grouped);
@@ -289,7 +292,7 @@ impl Loader<'_> {
             return Ok(());
         }
         if here.is_some() {
-            self.drop_name(dir, &new.name);
+            self.drop_name(dir, &new.name)?;
         }
         if let Some(first) = self.group_inode(&new) {
             self.add_name(dir, &new.name, first, new.meta.link_group);
@@ -301,14 +304,6 @@ impl Loader<'_> {
         }
         self.fill(nid, None, &new, work);
         Ok(())
-    }
-
-    /// Whether the reference has a directory that is away, in which a hard link may have further names.
-    fn is_any_away(&mut self) -> bool {
-        let before = self.before;
-        *self
-            .any_away
-            .get_or_insert_with(|| !before.all_away().is_empty())
     }
 
     /// The inode that a further name of a hard-link group joins, if that is there already: met before,
@@ -395,14 +390,16 @@ impl Loader<'_> {
         });
     }
 
-    fn drop_name(&mut self, dir: Nid, name: &[u8]) {
+    fn drop_name(&mut self, dir: Nid, name: &[u8]) -> Result<()> {
         let removed = self.tree.update(dir, |i| {
             let d = i.dir_mut()?;
             let e = d.map.remove(name)?;
             d.subdirs = d.subdirs.saturating_sub(u32::from(e.kind == Kind::Dir));
             Some(e)
         });
-        let Some(Some(e)) = removed else { return };
+        let Some(Some(e)) = removed else {
+            return Ok(());
+        };
         if e.kind != Kind::Dir {
             return self.drop_names(e.nid, &[(dir, crate::tree::dirmap::name_hash(name))]);
         }
@@ -421,11 +418,16 @@ impl Loader<'_> {
                 .into_iter()
                 .filter(|(p, _)| self.tree.get(*p).is_none())
                 .collect();
-            self.drop_names(nid, &gone);
+            self.drop_names(nid, &gone)?;
         }
+        Ok(())
     }
 
-    fn drop_names(&mut self, nid: Nid, names: &[(Nid, u64)]) {
+    /// One of several names goes only once all are known.
+    fn drop_names(&mut self, nid: Nid, names: &[(Nid, u64)]) -> Result<()> {
+        if !self.knows_links && self.tree.get(nid).is_some_and(|i| i.links.is_some()) {
+            return Err(Error::NeedsScan);
+        }
         let left = self.tree.update(nid, |i| {
             names.iter().for_each(|(p, h)| i.drop_name(*p, *h));
             i.nlink
@@ -433,6 +435,7 @@ impl Loader<'_> {
         if left == Some(0) {
             self.tree.remove(nid);
         }
+        Ok(())
     }
 
     fn set_meta(&mut self, nid: Nid, meta: &Meta) {

@@ -292,11 +292,10 @@ impl Storing<'_> {
                 _ => StoredBody::File(FileContent::Empty),
             },
         };
-        Ok(TreeEntry {
-            name: name.to_vec(),
-            meta: meta_of(inode),
-            body,
-        })
+        let mut meta = meta_of(inode);
+        meta.link_group = self.stored.group_of(inode);
+        let name = name.to_vec();
+        Ok(TreeEntry { name, meta, body })
     }
 }
 
@@ -373,7 +372,7 @@ fn merged(mut ranges: Vec<std::ops::Range<u64>>) -> Vec<std::ops::Range<u64>> {
     out
 }
 
-/// Attributes as a commit keeps them.
+/// Attributes as a commit keeps them, for a tree that knows all links.
 pub fn meta_of(i: &Inode) -> Meta {
     let mut xattrs: Vec<(Vec<u8>, Vec<u8>)> = i
         .xattrs

@@ -57,17 +57,15 @@ impl Load {
         self.inodes.iter().map(|(nid, _, inode)| (*nid, inode))
     }
 
-    /// Gives the directory its entries in all of these trees that have it away. Trees go on sharing what they shared.
+    /// Gives the directory its entries in all of these trees that have it away. Trees go on sharing what they shared. One
+    /// that has something else under one of the numbers stays as it is.
     /// Returns inodes that got a further name.
     pub fn apply<'a>(&self, trees: impl Iterator<Item = &'a mut Tree>) -> Vec<Nid> {
         let mut made = HashMap::new();
         let (mut kept, mut relinked) = (Vec::new(), Vec::new());
-        for tree in trees.filter(|tree| tree.away(self.dir) == Some(self.id)) {
+        for tree in trees.filter(|tree| self.fits(tree)) {
             for (nid, hash, inode) in &self.inodes {
-                let linked = tree
-                    .get(*nid)
-                    .filter(|i| i.nlink > 0 && inode.links.is_some());
-                let Some(before) = linked.cloned() else {
+                let Some(before) = tree.get(*nid).cloned() else {
                     tree.set(*nid, inode.clone());
                     continue;
                 };
@@ -96,6 +94,15 @@ impl Load {
         relinked
     }
 
+    /// True for a tree that has the directory away, and none of the numbers but for other names of the same files.
+    fn fits(&self, tree: &Tree) -> bool {
+        let is_free = |(nid, _, inode): &(Nid, u64, Arc<Inode>)| {
+            let linked = |there: &Arc<Inode>| there.is_linked_as(linked_group(inode));
+            tree.get(*nid).is_none_or(linked)
+        };
+        tree.away(self.dir) == Some(self.id) && self.inodes.iter().all(is_free)
+    }
+
     fn filled(&self, before: &Inode) -> Inode {
         let mut inode = before.clone();
         if let Some(dir) = inode.dir_mut() {
@@ -112,6 +119,26 @@ fn linked_group(inode: &Inode) -> u64 {
 }
 
 impl Tree {
+    /// Whether all names of every inode are known: no directory is away.
+    pub fn knows_links(&self) -> bool {
+        self.away == 0
+    }
+
+    /// The hard-link group that a commit has of an inode of this tree; 0 for one with one name. While a directory is away
+    /// one known name may be one of several; no name of a linked inode is taken away before all are known.
+    pub fn group_of(&self, inode: &Inode) -> u64 {
+        match &inode.links {
+            Some(links) if inode.nlink == 1 && !self.knows_links() => links.group,
+            _ => inode.group(),
+        }
+    }
+
+    /// True where a commit of both trees would record the same of these inodes alone (not of what lies below a directory):
+    /// ctime, atime and numbers do not count.
+    pub fn commit_alike(a: (&Tree, &Inode), b: (&Tree, &Inode)) -> bool {
+        a.0.group_of(a.1) == b.0.group_of(b.1) && a.1.alike_but_links(b.1)
+    }
+
     /// The object of a directory whose entries are away.
     pub fn away(&self, nid: Nid) -> Option<TreeId> {
         let dir = self.get(nid)?.dir()?;
@@ -177,6 +204,36 @@ mod tests {
     }
 
     #[test]
+    fn one_known_name_of_several_is_of_its_group_until_all_are_known() {
+        let id = TreeId::from_bytes([1; 32]);
+        let root = inode(
+            Content::Dir(Box::new(Dir::new(DirMap::default(), 0))),
+            mode::DIR,
+            Nid::ROOT,
+            "",
+        );
+        let mut known = Tree::with_root(root);
+        known.set(Nid(2), Arc::new(file(Nid::ROOT, "linked", 9)));
+        let mut partly = known.clone();
+        partly.set(Nid(3), Arc::new(away_dir(Nid::ROOT, "d", id)));
+        let linked = known.get(Nid(2)).unwrap().clone();
+        assert_eq!((known.group_of(&linked), partly.group_of(&linked)), (0, 9));
+        let alike = |a, b| Tree::commit_alike((a, &linked), (b, &linked));
+        assert!(alike(&partly, &partly) && !alike(&partly, &known));
+        let plain = file(Nid::ROOT, "linked", 0);
+        assert_eq!(partly.group_of(&plain), 0);
+        assert!(!Tree::commit_alike((&partly, &linked), (&partly, &plain)));
+        // However directories come and go.
+        partly.update(Nid(3), |i| i.dir_mut().map(|d| d.away = false));
+        assert!(partly.knows_links());
+        partly.set(Nid(3), Arc::new(away_dir(Nid::ROOT, "d", id)));
+        partly.set(Nid(3), Arc::new(away_dir(Nid::ROOT, "e", id)));
+        partly.remove(Nid(3));
+        partly.remove(Nid(3));
+        assert!(partly.knows_links());
+    }
+
+    #[test]
     fn entries_come_into_all_trees_that_lack_them_and_links_are_one_file() {
         let ids = [1u8, 2, 3].map(|n| TreeId::from_bytes([n; 32]));
         let mut tree = Tree::with_root(away_dir(Nid::ROOT, "", ids[0]));
@@ -211,7 +268,9 @@ mod tests {
         }
         let mut differ = 0;
         Tree::diff(&late, &tree, &mut |_, a, b| {
-            differ += usize::from(!matches!((a, b), (Some(a), Some(b)) if a.commits_alike(b)));
+            differ += usize::from(
+                !matches!((a, b), (Some(a), Some(b)) if Tree::commit_alike((&late, a), (&tree, b))),
+            );
         });
         assert_eq!(differ, 0);
     }

@@ -139,6 +139,11 @@ impl Inode {
         }
     }
 
+    /// True for a directory whose entries are away.
+    pub fn is_away(&self) -> bool {
+        self.dir().is_some_and(|dir| dir.away)
+    }
+
     /// The file content, if it is a regular file.
     pub fn file(&self) -> Option<&FileData> {
         match &self.content {
@@ -186,12 +191,19 @@ impl Inode {
         self.nlink > 0 || self.hash == NEVER_NAMED
     }
 
-    /// Number of the hard-link group in a commit, 0 for an inode with one name.
+    /// Number of the hard-link group in a commit, 0 for an inode with one name. All must be known:
+    /// [`Tree::group_of`](super::Tree::group_of) is for any tree.
     pub fn group(&self) -> u64 {
         match &self.links {
             Some(l) if self.nlink > 1 => l.group,
             _ => 0,
         }
+    }
+
+    /// Whether it has a name, and is of this hard-link group.
+    pub fn is_linked_as(&self, group: u64) -> bool {
+        let is_of = |links: &Arc<Links>| links.group == group;
+        group != 0 && self.nlink > 0 && self.links.as_ref().is_some_and(is_of)
     }
 
     /// Adds a name. `group` is used where the inode has none yet.
@@ -294,13 +306,7 @@ impl Inode {
         }
     }
 
-    /// True where a commit of both would record the same of this inode alone (not of what lies below
-    /// a directory): ctime, atime and numbers do not count.
-    pub fn commits_alike(&self, other: &Inode) -> bool {
-        self.group() == other.group() && self.alike_but_links(other)
-    }
-
-    /// As [`Inode::commits_alike`], whatever their hard links.
+    /// As [`Tree::commit_alike`](super::Tree::commit_alike), whatever their hard links.
     pub fn alike_but_links(&self, other: &Inode) -> bool {
         self.mode == other.mode
             && (self.uid, self.gid) == (other.uid, other.gid)

@@ -145,7 +145,7 @@ fn bytes_changed(before: &Tree, now: &Tree) -> u64 {
         };
         let Some(file) = inode.file() else { return };
         let was = was.filter(|i| i.nlink > 0);
-        if was.is_some_and(|was| was.commits_alike(inode)) {
+        if was.is_some_and(|was| Tree::commit_alike((before, was), (now, inode))) {
             return;
         }
         let over: u64 = file.extents().map(|p| p.range.end - p.range.start).sum();

@@ -1,7 +1,7 @@
 //! What differs between two states of a branch, by path.
 
 use super::{Change, DiffSide, StateReader};
-use crate::branch::{Branch, away};
+use crate::branch::{Branch, away, load};
 use crate::change::graft::is_at_or_below;
 use crate::change::transition::differs;
 use crate::error::{Error, Result};
@@ -13,6 +13,7 @@ use crate::types::{Kind, Nid, Wait};
 use crate::verbs::state_reader;
 use crate::workspace::Workspace;
 use objstore::TreeId;
+use objstore::elsewhere::only_here;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -45,18 +46,45 @@ pub(crate) fn changes(
     if !differs(a, b) {
         return Ok(Vec::new());
     }
-    let (mut a, mut b) = (a.clone(), b.clone());
-    while let Some((nid, id)) = away_moved(&a, &b).or_else(|| away_moved(&b, &a)) {
-        away::bring(branch, nid, id)?;
-        let brought = &branch.lock().brought;
-        brought.catch_up(&mut a);
-        brought.catch_up(&mut b);
-    }
+    let (a, b) = bring_moved(branch, a, b)?;
     let rows = rows(&a, &b, &|x, y| same_content(branch, x, y))?;
     let changes = rows.into_iter().map(|row| row.change);
     let mut out: Vec<Change> = changes.filter(|c| wanted(c, paths)).collect();
     out.sort();
     Ok(out)
+}
+
+/// Both trees with the entries of directories that are away and that are named otherwise in the other one, or known there.
+fn bring_moved(branch: &Branch, a: &Tree, b: &Tree) -> Result<(Tree, Tree)> {
+    let (mut a, mut b) = (a.clone(), b.clone());
+    while let Some((nid, id)) = away_moved(&a, &b).or_else(|| away_moved(&b, &a)) {
+        away::bring(branch, nid, id)?;
+        let inner = branch.lock();
+        inner.brought.catch_up(&mut a);
+        inner.brought.catch_up(&mut b);
+        drop(inner);
+        if [&a, &b].iter().any(|tree| tree.away(nid) == Some(id)) {
+            return Err(load::still_unknown(branch, nid));
+        }
+    }
+    Ok((a, b))
+}
+
+/// As far as that asks no remote, makes the live tree and `target` know the same directories where they differ: one that is away
+/// here and known there counts as different, whatever its entries are.
+pub(crate) fn learn_here(branch: &Branch, target: &Tree) {
+    let live = {
+        let inner = branch.lock();
+        if !inner.brought.is_any_away {
+            return;
+        }
+        inner.live.clone()
+    };
+    if differs(&live, target) {
+        let _here = only_here();
+        // Best effort: what is not here is taken as different.
+        let _ = bring_moved(branch, &live, target);
+    }
 }
 
 /// Compares by sources first, by bytes where that leaves it open.
@@ -149,11 +177,12 @@ fn status_of<E>(
         (None, Some(n)) => n.is_shown().then_some('A'),
         (Some(o), None) => o.is_shown().then_some('D'),
         (Some(o), Some(n)) if o.inode.kind() != n.inode.kind() => Some('T'),
-        (Some(o), Some(n)) => modified(&o.inode, &n.inode, same_content)?.then_some('M'),
+        (Some(o), Some(n)) => modified(o, n, same_content)?.then_some('M'),
     })
 }
 
-fn modified<E>(a: &Inode, b: &Inode, same_content: SameContent<'_, E>) -> Result<bool, E> {
+fn modified<E>(old: &Found, new: &Found, same_content: SameContent<'_, E>) -> Result<bool, E> {
+    let (a, b) = (&*old.inode, &*new.inode);
     if a.kind() == Kind::Dir {
         let owner = |i: &Inode| (i.mode, i.uid, i.gid);
         return Ok(owner(a) != owner(b) || a.xattrs.as_deref() != b.xattrs.as_deref());
@@ -162,7 +191,7 @@ fn modified<E>(a: &Inode, b: &Inode, same_content: SameContent<'_, E>) -> Result
         let mut x = a.clone();
         x.content = b.content.clone();
         x.size = b.size;
-        x.commits_alike(b)
+        old.group == new.group && x.alike_but_links(b)
     };
     Ok(!same_but_content || !same_content(a, b)?)
 }
@@ -184,6 +213,8 @@ fn plain_body(i: &Inode) -> Option<&Body> {
 struct Found {
     nid: Nid,
     inode: Arc<Inode>,
+    /// Its hard-link group.
+    group: u64,
 }
 
 impl Found {
@@ -197,11 +228,15 @@ impl Found {
     }
 }
 
-/// A directory that is away, and whose entries are named otherwise in `tree` than in `other`.
+/// A directory that is away, and whose entries are named otherwise in `tree` than in `other`, or are known there.
 fn away_moved(tree: &Tree, other: &Tree) -> Option<(Nid, TreeId)> {
-    let (_, moved) = differing(tree, other);
-    let mut below = all_below(tree, moved).into_iter();
-    below.find_map(|nid| Some((nid, tree.away(nid)?)))
+    let (shown, moved) = differing(tree, other);
+    let known = shown.into_iter().filter(|nid| {
+        let there = other.get(*nid).and_then(|inode| inode.dir());
+        there.is_some_and(|_| tree.away(*nid) != other.away(*nid))
+    });
+    let mut all = known.chain(all_below(tree, moved));
+    all.find_map(|nid| Some((nid, tree.away(nid)?)))
 }
 
 /// Inodes of `tree` that differ from `other`, and those that have other paths with all below them.
@@ -237,8 +272,12 @@ fn named(tree: &Tree, other: &Tree) -> BTreeMap<Vec<u8>, Found> {
         let Some(inode) = tree.get(nid) else { continue };
         for name in inode.names() {
             if let Some(path) = paths.of_name(nid, name).filter(|p| !p.is_empty()) {
-                let inode = inode.clone();
-                out.insert(path, Found { nid, inode });
+                let found = Found {
+                    nid,
+                    inode: inode.clone(),
+                    group: tree.group_of(inode),
+                };
+                out.insert(path, found);
             }
         }
     }
@@ -367,4 +406,42 @@ pub fn diff(
         state_reader::read_state(ws, branch, to)?,
     );
     old.changes(&new, paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stored::load::inode_of_entry;
+    use crate::tree::away::Load;
+    use crate::tree::inode::Dir;
+    use crate::types::{Time, mode};
+    use objstore::{Body as StoredBody, Meta, TreeEntry};
+
+    fn dir(name: &str, id: TreeId) -> Inode {
+        let entry = TreeEntry {
+            name: name.into(),
+            meta: Meta {
+                mode: mode::DIR | 0o755,
+                ..Meta::default()
+            },
+            body: StoredBody::Dir(Some(id)),
+        };
+        inode_of_entry(&entry, Nid::ROOT, 1, Time::default()).unwrap()
+    }
+
+    #[test]
+    fn a_directory_that_one_tree_alone_knows_is_brought() {
+        let ids = [1u8, 2].map(|n| TreeId::from_bytes([n; 32]));
+        let mut root = dir("", ids[0]);
+        root.content = Content::Dir(Box::new(Dir::new(DirMap::default(), 0)));
+        let mut away = Tree::with_root(root);
+        away.set(Nid(2), Arc::new(dir("d", ids[0])));
+        let mut known = away.clone();
+        let below = vec![(Nid(3), b"e".to_vec(), dir("e", ids[1]))];
+        Load::new(Nid(2), ids[0], below).apply([&mut known].into_iter());
+        assert_eq!(away_moved(&away, &known), Some((Nid(2), ids[0])));
+        assert_eq!(away_moved(&away, &away.clone()), None);
+        // What only the other one has is brought with what is above it.
+        assert_eq!(away_moved(&known, &away), Some((Nid(3), ids[1])));
+    }
 }

@@ -3,17 +3,17 @@
 use super::RolledBack;
 use super::switch::To;
 use crate::book::history::Turn;
-use crate::branch::Branch;
 use crate::branch::events;
 use crate::branch::states;
+use crate::branch::{Branch, away};
 use crate::change::transition::{differs, transition};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::kv::{KV_CONFLICTS, KvEntry, check_bytes, checked_value};
 use crate::limits::KV_VALUE_BYTES_MAX;
-use crate::merge::{Conflict, ConflictSide, Root};
+use crate::merge::{Conflict, ConflictSide};
 use crate::record::{Event, Mutation, SwitchKind};
-use crate::stored::load::Numbers;
+use crate::stored::load::{Numbers, load_tree};
 use crate::stored::store::meta_of;
 use crate::tree::Tree;
 use crate::tree::dirmap::{Dentry, name_hash};
@@ -143,7 +143,7 @@ fn show_changed(
 ) -> Result<Option<RolledBack>> {
     events::check_journal(branch)?;
     branch.cache().flush_dirty();
-    let (shown, replaced, changes, before, head) = {
+    let (shown, replaced, changes, before, head) = loop {
         let mut inner = branch.lock_synced()?;
         let target = change(&inner.live)?;
         if !differs(&inner.live, &target) {
@@ -152,10 +152,15 @@ fn show_changed(
         let (shown, head) = (inner.book.history.shown, inner.book.history.head);
         let mut counters = inner.book.counters;
         let changes = transition(&inner.live, &target, &mut counters, &inner.lookups);
+        if inner.needs_links(&changes) {
+            drop(inner);
+            away::bring_all(branch)?;
+            continue;
+        }
         let to = To::State(SwitchKind::Restore, Turn { state: head, head });
         let before = inner.live.clone();
         let replaced = switch::swap(branch, &mut inner, author, to, &changes, counters)?;
-        (shown, replaced, changes, before, head)
+        break (shown, replaced, changes, before, head);
     };
     switch::after_swap(
         branch,
@@ -173,10 +178,8 @@ fn loaded_entry(branch: &Branch, entry: TreeEntry) -> Result<(Tree, Nid)> {
     let meta = meta_of(branch.lock().live.inode(Nid::ROOT)?);
     let tree = edit_tree(store, None, vec![Edit::Put(entry)])?;
     let empty = states::empty_reference(branch)?;
-    let (root, now) = (Root { meta, tree }, clock::now());
     let numbers: &mut dyn Numbers = &mut branch.numbers();
-    let loaded =
-        crate::stored::load::load_tree(store, &empty, root.tree, &root.meta, numbers, now)?;
+    let loaded = load_tree(store, &empty, (tree, &meta), numbers, clock::now(), true)?;
     let nid = loaded.tree.lookup(Nid::ROOT, &name)?.nid;
     Ok((loaded.tree, nid))
 }

@@ -7,17 +7,19 @@ use super::switch::To;
 use super::{Change, RolledBack};
 use crate::book::history::Turn;
 use crate::branch::Branch;
+use crate::branch::away;
 use crate::branch::events;
+use crate::branch::load::Rounds;
 use crate::branch::states;
 use crate::branch::states::Target;
-use crate::branch::{away, load};
 use crate::change::graft::{Blocked, graft};
-use crate::change::transition::{FRESH_NID, differs, in_place};
+use crate::change::transition::{FRESH_NID, differs, in_place, transition};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::{Counters, SwitchKind};
 use crate::stored::load::Numbers;
 use crate::tree::Tree;
+use crate::tree::lookups::Lookups;
 use crate::types::Progress;
 use crate::verbs::branches;
 use crate::verbs::diff;
@@ -37,6 +39,7 @@ pub(crate) fn restore_in(
 ) -> Result<RolledBack> {
     events::check_journal(branch)?;
     let state = states::resolve(branch, target)?;
+    let mut rounds = Rounds::default();
     loop {
         branch.cache().flush_dirty();
         let source = states::tree_of(branch, state)?;
@@ -46,7 +49,6 @@ pub(crate) fn restore_in(
             inner.brought.catch_up(&mut source);
             let mut counters = inner.book.counters;
             match grafted(
-                branch,
                 &inner.live,
                 &source,
                 paths,
@@ -65,6 +67,11 @@ pub(crate) fn restore_in(
                     let (shown, head) = (inner.book.history.shown, inner.book.history.head);
                     let kernel = &inner.lookups;
                     let changes = in_place(&inner.live, &tree, &mut counters, kernel);
+                    if inner.needs_links(&changes) {
+                        drop(inner);
+                        away::bring_all(branch)?;
+                        continue;
+                    }
                     let turn = Turn { state, head };
                     let to = To::State(SwitchKind::Restore, turn);
                     let before = inner.live.clone();
@@ -76,7 +83,7 @@ pub(crate) fn restore_in(
                 }
             }
         };
-        unblock(branch, blocked)?;
+        unblock(branch, blocked, &mut rounds)?;
     }
 }
 
@@ -88,6 +95,7 @@ pub(crate) fn restore_plan_in(
 ) -> Result<Vec<Change>> {
     let state = states::resolve(branch, target)?;
     branch.cache().flush_dirty();
+    let mut rounds = Rounds::default();
     loop {
         let source = states::tree_of(branch, state)?;
         let (live, scanned) = {
@@ -99,31 +107,37 @@ pub(crate) fn restore_plan_in(
             ino: FRESH_NID,
             state: 0,
         };
-        match grafted(branch, &live, &source, paths, &mut unused, scanned) {
+        match grafted(&live, &source, paths, &mut unused, scanned) {
             Ok(tree) => return diff::changes(branch, &live, &tree, &[]),
-            Err(blocked) => unblock(branch, blocked)?,
+            Err(blocked) => unblock(branch, blocked, &mut rounds)?,
         }
     }
 }
 
+/// Once all links are known, numbers are made those of the live tree first: a state that comes from the store may have other
+/// ones for files that did not change.
 fn grafted(
-    _branch: &Branch,
     live: &Tree,
     source: &Tree,
     paths: &[Vec<u8>],
     numbers: &mut dyn Numbers,
     scanned: bool,
 ) -> Result<Tree, Blocked> {
-    graft(live, source, paths, numbers, clock::now(), scanned)
+    let now = clock::now();
+    if !scanned {
+        return graft(live, source, paths, numbers, now, scanned);
+    }
+    let source = transition(live, source, numbers, &Lookups::default()).tree;
+    graft(live, &source, paths, numbers, now, scanned)
 }
 
 /// Sees to what a graft has to wait for.
-fn unblock(branch: &Branch, blocked: Blocked) -> Result<()> {
+fn unblock(branch: &Branch, blocked: Blocked, rounds: &mut Rounds) -> Result<()> {
     match blocked {
         Blocked::Failed(e) => Err(e),
         Blocked::Dirs(dirs) => dirs
             .into_iter()
-            .try_for_each(|nid| load::load_dir(branch, nid)),
+            .try_for_each(|nid| rounds.load_dir(branch, nid)),
         Blocked::Scan if branch.closing.load(Ordering::Relaxed) => Err(Error::Closing),
         Blocked::Scan if branch.lock().scan_done => away::bring_all(branch),
         Blocked::Scan => {

@@ -98,19 +98,33 @@ pub(crate) fn load_root(branch: &Branch, root: &Root) -> Result<Tree> {
 }
 
 fn load_once(branch: &Branch, root: &Root) -> Result<Tree> {
-    let reference = branch.lock().reference.clone();
+    let (reference, knows_links) = {
+        let inner = branch.lock();
+        (inner.reference.clone(), !inner.brought.is_any_away)
+    };
     let reference = reference.map_or_else(|| states::empty_reference(branch), Ok)?;
-    let (tree, now) = (root.tree, clock::now());
-    let store = &branch.places.store;
-    Ok(load_tree(
-        store,
-        &reference,
-        tree,
-        &root.meta,
-        &mut branch.numbers(),
-        now,
-    )?
-    .tree)
+    let (root, now) = ((root.tree, &root.meta), clock::now());
+    let (store, numbers) = (&branch.places.store, &mut branch.numbers());
+    load_tree(store, &reference, root, numbers, now, knows_links).map(|loaded| loaded.tree)
+}
+
+/// Brings all directories where what makes `merged` of `frozen` needs all names of a file.
+fn learn_links(branch: &Branch, frozen: &Pinned, merged: &Tree) -> Result<()> {
+    let relinks = {
+        let inner = branch.lock();
+        if !inner.brought.is_any_away {
+            return Ok(());
+        }
+        let frozen = frozen.tree_in(&inner)?;
+        let mut merged = merged.clone();
+        inner.brought.catch_up(&mut merged);
+        let mut counters = inner.book.counters;
+        transition(&frozen, &merged, &mut counters, &inner.lookups).relinks(&frozen)
+    };
+    match relinks {
+        true => away::bring_all(branch),
+        false => Ok(()),
+    }
 }
 
 /// Does to the live tree what makes `merged` of `frozen`; `None`, with nothing done, where what that
@@ -128,6 +142,7 @@ pub(super) fn show_merged(
         To::State(kind, turn) => (Some(turn.state), *kind == SwitchKind::Merge),
         To::Merge(_) | To::Undone(_) => (None, false),
     };
+    learn_links(branch, frozen, merged)?;
     let (shown, replaced, changes, before, state, pinned) = {
         let mut inner = branch.lock_synced()?;
         let frozen = frozen.tree_in(&inner)?;
@@ -144,6 +159,9 @@ pub(super) fn show_merged(
         };
         let shown = inner.book.history.shown;
         let mut changes = in_place(&inner.live, &over, &mut counters, &inner.lookups);
+        if inner.needs_links(&changes) {
+            return Ok(None);
+        }
         changes.revived.extend(revived);
         let before = inner.live.clone();
         cancel.decide()?;
@@ -232,6 +250,6 @@ fn alike(a: &Inode, b: &Inode) -> bool {
     same_entries
         && names(a) == names(b)
         && a.links == b.links
-        && a.commits_alike(b)
+        && a.alike_but_links(b)
         && meta_of(a) == meta_of(b)
 }

@@ -4,8 +4,9 @@
 //! tree behind the fence, and telling the kernel.
 
 use super::RolledBack;
-use super::diff::files_changed;
+use super::diff::{files_changed, learn_here};
 use crate::book::history::Turn;
+use crate::branch::away;
 use crate::branch::events;
 use crate::branch::fence::Fence;
 use crate::branch::seal;
@@ -119,7 +120,10 @@ pub(super) fn switch(
     events::check_journal(branch)?;
     branch.cache().flush_dirty();
     let target = states::tree_of(branch, turn.state)?;
-    let (shown, replaced, changes, before) = {
+    if kind == SwitchKind::Rollback {
+        learn_here(branch, &target);
+    }
+    let (shown, replaced, changes, before) = loop {
         let mut inner = branch.lock_synced()?;
         // It may have expired meanwhile, and then gc may take what it holds.
         inner.book.history.state(turn.state)?;
@@ -129,7 +133,7 @@ pub(super) fn switch(
             .history
             .tree(turn.state)
             .cloned()
-            .unwrap_or(target);
+            .unwrap_or_else(|| target.clone());
         inner.brought.catch_up(&mut target);
         if keep_kv {
             *target.kv_mut() = inner.live.kv().clone();
@@ -147,9 +151,14 @@ pub(super) fn switch(
         let before = inner.live.clone();
         let mut counters = inner.book.counters;
         let changes = transition(&before, &target, &mut counters, &inner.lookups);
+        if inner.needs_links(&changes) {
+            drop(inner);
+            away::bring_all(branch)?;
+            continue;
+        }
         let to = To::State(kind, turn);
         let replaced = swap(branch, &mut inner, author, to, &changes, counters)?;
-        (shown, replaced, changes, before)
+        break (shown, replaced, changes, before);
     };
     after_swap(
         branch,

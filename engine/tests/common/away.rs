@@ -14,7 +14,7 @@ use objstore::elsewhere::{Backing, Branches, Elsewhere};
 use objstore::exchange::commit_key;
 use objstore::{Key, ObjectStore};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -310,6 +310,21 @@ pub fn step(rng: &mut Rng, number: usize, labels: &[String]) -> Step {
     }
 }
 
+/// Stores what the live tree has of the journal. Until then what was written is not known to be what a state has of it, and
+/// which steps can be undone depends on what was stored before a kill.
+pub fn settle(world: &World) {
+    let commit = engine::CheckpointRequest {
+        message: "settled".into(),
+        wait: true,
+        ..Default::default()
+    };
+    let settled = engine::AutomaticRequest {
+        commit,
+        ..Default::default()
+    };
+    verbs::commit_automatically(world.w(), MAIN, settled, &|_, _| ()).unwrap();
+}
+
 /// What a step gives, in words.
 pub fn carry_out(world: &mut World, step: &Step) -> std::result::Result<String, i32> {
     let who = Caller::default();
@@ -403,7 +418,14 @@ pub fn on_history(w: &Workspace, step: &Step) -> Result<String> {
         Step::Diff(from) => {
             let from = DiffSide::Ref(from.clone());
             let changes = verbs::diff(w, MAIN, &from, &DiffSide::Live, &[])?;
-            return Ok(format!("{changes:?}"));
+            // Which files were renamed is told by their numbers, which a state that comes from the store may have lost.
+            let mut rows = BTreeSet::new();
+            for change in changes {
+                let is_renamed = change.old_path.is_some();
+                rows.extend(change.old_path.map(|old| (old, 'D')));
+                rows.insert((change.path, if is_renamed { 'A' } else { change.status }));
+            }
+            return Ok(format!("{rows:?}"));
         }
         Step::Merge(branch, path) => {
             verbs::create_branch(w, branch, MAIN, None)?;

@@ -47,7 +47,7 @@ fn each_difference(a: &Tree, b: &Tree, each: &mut dyn FnMut(Option<&Inode>, Opti
         let named = |i: &&Arc<Inode>| i.nlink > 0;
         match (x.filter(named), y.filter(named)) {
             (None, None) => {}
-            (Some(x), Some(y)) if x.commits_alike(y) => {}
+            (Some(x), Some(y)) if Tree::commit_alike((a, x), (b, y)) => {}
             (x, y) => each(x.map(|i| &**i), y.map(|i| &**i)),
         }
     });
