@@ -28,7 +28,7 @@ use damage::Damage;
 use dirmap::Dentry;
 use inode::{Dir, Inode};
 use radix::Radix;
-use radix::later::Opening;
+use radix::later::{BLOCK, Opening};
 use std::sync::Arc;
 
 pub use apply::{Broken, NewVersion};
@@ -38,7 +38,7 @@ const DEPTH_MAX: usize = 1 << 20;
 
 /// The persistent tree. Cloning is O(1).
 ///
-/// Inodes of a tree that was read from a file are made when one of their block is first needed ([`Tree::set_later`]).
+/// Inodes of a tree that was read from a file are made when one of their block is first needed ([`Tree::set_block`]).
 /// Invariant: those that are still to be made have names, hold no part of a journal, and nothing of the base.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
@@ -116,9 +116,28 @@ impl Tree {
         self.inodes.get_open(nid.0)
     }
 
-    /// Has the inodes of a block be set when one of them is first needed, over those that are there. There will be `count`.
-    pub(crate) fn set_later(&mut self, block: u64, count: usize, opening: Opening<Inode>) {
+    /// Has the inodes of a block be set over those that are there: at once, or when one of them is first needed. There will be
+    /// `count`. Where a directory is away, or was in what is there, it must be at once.
+    pub(crate) fn set_block(
+        &mut self,
+        block: u64,
+        count: usize,
+        opening: Opening<Inode>,
+        at_once: bool,
+    ) {
+        let before = self.away_in(block);
         self.inodes.set_later(block, count, opening);
+        if at_once {
+            self.get(Nid(block * BLOCK));
+        }
+        self.away = self.away + self.away_in(block) - before;
+    }
+
+    /// How many directories of a block are away.
+    fn away_in(&self, block: u64) -> usize {
+        let nids = (0..BLOCK).map(|rest| Nid(block * BLOCK + rest));
+        nids.filter(|nid| self.get_open(*nid).is_some_and(|i| i.is_away()))
+            .count()
     }
 
     /// Whether no inode of a block is still to be made.

@@ -10,7 +10,6 @@ use common::rng::{Rng, fresh_seed};
 use common::world::{MAIN, World};
 use engine::verbs::{self, MergeRequest, remotes};
 use engine::{Cancel, CloseMode, CommitId, DiffSide, NodeId, RenameFlags, Target, Workspace};
-use objstore::Commit;
 use objstore::exchange::commit_key;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -138,31 +137,6 @@ fn links_are_whole_after_a_rollback_over_another_file_under_one_of_their_names()
     assert_eq!(by_path::text(both.lazy.w(), MAIN, LINKED[0]), "changed\n");
     both.carry_out(Step::Rollback("back".into()));
     assert_all_linked(both.lazy.w());
-    both.compare_twice();
-}
-
-#[test]
-fn a_directory_is_stored_with_its_links_while_other_names_are_not_known() {
-    let mut both = Both::new();
-    let first = both.id.to_string();
-    // The directory comes back under the number of the one that is in its place.
-    both.carry_out_all([
-        Step::List("d0/s0".into()),
-        Step::Rename("d0".into(), "moved".into()),
-        Step::Mkdir("d0".into()),
-        Step::Mkdir("d0/s0".into()),
-        Step::Rollback(first),
-        Step::Checkpoint("back".into()),
-        Step::Reopen,
-    ]);
-    let id = |world: &World| {
-        let log = verbs::log(world.w(), MAIN, true).unwrap();
-        let back = log.iter().find(|e| e.labels.contains(&"back".to_owned()));
-        let commit = back.and_then(|e| e.commit).unwrap();
-        let objects = world.engine.objects();
-        objects.get_object::<Commit>(&commit).unwrap().root
-    };
-    assert_eq!(id(&both.lazy), id(&both.whole));
     both.compare_twice();
 }
 

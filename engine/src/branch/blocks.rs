@@ -159,10 +159,7 @@ impl Blocks {
                     damage.note(&path, format!("block {number}: {why}"));
                 }
             };
-            tree.set_later(number, count, Box::new(opening));
-            if is_needed {
-                tree.get(Nid(number * BLOCK));
-            }
+            tree.set_block(number, count, Box::new(opening), is_needed);
         }
     }
 

@@ -9,8 +9,8 @@ use crate::tree::inode::Inode;
 use crate::tree::patch::record_of;
 use crate::tree::radix::late_tests::Random;
 use crate::types::{Time, mode};
-use objstore::ChunkId;
 use objstore::crash_storage::CrashStorage;
+use objstore::{ChunkId, TreeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers of the inodes of a random tree.
@@ -27,6 +27,10 @@ fn content(random: &mut Random) -> (u32, ContentRecord) {
         len: 9,
     });
     match random.below(1000) {
+        0 if rarely(random, 2) => {
+            let id = TreeId::from_bytes([random.below(256) as u8; 32]);
+            (mode::DIR, ContentRecord::Away(id))
+        }
         0 => (mode::DIR, ContentRecord::LazyDir(b"a/b".to_vec())),
         1 => {
             let written = (0, 5, SrcRecord::Journal(1, 96, 5, 0));
@@ -144,6 +148,12 @@ fn check_opened(state: &LoadedState, whole: &Tree) {
     let mut lazy = whole.lazy_dirs();
     lazy.retain(|nid| needed.contains(nid));
     assert_eq!(state.tree.lazy_dirs(), lazy);
+    let mut without_away = state.tree.clone();
+    for (nid, _) in whole.all_away() {
+        assert!(!without_away.knows_links(), "{nid} is away");
+        without_away.remove(nid);
+    }
+    assert!(without_away.knows_links());
 }
 
 fn check_linked(state: &LoadedState, whole: &Tree) {
