@@ -24,6 +24,13 @@ const OWN: [&str; 6] = ["link", "symlink", "setattr", "setxattr", "rmdir", "kv"]
 /// Number of what is none of these.
 const OTHER: i32 = 99;
 
+/// Magic number and version.
+const HEAD_BYTES: usize = 8;
+/// Number of the section with the bodies of functions.
+const CODE_SECTION: u8 = 10;
+/// Bytes of a number of 32 bits, at most.
+const U32_BYTES_MAX: usize = 5;
+
 pub(crate) struct WasmProgram {
     module: Module,
     running: Option<Running>,
@@ -44,6 +51,10 @@ impl WasmProgram {
             .set_max_stack_height(WASM_STACK_BYTES_MAX)
             .wasm_multi_memory(false);
         let engine = Engine::new(&config);
+        if has_code_without_functions(bytes) {
+            let why = "its code section has no functions and is not empty";
+            return Err(ProgramError::Invalid(why.into()));
+        }
         let module = Module::new(&engine, bytes)
             .map_err(|e| ProgramError::Invalid(one_line(&e.to_string())))?;
         let running = Some(Running::begin(&module)?);
@@ -92,6 +103,37 @@ impl Running {
             .copied()
             .ok_or_else(|| ProgramError::NoVerdict(answer.to_string()))
     }
+}
+
+/// Whether a module has a code section (number 10) that says it has no functions, and bytes all the same. It is no valid one, and
+/// wasmi 2.0.0, with limits, divides by that number before it says so. WebAssembly specification, 5.5.2: sections.
+fn has_code_without_functions(bytes: &[u8]) -> bool {
+    let mut rest = bytes.get(HEAD_BYTES..).unwrap_or_default();
+    while let Some((&number, after)) = rest.split_first() {
+        let Some((len, content)) = unsigned(after) else {
+            return false;
+        };
+        if number == CODE_SECTION
+            && unsigned(content).is_some_and(|(n, _)| n == 0)
+            && len > U32_BYTES_MAX
+        {
+            return true;
+        }
+        rest = content.get(len..).unwrap_or_default();
+    }
+    false
+}
+
+/// The number at the beginning of bytes, and what follows it (5.2.2, LEB128); `None` where there is none of 32 bits.
+fn unsigned(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let mut value = 0;
+    for (at, byte) in bytes.iter().enumerate().take(U32_BYTES_MAX) {
+        value |= usize::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some((value, bytes.get(at + 1..)?));
+        }
+    }
+    None
 }
 
 /// Begins a module, which gets nothing to import.

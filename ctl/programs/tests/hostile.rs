@@ -187,6 +187,19 @@ fn after_a_failure_a_program_is_as_it_was_loaded() {
     }
 }
 
+#[test]
+fn a_code_section_without_functions_is_an_error() {
+    // 1,024 bytes, of which the first says that there are no functions; alone, and behind a section of another kind.
+    let code = [10, 0x80, 0x08, 0];
+    for sections in [&code[..], &[&[0, 2, 1, b'x'][..], &code].concat()] {
+        let module = [&b"\0asm\x01\0\0\0"[..], sections, &[0; 1023]].concat();
+        for module in [&module[..], &module[..module.len() - 1000]] {
+            let error = Program::wasm(module).err().unwrap().to_string();
+            assert!(error.contains("code section"), "{error}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_a_program_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
