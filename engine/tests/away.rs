@@ -177,26 +177,6 @@ fn a_diff_shows_nothing_of_a_directory_that_one_side_alone_knows() {
 }
 
 #[test]
-fn a_rollback_that_changes_nothing_is_no_operation_though_one_side_alone_knows_a_directory() {
-    let mut both = Both::new();
-    let first = both.id.to_string();
-    both.carry_out_all([
-        Step::Rename("d1/s0".into(), "d3/moved".into()),
-        Step::Checkpoint("moved".into()),
-        Step::Reopen,
-        Step::Rollback(first.clone()),
-        Step::Kill,
-        Step::Rollback(first),
-    ]);
-    // Of the two rollbacks the first is the last that did something.
-    both.carry_out(Step::Undo);
-    for world in [&both.lazy, &both.whole] {
-        by_path::find(world.w(), MAIN, "d3/moved").unwrap();
-    }
-    both.compare_twice();
-}
-
-#[test]
 fn nothing_is_brought_before_it_is_looked_at_and_opening_needs_nobody() {
     let base = tempfile::tempdir().unwrap();
     let empty = tempfile::tempdir().unwrap();
