@@ -23,8 +23,9 @@ use std::time::Duration;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 struct Fixture {
-    dir: tempfile::TempDir,
     ws: Arc<Workspace>,
+    /// Last: removed when nobody works in it any more.
+    dir: tempfile::TempDir,
 }
 
 impl Fixture {

@@ -23,8 +23,9 @@ use std::time::Duration;
 /// A workspace over a small base, mounted; taken away when dropped.
 struct Fixture {
     mounted: Option<Mounted>,
-    dir: tempfile::TempDir,
     ws: Arc<Workspace>,
+    /// Last: removed when nobody works in it any more.
+    dir: tempfile::TempDir,
 }
 
 impl Fixture {

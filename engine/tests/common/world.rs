@@ -15,11 +15,12 @@ pub const MAIN: &str = "main";
 pub struct World {
     /// The simulated disk; `None` on real files.
     pub disk: Option<CrashStorage>,
-    home: TempDir,
     pub engine: Arc<Engine>,
     /// The workspace; `None` only inside of a method.
     open: Option<Arc<Workspace>>,
     base: PathBuf,
+    /// Last: removed when nobody works in it any more.
+    home: TempDir,
 }
 
 /// An engine at `home`.
