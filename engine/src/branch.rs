@@ -308,8 +308,8 @@ impl Branch {
                 why: e.to_string(),
             }
         })?;
-        if let Some(draft) = told {
-            let draft = draft.watched(is_watched);
+        if let Some(mut draft) = told {
+            draft.watch_if(is_watched);
             self.tell_change(inner, draft, m, payload.len());
         }
         Ok(())

@@ -12,6 +12,7 @@ pub mod away;
 pub(crate) mod damage;
 pub mod dirmap;
 pub mod file;
+mod from_end;
 pub mod inode;
 pub mod load;
 pub(crate) mod lookups;
@@ -26,6 +27,7 @@ use crate::kv::KvMap;
 use crate::types::{Kind, Nid};
 use damage::Damage;
 use dirmap::Dentry;
+use from_end::FromEnd;
 use inode::{Dir, Inode};
 use radix::Radix;
 use radix::later::{BLOCK, Opening};
@@ -264,23 +266,15 @@ impl Tree {
 
     /// Path of a name of an inode, with `last` behind it.
     fn path_up(&self, nid: Nid, name: (Nid, u64), last: Option<&[u8]>) -> Option<Vec<u8>> {
-        // Its end comes first, so it is written from there.
-        let mut path = Vec::with_capacity(64);
-        let mut add = |part: &[u8]| {
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend(part.iter().rev());
-        };
-        last.into_iter().for_each(&mut add);
+        let mut path = FromEnd::new();
+        last.into_iter().for_each(|last| path.push(last));
         let (mut nid, mut name) = (nid, name);
         for _ in 0..=DEPTH_MAX {
             if nid == Nid::ROOT {
-                path.reverse();
-                return Some(path);
+                return Some(path.into_bytes());
             }
             let parent = self.get(name.0)?;
-            add(parent.dir()?.map.name_of(name.1, nid)?);
+            path.push(parent.dir()?.map.name_of(name.1, nid)?);
             nid = name.0;
             name = (parent.parent, parent.hash);
         }

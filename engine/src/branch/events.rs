@@ -115,7 +115,7 @@ impl Branch {
                 why: why.to_string(),
             }
         })?;
-        told.into_iter().for_each(|draft| self.tell(inner, draft));
+        told.iter().for_each(|draft| self.tell(inner, draft));
         Ok(())
     }
 }

@@ -56,8 +56,11 @@ impl Branch {
             *code = terms.errno;
         }
         if ruling.sentence != Sentence::Allow && self.feed.is_on() {
-            let draft = Draft::new(FeedOp::Open).of(nid.0);
-            let draft = draft.at(inner.live.path(nid).unwrap_or_default());
+            let draft = Draft {
+                nid: Some(nid),
+                path: inner.live.path(nid).unwrap_or_default(),
+                ..Draft::new(FeedOp::Open)
+            };
             self.tell_ruling(&inner, draft, &ruling);
         }
         match ruling.sentence {

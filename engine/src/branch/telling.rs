@@ -25,16 +25,16 @@ use std::time::Instant;
 /// What is told of something before it is carried out.
 #[derive(Debug)]
 pub(super) struct Draft {
-    op: FeedOp,
-    nid: Option<Nid>,
+    pub op: FeedOp,
+    pub nid: Option<Nid>,
     /// Shown number of the inode, where it was there before.
-    ino: Option<u64>,
-    path: Vec<u8>,
-    path2: Vec<u8>,
-    bytes: u64,
-    call: Option<u64>,
-    detail: Detail,
-    sentence: Sentence,
+    pub ino: Option<u64>,
+    pub path: Vec<u8>,
+    pub path2: Vec<u8>,
+    pub bytes: u64,
+    pub call: Option<u64>,
+    pub detail: Detail,
+    pub sentence: Sentence,
 }
 
 impl Draft {
@@ -53,55 +53,22 @@ impl Draft {
         }
     }
 
-    #[inline]
-    pub(super) fn of(mut self, nid: u64) -> Draft {
-        self.nid = Some(Nid(nid));
-        self
+    /// Something of which words say more.
+    pub(super) fn with(op: FeedOp, words: impl Into<Cow<'static, str>>) -> Draft {
+        Draft {
+            detail: Detail {
+                words: words.into(),
+                ..Detail::default()
+            },
+            ..Draft::new(op)
+        }
     }
 
-    #[inline]
-    pub(super) fn at(mut self, path: Vec<u8>) -> Draft {
-        self.path = path;
-        self
-    }
-
-    #[inline]
-    fn and(mut self, path2: Vec<u8>) -> Draft {
-        self.path2 = path2;
-        self
-    }
-
-    #[inline]
-    fn bytes(mut self, bytes: u64) -> Draft {
-        self.bytes = bytes;
-        self
-    }
-
-    #[inline]
-    fn call(mut self, call: u64) -> Draft {
-        self.call = Some(call);
-        self
-    }
-
-    #[inline]
-    fn with(mut self, words: impl Into<Cow<'static, str>>) -> Draft {
-        self.detail.words = words.into();
-        self
-    }
-
-    /// A rule watches what it tells of.
-    #[inline]
-    pub(super) fn watched(mut self, is_watched: bool) -> Draft {
+    /// A rule watches what it tells of, if so.
+    pub(super) fn watch_if(&mut self, is_watched: bool) {
         if is_watched {
             self.sentence = Sentence::Watch;
         }
-        self
-    }
-
-    #[inline]
-    fn from(mut self, offset: u64) -> Draft {
-        self.detail.offset = Some(offset);
-        self
     }
 }
 
@@ -134,7 +101,7 @@ impl Branch {
         {
             draft.detail.size = Some(file.size);
         }
-        self.tell(inner, draft);
+        self.tell(inner, &draft);
     }
 
     /// Tells what a rule says of a mutation that is denied, or will be carried out.
@@ -159,11 +126,11 @@ impl Branch {
         draft.sentence = ruling.sentence;
         // What was not made has no number.
         draft.nid = draft.nid.filter(|nid| inner.live.get(*nid).is_some());
-        self.tell(inner, draft);
+        self.tell(inner, &draft);
     }
 
     /// Tells of something that was carried out.
-    pub(super) fn tell(&self, inner: &Inner, draft: Draft) {
+    pub(super) fn tell(&self, inner: &Inner, draft: &Draft) {
         let (who, since) = acting::who();
         let took = since.map(|since| (Instant::now(), since));
         if let Some((now, _)) = took {
@@ -207,8 +174,13 @@ impl Branch {
         // Nothing here waits or fails.
         let _ = self.request(Wait::Never, |inner| {
             if inner.live.get(nid).is_some() {
-                let draft = Draft::new(op).of(nid.0).at(inner.path_of(nid.0));
-                self.tell(inner, draft.with(detail()).watched(is_watched));
+                let mut draft = Draft {
+                    nid: Some(nid),
+                    path: inner.path_of(nid.0),
+                    ..Draft::with(op, detail())
+                };
+                draft.watch_if(is_watched);
+                self.tell(inner, &draft);
             }
             Ok(())
         });
@@ -221,7 +193,11 @@ impl Branch {
         }
         // Nothing here waits or fails.
         let _ = self.request(Wait::Never, |inner| {
-            self.tell(inner, Draft::new(op).at(path.to_vec()).with(detail()));
+            let draft = Draft {
+                path: path.to_vec(),
+                ..Draft::with(op, detail())
+            };
+            self.tell(inner, &draft);
             Ok(())
         });
     }
@@ -229,7 +205,7 @@ impl Branch {
     /// Tells of something that is no change of its tree: what `detail` says was done with it.
     pub fn tell_of(&self, op: FeedOp, detail: &dyn Fn() -> String) {
         if self.feed.is_on() {
-            self.tell(&self.lock(), Draft::new(op).with(detail()));
+            self.tell(&self.lock(), &Draft::with(op, detail()));
         }
     }
 }
@@ -263,9 +239,11 @@ impl Branch {
     /// Tells what rules say of something that is no change of its tree.
     pub fn tell_said(&self, said: Sentence, detail: &str) {
         if self.feed.is_on() {
-            let mut draft = Draft::new(FeedOp::Verdict).with(detail.to_owned());
-            draft.sentence = said;
-            self.tell(&self.lock(), draft);
+            let draft = Draft {
+                sentence: said,
+                ..Draft::with(FeedOp::Verdict, detail.to_owned())
+            };
+            self.tell(&self.lock(), &draft);
         }
     }
 }
@@ -301,16 +279,20 @@ impl Inner {
     }
 
     fn draft_of(&self, m: &Mutation) -> Draft {
-        let draft = |op| Draft::new(op);
         match m {
             Mutation::Create { .. } => self.about_to_create(m),
-            Mutation::Nameless { nid, .. } => draft(FeedOp::Create).of(*nid).with("nameless file"),
+            Mutation::Nameless { nid, .. } => Draft {
+                nid: Some(Nid(*nid)),
+                ..Draft::with(FeedOp::Create, "nameless file")
+            },
             Mutation::Link {
                 nid, parent, name, ..
-            } => draft(FeedOp::Link)
-                .of(*nid)
-                .at(self.path_in(*parent, name))
-                .and(self.path_of(*nid)),
+            } => Draft {
+                nid: Some(Nid(*nid)),
+                path: self.path_in(*parent, name),
+                path2: self.path_of(*nid),
+                ..Draft::new(FeedOp::Link)
+            },
             Mutation::Unlink { parent, name, .. } => {
                 let entry = self.live.lookup(Nid(*parent), name).ok();
                 let is_dir = entry.is_some_and(|entry| entry.kind == Kind::Dir);
@@ -319,48 +301,60 @@ impl Inner {
                 } else {
                     FeedOp::Unlink
                 };
-                let draft = draft(op).at(self.path_in(*parent, name));
-                entry.map(|e| e.nid.0).into_iter().fold(draft, Draft::of)
+                Draft {
+                    nid: entry.map(|entry| entry.nid),
+                    path: self.path_in(*parent, name),
+                    ..Draft::new(op)
+                }
             }
             Mutation::Rename { exchange, .. } => {
-                self.about_to_rename(m)
-                    .with(if *exchange { "exchange" } else { "" })
+                self.about_to_rename(m, if *exchange { "exchange" } else { "" })
             }
-            Mutation::Whiteout { .. } => self.about_to_rename(m).with("whiteout"),
-            Mutation::SetAttr { nid, .. } => attributes(m).of(*nid).at(self.path_of(*nid)),
-            Mutation::Write { nid, offset, .. } => draft(FeedOp::Write)
-                .of(*nid)
-                .at(self.path_of(*nid))
-                .from(*offset),
+            Mutation::Whiteout { .. } => self.about_to_rename(m, "whiteout"),
+            Mutation::SetAttr { nid, .. } => Draft {
+                nid: Some(Nid(*nid)),
+                path: self.path_of(*nid),
+                ..attributes(m)
+            },
+            Mutation::Write { nid, offset, .. } => self.about_to_write(*nid, "", *offset),
             Mutation::Allocate {
                 nid,
                 offset,
                 len,
                 how,
                 ..
-            } => draft(FeedOp::Write)
-                .of(*nid)
-                .at(self.path_of(*nid))
-                .bytes(*len)
-                .with(allocation(*how))
-                .from(*offset),
+            } => Draft {
+                bytes: *len,
+                ..self.about_to_write(*nid, allocation(*how), *offset)
+            },
             Mutation::Copy {
                 src,
                 dst,
                 dst_offset,
                 len,
                 ..
-            } => draft(FeedOp::Write)
-                .of(*dst)
-                .at(self.path_of(*dst))
-                .and(self.path_of(*src))
-                .bytes(*len)
-                .with("copy")
-                .from(*dst_offset),
+            } => Draft {
+                path2: self.path_of(*src),
+                bytes: *len,
+                ..self.about_to_write(*dst, "copy", *dst_offset)
+            },
             Mutation::Kv { key, entry } => {
                 let how = if entry.is_some() { "set" } else { "delete" };
-                draft(FeedOp::Kv).with(format!("{how} {key}"))
+                Draft::with(FeedOp::Kv, format!("{how} {key}"))
             }
+        }
+    }
+
+    fn about_to_write(&self, nid: u64, words: &'static str, offset: u64) -> Draft {
+        Draft {
+            nid: Some(Nid(nid)),
+            path: self.path_of(nid),
+            detail: Detail {
+                words: words.into(),
+                offset: Some(offset),
+                size: None,
+            },
+            ..Draft::new(FeedOp::Write)
         }
     }
 
@@ -376,25 +370,21 @@ impl Inner {
         else {
             return Draft::new(FeedOp::Create);
         };
-        let kind = Kind::of_mode(*mode);
-        let op = match kind {
-            Some(Kind::Symlink) => FeedOp::Symlink,
-            _ => FeedOp::Create,
+        let (op, words) = match Kind::of_mode(*mode) {
+            Some(Kind::Symlink) => (FeedOp::Symlink, ""),
+            Some(Kind::Dir) => (FeedOp::Create, "directory"),
+            Some(Kind::File) => (FeedOp::Create, "file"),
+            _ => (FeedOp::Create, "special file"),
         };
-        let detail = match kind {
-            Some(Kind::Dir) => "directory",
-            Some(Kind::File) => "file",
-            Some(Kind::Symlink) => "",
-            _ => "special file",
-        };
-        Draft::new(op)
-            .of(*nid)
-            .at(self.path_in(*parent, name))
-            .and(target.clone())
-            .with(detail)
+        Draft {
+            nid: Some(Nid(*nid)),
+            path: self.path_in(*parent, name),
+            path2: target.clone(),
+            ..Draft::with(op, words)
+        }
     }
 
-    fn about_to_rename(&self, m: &Mutation) -> Draft {
+    fn about_to_rename(&self, m: &Mutation, words: &'static str) -> Draft {
         let (Mutation::Rename {
             parent,
             name,
@@ -412,18 +402,19 @@ impl Inner {
         else {
             return Draft::new(FeedOp::Rename);
         };
-        let draft = Draft::new(FeedOp::Rename)
-            .at(self.path_in(*parent, name))
-            .and(self.path_in(*new_parent, new_name));
         let entry = self.live.lookup(Nid(*parent), name);
-        entry.map(|e| e.nid.0).into_iter().fold(draft, Draft::of)
+        Draft {
+            nid: entry.ok().map(|entry| entry.nid),
+            path: self.path_in(*parent, name),
+            path2: self.path_in(*new_parent, new_name),
+            ..Draft::with(FeedOp::Rename, words)
+        }
     }
 
     /// What is told of an event that will be carried out; `live` is the tree that is shown then, if it changes.
     pub(super) fn about_to_happen(&self, event: &Event, live: Option<&Tree>) -> Vec<Draft> {
         let names = || names_between(&self.live, live);
-        let draft = |op| vec![Draft::new(op)];
-        let named = |op, detail: String| vec![Draft::new(op).with(detail)];
+        let named = |op, detail: String| vec![Draft::with(op, detail)];
         match event {
             Event::Freeze { info, head, label } => match (head, info.kind) {
                 (true, _) => named(FeedOp::Checkpoint, label_words(label.as_deref())),
@@ -436,32 +427,34 @@ impl Inner {
             Event::Label { label, .. } => named(FeedOp::Checkpoint, label_words(Some(label))),
             Event::Switch { kind, .. } => named(switch(*kind), names()),
             Event::CallUndone { call, .. } => {
-                vec![Draft::new(FeedOp::Undo).call(*call).with(names())]
+                vec![Draft {
+                    call: Some(*call),
+                    ..Draft::with(FeedOp::Undo, names())
+                }]
             }
             Event::Merged { conflicts, .. } => {
                 let mut all = named(merge(), names());
-                let conflict = |path: &[u8]| Draft::new(FeedOp::Conflict).at(path.to_vec());
-                all.extend(conflicts.iter().map(|c| conflict(&c.path)));
+                all.extend(conflicts.iter().map(|c| conflict(&c.path, "")));
                 all
             }
-            Event::Resolved { path } => {
-                vec![
-                    Draft::new(FeedOp::Conflict)
-                        .at(path.clone())
-                        .with("resolved"),
-                ]
-            }
+            Event::Resolved { path } => vec![conflict(path, "resolved")],
             Event::Timeline { what, .. } => tool(what).into_iter().collect(),
-            Event::Applied { .. } => draft(FeedOp::Apply),
+            Event::Applied { .. } => vec![Draft::new(FeedOp::Apply)],
             // Another program changed the file in the project's directory.
-            Event::TakeAnew { nid, size, .. } => vec![
-                Draft::new(FeedOp::Truncate)
-                    .of(*nid)
-                    .at(self.path_of(*nid))
-                    .with(format!("base size={size}")),
-            ],
+            Event::TakeAnew { nid, size, .. } => vec![Draft {
+                nid: Some(Nid(*nid)),
+                path: self.path_of(*nid),
+                ..Draft::with(FeedOp::Truncate, format!("base size={size}"))
+            }],
             _ => Vec::new(),
         }
+    }
+}
+
+fn conflict(path: &[u8], words: &'static str) -> Draft {
+    Draft {
+        path: path.to_vec(),
+        ..Draft::with(FeedOp::Conflict, words)
     }
 }
 
@@ -507,7 +500,7 @@ fn attributes(m: &Mutation) -> Draft {
     }
     if let Some((name, _)) = xattrs.first().filter(|_| perm.is_none()) {
         let name = String::from_utf8_lossy(name);
-        return Draft::new(FeedOp::SetXattr).with(format!("name={name}"));
+        return Draft::with(FeedOp::SetXattr, format!("name={name}"));
     }
     let mut words = Vec::new();
     words.extend(perm.map(|perm| format!("mode={perm:o}")));
@@ -516,7 +509,7 @@ fn attributes(m: &Mutation) -> Draft {
     if atime.is_some() || mtime.is_some() {
         words.push("times".to_owned());
     }
-    Draft::new(FeedOp::SetAttr).with(words.join(" "))
+    Draft::with(FeedOp::SetAttr, words.join(" "))
 }
 
 /// What is told of an entry of the timeline: calls alone.
@@ -535,7 +528,10 @@ fn tool(what: &What) -> Option<Draft> {
         }
         _ => return None,
     };
-    Some(Draft::new(FeedOp::Tool).call(call).with(words))
+    Some(Draft {
+        call: Some(call),
+        ..Draft::with(FeedOp::Tool, words)
+    })
 }
 
 /// How many names differ between two trees, as words: those that only one has, those that are of another inode, and

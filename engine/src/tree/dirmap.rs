@@ -100,6 +100,7 @@ impl<'a> Iterator for Packed<'a> {
     type Item = (usize, Named<'a>);
 
     /// The next entry with the offset at which it starts.
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let at = self.at;
         let head: &[u8; HEAD] = self.bytes.get(at..at + HEAD)?.try_into().ok()?;

@@ -15,6 +15,7 @@ use crate::id::{Kind, TreeId};
 use crate::limits::{NAME_BYTES_MAX, TREE_DEPTH_MAX, TREE_LEAF_ENTRIES_MAX};
 use crate::object::Object;
 use crate::store::ObjectStore;
+use std::cell::RefCell;
 
 /// Children of an inner node.
 pub(crate) const FANOUT: usize = 16;
@@ -25,6 +26,41 @@ const HASH_BITS: u32 = 62;
 /// The hash that places a name in its directory: the first eight bytes of blake3 of the name as a
 /// big-endian number, without its two lowest bits.
 pub fn name_hash(name: &[u8]) -> u64 {
+    LAST_NAME.with_borrow_mut(|last| {
+        if last.bytes.get(..last.len) != Some(name) {
+            let hash = hash_of(name);
+            let Some(bytes) = last.bytes.get_mut(..name.len()) else {
+                return hash;
+            };
+            bytes.copy_from_slice(name);
+            (last.len, last.hash) = (name.len(), hash);
+        }
+        last.hash
+    })
+}
+
+/// The name that a thread hashed last: whoever changes something hashes its name several times, until it is changed.
+struct LastName {
+    bytes: [u8; LAST_NAME_BYTES],
+    len: usize,
+    hash: u64,
+}
+
+/// Longer names are hashed each time.
+const LAST_NAME_BYTES: usize = 64;
+
+thread_local! {
+    static LAST_NAME: RefCell<LastName> = const {
+        RefCell::new(LastName {
+            bytes: [0; LAST_NAME_BYTES],
+            // None yet.
+            len: usize::MAX,
+            hash: 0,
+        })
+    };
+}
+
+fn hash_of(name: &[u8]) -> u64 {
     let hash = blake3::hash(name);
     let mut eight = [0; 8];
     eight.copy_from_slice(&hash.as_bytes()[..8]);
@@ -237,4 +273,30 @@ pub fn tree_entry(store: &ObjectStore, tree: TreeId, name: &[u8]) -> Result<Opti
         }
     }
     Err(too_deep())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_its_own_hash_whichever_was_hashed_before() {
+        let long = vec![b'n'; NAME_BYTES_MAX];
+        let lengths = [
+            0,
+            1,
+            2,
+            LAST_NAME_BYTES - 1,
+            LAST_NAME_BYTES,
+            LAST_NAME_BYTES + 1,
+        ];
+        let beginnings = lengths.iter().map(|len| &long[..*len]);
+        let names: Vec<&[u8]> = beginnings.chain([&long[..], b"m", b"\0"]).collect();
+        for first in &names {
+            for second in &names {
+                assert_eq!(name_hash(first), hash_of(first));
+                assert_eq!(name_hash(second), hash_of(second));
+            }
+        }
+    }
 }
