@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long a daemon may take to answer the first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Bytes that are read at once: what follows events is sent in messages of this size.
+const READ_BYTES: usize = 64 << 10;
+
 /// How long a daemon that is ending may take.
 const END_TIMEOUT: Duration = Duration::from_secs(25);
 
@@ -110,7 +113,7 @@ impl Client {
             .set_read_timeout(Some(HELLO_TIMEOUT))
             .map_err(ClientError::Silent)?;
         let mut client = Client {
-            stream: BufReader::new(stream),
+            stream: BufReader::with_capacity(READ_BYTES, stream),
             last_id: 0,
             daemon: HelloAnswer {
                 protocol: PROTOCOL_VERSION,

@@ -107,12 +107,7 @@ impl Bench {
     /// Begins with a change. `now` is the time since any moment, the same for all changes.
     pub fn begin(&mut self, asker: &Asker<'_>, now: Duration) {
         self.scope.set(&self.policy, asker);
-        self.trial = Trial {
-            now,
-            counted: std::mem::take(&mut self.trial.counted),
-            ..Trial::default()
-        };
-        self.trial.counted.clear();
+        self.trial.begin(now);
     }
 
     /// What the program said of the change that was begun with.
@@ -232,7 +227,7 @@ impl Bench {
     /// Judges an operation at the path of one side: the first rule decides that fits, and has no rate or is full.
     fn judge(&mut self, op: FeedOp, side: usize) {
         let trial = &mut self.trial;
-        for number in self.policy.rules_of(op) {
+        for number in self.policy.rules_at(op, &self.fits[side]) {
             let rule = &self.policy.changes[*number];
             if !self.scope.holds[*number] || !self.fits[side].fit(rule) {
                 continue;
@@ -263,13 +258,36 @@ impl Bench {
 
     /// The first rule that fits, whether it is full or not.
     fn first(&self, op: FeedOp, side: usize) -> Option<usize> {
-        let rules = self.policy.rules_of(op).iter().copied();
-        let mut holding = rules.filter(|number| self.scope.holds[*number]);
+        let rules = self.policy.rules_at(op, &self.fits[side]);
+        let mut holding = rules
+            .iter()
+            .copied()
+            .filter(|number| self.scope.holds[*number]);
         holding.find(|number| self.fits[side].fit(&self.policy.changes[*number]))
     }
 }
 
 impl Trial {
+    /// Forgets the change before. A new one would cost more: its map makes keys.
+    fn begin(&mut self, now: Duration) {
+        let Trial {
+            now: then,
+            strictest,
+            counted,
+            words,
+            is_asked,
+            heard,
+            open,
+        } = self;
+        (*then, *strictest, *words, *is_asked) = (now, None, None, false);
+        counted.clear();
+        open.clear();
+        if !heard.is_empty() {
+            // It may have been much.
+            *heard = HashMap::new();
+        }
+    }
+
     /// Takes what the program said of something, or puts it on the list of questions.
     fn ask(&mut self, asked: Asked) {
         self.is_asked = true;

@@ -31,7 +31,7 @@ pub use op::{Ops, RULED, ruled};
 pub use program::{PROGRAM_BYTES_MAX, ProgramText, with_program};
 pub use tools::{ToolCall, ToolRuling, ToolVerdict};
 
-use paths::Paths;
+use paths::{Fits, Paths};
 use rule::ChangeRule;
 use tools::ToolRule;
 
@@ -56,6 +56,8 @@ pub struct Policy {
     changes: Vec<ChangeRule>,
     /// By operation: its rules, in order.
     by_op: [Vec<usize>; FeedOp::ALL.len()],
+    /// Those of them that need no pattern to fit: all that are looked at where none does, as at most paths.
+    everywhere_by_op: [Vec<usize>; FeedOp::ALL.len()],
     paths: Paths,
     tools: Vec<ToolRule>,
     program: Option<ProgramText>,
@@ -132,14 +134,19 @@ impl Policy {
         program: Option<ProgramText>,
     ) -> Policy {
         let mut by_op: [Vec<usize>; FeedOp::ALL.len()] = Default::default();
+        let mut everywhere_by_op = by_op.clone();
         for (number, rule) in changes.iter().enumerate() {
             for op in rule.ops.iter() {
                 by_op[op as usize].push(number);
+                if rule.globs.is_none() {
+                    everywhere_by_op[op as usize].push(number);
+                }
             }
         }
         Policy {
             changes,
             by_op,
+            everywhere_by_op,
             paths,
             tools,
             program,
@@ -148,5 +155,13 @@ impl Policy {
 
     fn rules_of(&self, op: FeedOp) -> &[usize] {
         &self.by_op[op as usize]
+    }
+
+    /// Rules of an operation that may fit a path which these patterns fit.
+    fn rules_at(&self, op: FeedOp, fits: &Fits) -> &[usize] {
+        match fits.is_none() {
+            true => &self.everywhere_by_op[op as usize],
+            false => self.rules_of(op),
+        }
     }
 }

@@ -79,6 +79,11 @@ impl Paths {
 }
 
 impl Fits {
+    /// Whether no pattern fits.
+    pub fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a rule's patterns have one of these, or it needs none.
     pub fn fit(&self, rule: &ChangeRule) -> bool {
         let Some(range) = &rule.globs else {

@@ -11,6 +11,7 @@ use agentvfs_client::protocol::{
 };
 use agentvfs_client::quote::{json, quoted};
 use agentvfs_client::when::local_seconds;
+use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -124,7 +125,10 @@ impl Shown {
         let seen = decoded(last)?.extra.seq.parse().ok();
         self.seen = seen.or(self.seen);
         if !self.for_person {
-            return print(json(&String::from_utf8_lossy(lines)).as_bytes());
+            // Looking whether it is text is far quicker than looking where it is none.
+            let text = std::str::from_utf8(lines).map(Cow::Borrowed);
+            let text = text.unwrap_or_else(|_| String::from_utf8_lossy(lines));
+            return print(json(&text).as_bytes());
         }
         let mut text = Vec::new();
         for line in all() {
