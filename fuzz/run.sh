@@ -2,6 +2,7 @@
 # Builds the fuzz targets with a stable toolchain and runs each for some seconds.
 #
 #   fuzz/run.sh [SECONDS [TARGET...]]     default: 10 seconds of every target
+#   fuzz/run.sh build [TARGET...]         builds them and runs none
 #
 # cargo-fuzz works too (cd fuzz && cargo fuzz run --features libfuzzer TARGET), but needs a nightly
 # toolchain and minutes to build; the coverage instrumentation itself is there on stable. What is
@@ -27,6 +28,7 @@ for target in "${targets[@]}"; do
     bins+=(--bin "$target")
 done
 cargo build --locked --workspace --features fuzz/libfuzzer "${bins[@]}"
+[ "$seconds" != build ] || exit 0
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -3,6 +3,7 @@
 # programs are built.
 #
 #   tests/conformance/run.sh [--transport fuser] [SUITE...]
+#   tests/conformance/run.sh build     builds the crates that suites want, and runs none
 #
 # Suites: pjdfstest, fsx, sqlite, git, agentfs; all without arguments. --transport fuser: on a mount by the second way to
 # the kernel (docs/transport.md).
@@ -45,6 +46,13 @@ crate() {
     cargo install --quiet --locked --root "$tools" --target-dir "$tools/build" "$1" --version "$2"
     echo "$2" >"$tools/$1.version"
 }
+
+if [ "${1:-}" = build ]; then
+    while read -r _ name version; do
+        crate "$name" "$version"
+    done < <(grep -h '^crate ' "$here"/*.sh)
+    exit
+fi
 
 # exceptions DOCUMENT SECTION: SUITE:CASE of the last column of the section's table.
 exceptions() {
