@@ -15,8 +15,8 @@
 //! Invariants: equal input gives equal output. With [`OnConflict::Abort`] a merge in conflict returns no
 //! tree. Objects that a merge stores are not synced; who keeps the result syncs.
 //!
-//! Tests: `tests/merge_lines.rs` (line merges against git), `tests/merge_git.rs` (histories against git),
-//! `tests/merge_rules.rs` (what git does not have, hostile trees).
+//! Tests: `tests/merges/lines.rs` (line merges against git), `tests/merges/git.rs` (histories against git),
+//! `tests/merges/rules.rs` (what git does not have, hostile trees).
 
 mod base;
 mod content;

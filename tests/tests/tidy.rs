@@ -142,6 +142,40 @@ fn a_module_with_parts_stands_beside_their_directory() {
 }
 
 #[test]
+fn every_part_of_a_test_program_is_named_in_it() {
+    // One that is left out is not compiled, and its tests do not run.
+    let sources = sources();
+    let mut left_out = Vec::new();
+    let mut parts = 0;
+    for program in &sources {
+        let Some(directory) = program.name.strip_suffix("main.rs") else {
+            continue;
+        };
+        if !directory.contains("/tests/") {
+            continue;
+        }
+        for source in &sources {
+            let file = source.name.strip_prefix(directory);
+            let Some(part) = file.and_then(|f| f.strip_suffix(".rs")) else {
+                continue;
+            };
+            if part == "main" || part.contains('/') {
+                continue;
+            }
+            parts += 1;
+            if !program.text.contains(&format!("\nmod {part};\n")) {
+                left_out.push(format!(
+                    "{}: {} has no `mod {part};`",
+                    source.name, program.name
+                ));
+            }
+        }
+    }
+    assert!(parts > 40, "only {parts} parts found");
+    none(left_out);
+}
+
+#[test]
 fn every_file_says_what_it_is() {
     let bare = sources()
         .into_iter()

@@ -4,7 +4,7 @@
 //! may go: it is kept as an automatic commit. A checkpoint or an apply says that somebody relied on what was
 //! there, so undo refuses to go back over one unless it is told to. Invariant: an entry's `steps` is never
 //! above the number of steps of undo, and each step that has entries keeps its newest ones, however many
-//! checkpoints follow. Tests: below, and `engine/tests/undo.rs`.
+//! checkpoints follow. Tests: below, and `engine/tests/branches/undo.rs`.
 
 use crate::book::history::{History, Turn};
 use crate::types::Time;

@@ -10,7 +10,7 @@
 //! Invariant: the log is made by [`Timeline::push`] alone, from the same events in the same order whether
 //! they are new or replayed, so a recovered timeline has the same hashes.
 //!
-//! Tests: beside the parts; `engine/tests/timeline.rs` (power cuts, kills, altered entries).
+//! Tests: beside the parts; `engine/tests/timeline/exact.rs` (power cuts, kills, altered entries).
 
 pub(crate) mod log;
 pub(crate) mod rebuild;

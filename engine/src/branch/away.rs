@@ -5,7 +5,7 @@
 //! date when they are kept ([`Brought::catch_up`]). Invariant: whoever needs a directory and tries again finds it, or gets an
 //! error.
 //!
-//! Tests: below, `engine/tests/away.rs`, `tests/tests/lazy.rs`.
+//! Tests: below, `engine/tests/base/away.rs`, `tests/tests/lazy.rs`.
 
 use super::load::{self, Rounds};
 use super::{Branch, Inner};

@@ -7,7 +7,7 @@
 //! Of a state that another branch made, the log has what it had when that branch came from it; the commit leads to
 //! the rest ([`super::sources`]).
 //!
-//! Tests: `engine/tests/timeline_inherited.rs`.
+//! Tests: `engine/tests/timeline/inherited.rs`.
 
 use crate::book::timeline::Timeline;
 use crate::book::timeline::log::Log;

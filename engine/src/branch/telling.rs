@@ -5,7 +5,7 @@
 //! while names that go are there, and for the rest afterwards. Invariant: one event for one change, told under the
 //! branch's lock, so in the order of the journal.
 //!
-//! Tests: `engine/tests/feed.rs`.
+//! Tests: `engine/tests/branches/feed.rs`.
 
 use super::acting;
 use super::{Branch, Inner};

@@ -10,7 +10,7 @@
 //! nothing is told of two calls unless everything from the beginning of the later one on was put down: this is kept in
 //! memory alone, so what ran when a branch was opened is told apart from nothing that ran then.
 //!
-//! Tests: `engine/tests/timeline_beside.rs`, `engine/tests/beside_model.rs`, `tests/tests/cli_beside.rs`.
+//! Tests: `engine/tests/timeline/beside.rs`, `engine/tests/timeline/beside_model.rs`, `tests/tests/cli_beside.rs`.
 
 use super::{Inner, acting};
 use crate::book::timeline::running::Running;

@@ -4,7 +4,7 @@
 //! it, as the remote said when it was asked for the run: a get would bring it. It is *lost* if all these remotes answered
 //! and none has it. If one did not answer, that of what no other has cannot be told.
 //!
-//! Tests: `engine/tests/cache.rs`, `tests/tests/lazy.rs`.
+//! Tests: `engine/tests/base/cache.rs`, `tests/tests/lazy.rs`.
 
 use super::Engine;
 use crate::error::Result;

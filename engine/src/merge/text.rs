@@ -3,7 +3,7 @@
 //! Two line differences (base to ours, base to theirs) are walked together. Changes that neither
 //! overlap nor touch are taken both; a change that both made alike is taken once; anything else is a
 //! conflict, shown between markers with the base's lines. The differences come from a port of git's own
-//! algorithm; how they are joined is here, so that it can be held against git (`tests/merge_lines.rs`).
+//! algorithm; how they are joined is here, so that it can be held against git (`tests/merges/lines.rs`).
 
 use gix_imara_diff::sources::byte_lines;
 use gix_imara_diff::{Algorithm, Diff, InternedInput, Token};

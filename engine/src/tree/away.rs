@@ -4,7 +4,7 @@
 //! numbers that they get then, into every tree that has it away under that number with that object ([`Load`]); a tree that
 //! nobody knew of then can be brought up to date later. So an entry has one number in all trees of a branch.
 //!
-//! Tests: here; `engine/tests/away.rs`.
+//! Tests: here; `engine/tests/base/away.rs`.
 
 use super::Tree;
 use super::dirmap::{Dentry, DirMap, name_hash};

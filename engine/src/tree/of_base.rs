@@ -1,7 +1,7 @@
 //! What of a file is of one version of a base file, or cannot be read there: found, and put in another's
 //! place when that version is taken anew or left out.
 //!
-//! Tested by `engine/tests/unreadable.rs` and `engine/tests/base.rs`.
+//! Tested by `engine/tests/unreadable.rs` and `engine/tests/base/base.rs`.
 
 use super::file::{Body, FileData, Piece, Src};
 use crate::base::Stamp;

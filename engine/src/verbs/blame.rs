@@ -4,7 +4,7 @@
 //! ran at the same time it says which. What was renamed is followed to the name that it had. Where a merge took
 //! it from another branch, the calls of that branch are told too, also where it was deleted since.
 //!
-//! Tests: `engine/tests/blame.rs`, `engine/tests/timeline.rs`.
+//! Tests: `engine/tests/timeline/blame.rs`, `engine/tests/timeline/exact.rs`.
 
 pub(crate) mod begin;
 pub(crate) mod beside;

@@ -6,7 +6,7 @@
 //! earlier version, or beyond the number of ancestors that a new branch begins with) is taken over when the
 //! other branch is deleted. Invariant: a label that the branch has already stays where it is.
 //!
-//! Tests: `engine/tests/lineage.rs`.
+//! Tests: `engine/tests/branches/lineage.rs`.
 
 use crate::book::history::History;
 use crate::book::states::State;

@@ -3,7 +3,7 @@
 //! A check looks at names, and what is done then looks them up again. Meanwhile another branch may have got a name.
 //! Invariant: within [`only_with`] a name leads to a branch that was checked or to none.
 //!
-//! Tests: below, `engine/tests/sandboxes.rs`.
+//! Tests: below, `engine/tests/apply/sandboxes.rs`.
 
 use crate::types::Time;
 use std::cell::RefCell;

@@ -9,7 +9,7 @@
 //! takes back that wrote nothing is stored with the next change, or when the workspace is closed: so such a command costs
 //! no write, and after a crash a branch may be marked for nothing, never the other way round.
 //!
-//! The lock is the innermost one; it is held while the ref is written. Tests: below, `engine/tests/untrusted.rs`.
+//! The lock is the innermost one; it is held while the ref is written. Tests: below, `engine/tests/apply/untrusted.rs`.
 
 use crate::error::Result;
 use crate::record::{decode, encode};

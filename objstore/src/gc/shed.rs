@@ -6,7 +6,7 @@
 //! Invariant: what a put found during the run stays, as everywhere in gc: whoever relies on an object has asked for it,
 //! or holds a pin.
 //!
-//! Tests: `objstore/tests/gc_shed.rs`, `engine/tests/cache.rs`.
+//! Tests: `objstore/tests/gc_shed.rs`, `engine/tests/base/cache.rs`.
 
 use super::marks::PackMarks;
 use super::{Collection, Plan};

@@ -9,7 +9,7 @@
 //! The remotes are asked before the run begins, so nobody waits for them who waits for a run. Which workspaces are
 //! lazy is looked at again before anything is removed.
 //!
-//! Tests: `engine/tests/cache.rs`, `tests/tests/lazy_cache.rs`.
+//! Tests: `engine/tests/base/cache.rs`, `tests/tests/lazy_cache.rs`.
 
 use super::roots::Roots;
 use super::{GROWTH_MIN, Still, mark_branch, mark_closed, mark_rest, mark_workspace};

@@ -7,7 +7,7 @@
 //!
 //! It can be cancelled until the first rename: what was staged goes then.
 //!
-//! Tested with an error, with a crash and with a cancel at every step (`tests/apply.rs`).
+//! Tested with an error, with a crash and with a cancel at every step (`tests/apply/apply.rs`).
 
 use super::intent::{Ident, Intent, Phase, Step};
 use super::names::{NameInDir, failed, open_dir};

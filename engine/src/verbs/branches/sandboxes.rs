@@ -4,7 +4,7 @@
 //! branch that was made outside never belongs to one, whatever its history; one that takes the name or the number of
 //! another does not get what belonged to that.
 //!
-//! Tests: `engine/tests/sandboxes.rs`.
+//! Tests: `engine/tests/apply/sandboxes.rs`.
 
 use crate::error::{Error, Result};
 use crate::types::Time;

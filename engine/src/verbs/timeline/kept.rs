@@ -9,7 +9,7 @@
 //! Invariant: the ref is durable before that of the branch goes. Where the branch is still there after a crash
 //! its own log has all of this one, so this one is not asked, and goes with the next gc.
 //!
-//! Tests: `engine/tests/timelines_kept.rs`.
+//! Tests: `engine/tests/timeline/of_deleted.rs`.
 
 use crate::book::timeline::log::Log;
 use crate::book::timeline::log::LogPlace;

@@ -7,7 +7,7 @@
 //! Invariant: what both changed is never parted. A call runs alone for some of its time; what was changed then is its
 //! own too, and is looked at in the states at both ends of that time.
 //!
-//! Tests: `engine/tests/timeline_beside.rs`, `engine/tests/beside_model.rs`.
+//! Tests: `engine/tests/timeline/beside.rs`, `engine/tests/timeline/beside_model.rs`.
 
 use crate::branch::whose::key_path;
 use crate::error::Result;

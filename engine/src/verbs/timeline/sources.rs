@@ -8,7 +8,7 @@
 //! All logs are gone through side by side, always at the one whose next entry has the highest number: where two
 //! stand at the same entry, one of them ends. So it costs what the logs have of their own.
 //!
-//! Tests: `engine/tests/timelines_kept.rs`.
+//! Tests: `engine/tests/timeline/of_deleted.rs`.
 
 use crate::book::timeline::log::Log;
 use crate::book::timeline::log::LogPlace;
