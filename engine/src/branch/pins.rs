@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub(crate) struct Pins {
     next: u64,
     trees: BTreeMap<u64, Tree>,
+    /// How often all trees of the branch were given out to be kept in step.
+    steps: u64,
 }
 
 impl Pins {
@@ -40,7 +42,13 @@ impl Pins {
 
     /// The trees, to keep them in step.
     pub fn trees_mut(&mut self) -> impl Iterator<Item = &mut Tree> {
+        self.steps += 1;
         self.trees.values_mut()
+    }
+
+    /// While this is the same number, no tree was rewritten: a clone of one that was kept then is as good as pinned.
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 }
 

@@ -45,12 +45,25 @@ pub fn graft(
     now: Time,
     scanned: bool,
 ) -> Result<Tree, Blocked> {
+    let dirty = Dirty::between(live, source);
+    graft_dirty(live, (source, dirty), paths, numbers, now, scanned)
+}
+
+/// As [`graft`], once it is known where both differ.
+pub fn graft_dirty(
+    live: &Tree,
+    (source, dirty): (&Tree, Dirty),
+    paths: &[Vec<u8>],
+    numbers: &mut dyn Numbers,
+    now: Time,
+    scanned: bool,
+) -> Result<Tree, Blocked> {
     let mut job = Graft {
         live,
         source,
         tree: live.clone(),
         paths: outermost(paths),
-        children: dirty_children(live, source),
+        children: dirty.0,
         numbers,
         now,
         scanned,
@@ -92,20 +105,32 @@ pub fn is_at_or_below(path: &[u8], top: &[u8]) -> bool {
     top.is_empty() || path == top || (path.starts_with(top) && path.get(top.len()) == Some(&b'/'))
 }
 
-/// Names below each directory, in either tree, at or below which something differs.
-fn dirty_children(live: &Tree, source: &Tree) -> HashMap<Nid, HashSet<(u64, Nid)>> {
-    let mut children: HashMap<Nid, HashSet<(u64, Nid)>> = HashMap::new();
-    Tree::diff(live, source, &mut |nid, _, _| {
-        for tree in [live, source] {
+/// Names below each directory, in either of two trees, at or below which something may differ.
+#[derive(Debug, Default)]
+pub struct Dirty(HashMap<Nid, HashSet<(u64, Nid)>>);
+
+impl Dirty {
+    /// Of a live tree and another state.
+    pub fn between(live: &Tree, source: &Tree) -> Dirty {
+        let mut dirty = Dirty::default();
+        Tree::diff(live, source, &mut |nid, _, _| {
+            dirty.add(nid, [live, source]);
+        });
+        dirty
+    }
+
+    /// An inode may differ, too.
+    pub fn add(&mut self, nid: Nid, trees: [&Tree; 2]) {
+        let children = &mut self.0;
+        for tree in trees {
             for (parent, hash) in tree.get(nid).map_or_else(Vec::new, |i| i.names()) {
                 children.entry(parent).or_default().insert((hash, nid));
                 if let Some(up) = tree.get(parent) {
-                    mark_up(tree, parent, up, &mut children);
+                    mark_up(tree, parent, up, children);
                 }
             }
         }
-    });
-    children
+    }
 }
 
 /// Marks a directory, and those above it, as dirty children of their parents.

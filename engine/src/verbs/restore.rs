@@ -6,19 +6,20 @@
 use super::switch::To;
 use super::{Change, RolledBack};
 use crate::book::history::Turn;
-use crate::branch::Branch;
 use crate::branch::away;
 use crate::branch::events;
 use crate::branch::load::Rounds;
 use crate::branch::states;
 use crate::branch::states::Target;
-use crate::change::graft::{Blocked, graft};
+use crate::branch::{Branch, Inner};
+use crate::change::graft::{Blocked, Dirty, graft, graft_dirty};
 use crate::change::transition::{FRESH_NID, differs, in_place, transition};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::record::{Counters, SwitchKind};
 use crate::stored::load::Numbers;
 use crate::tree::Tree;
+use crate::tree::inode::Inode;
 use crate::tree::lookups::Lookups;
 use crate::types::Progress;
 use crate::verbs::branches;
@@ -26,7 +27,75 @@ use crate::verbs::diff;
 use crate::verbs::runs;
 use crate::verbs::switch;
 use crate::workspace::Workspace;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// How often numbers are given without the branch's lock, while its trees are rewritten meanwhile each time; after that it is
+/// done under the lock.
+const AHEAD_TRIES: usize = 3;
+
+/// A state whose numbers were made those of the live tree, and where both differ: found without the lock, because it takes as
+/// long as they differ.
+struct Ahead {
+    /// The live tree of then.
+    live: Tree,
+    /// The state.
+    source: Tree,
+    dirty: Dirty,
+    /// [`Pins::steps`](crate::branch::pins::Pins::steps) of then.
+    steps: u64,
+}
+
+impl Ahead {
+    /// `None` where links are not known, and numbers stay as they are.
+    fn of(branch: &Branch, state: u64, source: &Tree) -> Option<Ahead> {
+        let (live, source, steps) = {
+            let inner = branch.lock();
+            if !inner.knows_links() {
+                return None;
+            }
+            let kept = inner.book.history.tree(state).unwrap_or(source);
+            let mut kept = kept.clone();
+            inner.brought.catch_up(&mut kept);
+            (inner.live.clone(), kept, inner.pins.steps())
+        };
+        let source = numbered(&live, &source, &mut branch.numbers());
+        let dirty = Dirty::between(&live, &source);
+        Some(Ahead {
+            live,
+            source,
+            dirty,
+            steps,
+        })
+    }
+
+    /// The same for the live tree of now; `None` where trees were rewritten since, so that this one may point to what is gone.
+    fn now(mut self, inner: &Inner, numbers: &mut dyn Numbers) -> Option<(Tree, Dirty)> {
+        if inner.pins.steps() != self.steps {
+            return None;
+        }
+        let (live, source) = (&inner.live, &self.source);
+        // Each name that comes, goes or changes is a directory's change.
+        let mut names_stay = true;
+        Tree::diff(&self.live, live, &mut |nid, was, now| {
+            let is_file = |i: Option<&Arc<Inode>>| i.is_some_and(|i| i.dir().is_none());
+            names_stay &= is_file(was) && is_file(now);
+            self.dirty.add(nid, [live, source]);
+        });
+        if names_stay {
+            return Some((self.source, self.dirty));
+        }
+        let source = numbered(live, source, numbers);
+        let dirty = Dirty::between(live, &source);
+        Some((source, dirty))
+    }
+}
+
+/// A state with the numbers of the live tree: one that comes from the store may have other ones for files that did not change.
+/// Only once all links are known.
+fn numbered(live: &Tree, source: &Tree, numbers: &mut dyn Numbers) -> Tree {
+    transition(live, source, numbers, &Lookups::default()).tree
+}
 
 /// Takes what lies at `paths` from the target into the live tree; what the target does not have
 /// there goes. [`Error::NoSuchPath`] where neither has one, and then nothing is done.
@@ -39,22 +108,26 @@ pub(crate) fn restore_in(
 ) -> Result<RolledBack> {
     events::check_journal(branch)?;
     let state = states::resolve(branch, target)?;
-    let mut rounds = Rounds::default();
+    let (mut rounds, mut tries) = (Rounds::default(), 0);
+    let _pin = branch.places.store.pin();
     loop {
-        branch.cache().flush_dirty();
         let source = states::tree_of(branch, state)?;
+        let ahead = (tries < AHEAD_TRIES).then(|| Ahead::of(branch, state, &source));
+        branch.cache().flush_dirty();
         let blocked = {
             let mut inner = branch.lock_synced()?;
-            let mut source = inner.book.history.tree(state).cloned().unwrap_or(source);
-            inner.brought.catch_up(&mut source);
             let mut counters = inner.book.counters;
-            match grafted(
-                &inner.live,
-                &source,
-                paths,
-                &mut counters,
-                inner.knows_links(),
-            ) {
+            let source = match ahead.flatten() {
+                Some(ahead) => ahead.now(&inner, &mut counters),
+                None => Some(source_in(&inner, state, &source, &mut counters)),
+            };
+            let Some((source, dirty)) = source else {
+                tries += 1;
+                continue;
+            };
+            let (now, scanned) = (clock::now(), inner.knows_links());
+            let source = (&source, dirty);
+            match graft_dirty(&inner.live, source, paths, &mut counters, now, scanned) {
                 Err(blocked) => blocked,
                 Ok(tree) if !differs(&inner.live, &tree) => {
                     return Ok(RolledBack {
@@ -107,28 +180,26 @@ pub(crate) fn restore_plan_in(
             ino: FRESH_NID,
             state: 0,
         };
-        match grafted(&live, &source, paths, &mut unused, scanned) {
+        let source = match scanned {
+            true => numbered(&live, &source, &mut unused),
+            false => source,
+        };
+        match graft(&live, &source, paths, &mut unused, clock::now(), scanned) {
             Ok(tree) => return diff::changes(branch, &live, &tree, &[]),
             Err(blocked) => unblock(branch, blocked, &mut rounds)?,
         }
     }
 }
 
-/// Once all links are known, numbers are made those of the live tree first: a state that comes from the store may have other
-/// ones for files that did not change.
-fn grafted(
-    live: &Tree,
-    source: &Tree,
-    paths: &[Vec<u8>],
-    numbers: &mut dyn Numbers,
-    scanned: bool,
-) -> Result<Tree, Blocked> {
-    let now = clock::now();
-    if !scanned {
-        return graft(live, source, paths, numbers, now, scanned);
+/// The state as it is kept now, in the numbers of the live tree where all links are known, and where both differ.
+fn source_in(inner: &Inner, state: u64, source: &Tree, numbers: &mut dyn Numbers) -> (Tree, Dirty) {
+    let mut source = inner.book.history.tree(state).unwrap_or(source).clone();
+    inner.brought.catch_up(&mut source);
+    if inner.knows_links() {
+        source = numbered(&inner.live, &source, numbers);
     }
-    let source = transition(live, source, numbers, &Lookups::default()).tree;
-    graft(live, &source, paths, numbers, now, scanned)
+    let dirty = Dirty::between(&inner.live, &source);
+    (source, dirty)
 }
 
 /// Sees to what a graft has to wait for.
@@ -184,4 +255,111 @@ pub fn restore_plan(
     let _one = b.control.lock();
     let target = branches::import_ref(ws, &b, target)?;
     restore_plan_in(&b, &target, paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Nid, NodeId, Wait, WriteFlags, mode};
+    use crate::verbs::checkpoint;
+    use crate::{Caller, CheckpointRequest, Engine, EngineConfig, MAIN};
+    use objstore::crash_storage::CrashStorage;
+
+    const W: Wait = Wait::Allowed;
+
+    fn place(w: &Workspace) -> NodeId {
+        w.lookup(NodeId::ROOT, b"d", W).unwrap().node
+    }
+
+    fn file(w: &Workspace, name: &[u8], data: &[u8]) -> NodeId {
+        let made = w.lookup(place(w), name, W).or_else(|_| {
+            let mode = mode::REG | 0o644;
+            w.mknod(&Caller::default(), place(w), name, mode, 0, W)
+        });
+        let node = made.unwrap().node;
+        w.write(node, 0, data, WriteFlags::default(), W).unwrap();
+        w.forget(node, 1);
+        node
+    }
+
+    fn stored(w: &Workspace, label: &str) {
+        let request = CheckpointRequest {
+            label: Some(label.into()),
+            wait: true,
+            ..CheckpointRequest::default()
+        };
+        checkpoint(w, MAIN, request, &|_, _| ()).unwrap();
+    }
+
+    /// Restores `d` beside what `meanwhile` does after numbers were given; false where they have to be given again.
+    fn restored(w: &Workspace, meanwhile: &dyn Fn(&Workspace)) -> bool {
+        let branch = w.branch(MAIN).unwrap();
+        let state = states::resolve(&branch, &Target::Ref("then".into())).unwrap();
+        let source = states::tree_of(&branch, state).unwrap();
+        let ahead = Ahead::of(&branch, state, &source).unwrap();
+        meanwhile(w);
+        let inner = branch.lock();
+        let mut numbers = inner.book.counters;
+        let Some(ahead) = ahead.now(&inner, &mut numbers) else {
+            return false;
+        };
+        let under_lock = source_in(&inner, state, &source, &mut numbers);
+        let now = clock::now();
+        let [ahead, under_lock] = [ahead, under_lock].map(|(source, dirty)| {
+            let paths = [b"d".to_vec()];
+            graft_dirty(
+                &inner.live,
+                (&source, dirty),
+                &paths,
+                &mut numbers.clone(),
+                now,
+                true,
+            )
+            .unwrap()
+        });
+        ahead.check().unwrap();
+        assert!(!differs(&ahead, &under_lock));
+        for name in [b"a", b"b"] {
+            let dir = |tree: &Tree| tree.lookup(Nid::ROOT, b"d").unwrap().nid;
+            let nid = |tree: &Tree| tree.lookup(dir(tree), name).unwrap().nid;
+            let is = ahead.get(nid(&ahead)).unwrap();
+            assert!(is.alike_but_links(source.get(nid(&source)).unwrap()));
+        }
+        true
+    }
+
+    #[test]
+    fn what_changes_after_numbers_were_given_is_restored_too() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("base")).unwrap();
+        let config = EngineConfig {
+            root: dir.path().to_owned(),
+            author: "test".into(),
+        };
+        let engine = Engine::on_storage(config, Arc::new(CrashStorage::new())).unwrap();
+        engine.create("w", &dir.path().join("base"), None).unwrap();
+        let w = engine.open_workspace("w").unwrap();
+        w.mkdir(&Caller::default(), NodeId::ROOT, b"d", 0o755, W)
+            .unwrap();
+        for name in [&b"a"[..], b"b", b"c"] {
+            file(&w, name, b"then\n");
+        }
+        stored(&w, "then");
+        let unlink = |w: &Workspace, name: &[u8]| w.unlink(place(w), name, W).unwrap();
+        assert!(restored(&w, &|_| ()));
+        assert!(restored(&w, &|w| _ = file(w, b"a", b"now\n")));
+        stored(&w, "now");
+        assert!(restored(&w, &|w| _ = file(w, b"b", b"now, too\n")));
+        assert!(restored(&w, &|w| {
+            unlink(w, b"a");
+            file(w, b"a", b"another\n");
+        }));
+        assert!(restored(&w, &|w| {
+            unlink(w, b"b");
+            let a = w.lookup(place(w), b"a", W).unwrap().node;
+            w.link(a, place(w), b"b", W).unwrap();
+        }));
+        // What numbers were given to may point into what is dropped.
+        assert!(!restored(&w, &|w| w.seal().unwrap()));
+    }
 }

@@ -2,18 +2,23 @@
 //! while readers look into pinned states and the journal is folded into the store beneath them.
 #![allow(clippy::unwrap_used)]
 
+use crate::common::by_path;
+use crate::common::rng::{Rng, fresh_seed};
 use engine::verbs;
 use engine::{
-    Caller, CloseMode, DiffSide, Engine, EngineConfig, Error, Kind, StateReader, Target, Time,
-    Workspace, WriteFile,
+    Caller, CloseMode, DiffSide, Engine, EngineConfig, Error, Kind, RenameFlags, StateReader,
+    Target, Time, Wait, Workspace, WriteFile, WriteFlags, mode,
 };
 use objstore::crash_storage::{CrashStorage, Policy};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 const W: &str = "w";
 const MAIN: &str = "main";
+const WAIT: Wait = Wait::Allowed;
 
 type Picture = BTreeMap<String, (Kind, u32, Time, Vec<u8>)>;
 
@@ -223,5 +228,121 @@ fn paths_come_from_other_branches_and_go_into_the_branch_that_is_meant() {
     drop((w, engine));
     let (engine, w) = open(&disk, dir.path());
     assert_eq!((of(&w, MAIN), of(&w, "b")), (main, after));
+    end(&engine);
+}
+
+/// Files of `src/many`.
+const MANY: u64 = 400;
+/// In which there are some changes.
+const WORK_MAX: Duration = Duration::from_secs(60);
+
+/// Changes files and names below `src` and beside it until it is told to end, and counts what it has done; what is not there
+/// any more is left out.
+fn work_below(w: &Workspace, seed: u64, ended: &AtomicBool, count: &AtomicU64) {
+    let who = Caller::default();
+    let (mut rng, mut done) = (Rng(seed), 0);
+    let dir = |path: &str| by_path::find(w, MAIN, path);
+    while !ended.load(Ordering::Relaxed) {
+        let name = format!("f{}", rng.below(MANY));
+        let (Ok(many), Ok(busy)) = (dir("src/many"), dir("busy")) else {
+            continue;
+        };
+        let (from, to) = match rng.below(2) {
+            0 => (many, busy),
+            _ => (busy, many),
+        };
+        let flags = RenameFlags::default();
+        // Now and then nothing but contents, for a while.
+        let act = match done / 512 % 2 {
+            0 => rng.below(4),
+            _ => 3,
+        };
+        let what = match act {
+            0 => w.rename(from, name.as_bytes(), to, name.as_bytes(), flags, WAIT),
+            1 => w.unlink(many, name.as_bytes(), WAIT),
+            2 => w.lookup(from, name.as_bytes(), WAIT).and_then(|file| {
+                w.forget(file.node, 1);
+                let linked = w.link(file.node, to, format!("{name}b").as_bytes(), WAIT)?;
+                w.forget(linked.node, 1);
+                Ok(())
+            }),
+            _ => {
+                let mode = mode::REG | 0o644;
+                let file = w
+                    .lookup(many, name.as_bytes(), WAIT)
+                    .or_else(|_| w.mknod(&who, many, name.as_bytes(), mode, 0, WAIT));
+                file.and_then(|file| {
+                    w.forget(file.node, 1);
+                    let data = format!("of the worker {done}\\n");
+                    let flags = WriteFlags::default();
+                    w.write(file.node, 0, data.as_bytes(), flags, WAIT)?;
+                    Ok(())
+                })
+            }
+        };
+        done += u64::from(what.is_ok());
+        count.store(done, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_is_restored_while_others_work_below_it_is_the_commit() {
+    let dir = base();
+    let (engine, w) = open(&CrashStorage::without_log(), dir.path());
+    w.settle().unwrap();
+    write(&w, "busy/own", b"own\\n");
+    for number in 0..MANY {
+        write(
+            &w,
+            &format!("src/many/f{number}"),
+            format!("{number}\\n").as_bytes(),
+        );
+    }
+    let good = by_path::checkpoint(&w, MAIN, "good");
+    let src = |all: Picture| -> BTreeMap<String, Vec<u8>> {
+        let below = all.into_iter().filter(|(path, _)| path.starts_with("src/"));
+        below
+            .map(|(path, (_, _, _, bytes))| (path, bytes))
+            .collect()
+    };
+    let wanted = src(live(&w));
+    let seed = fresh_seed();
+    println!("seed {seed}");
+    let (ended, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|threads| {
+        threads.spawn(|| work_below(&w, seed, &ended, &done));
+        // Trees are rewritten, and the journal is dropped.
+        threads.spawn(|| {
+            let mut next = 0;
+            while !ended.load(Ordering::Relaxed) {
+                if done.load(Ordering::Relaxed) >= next {
+                    by_path::checkpoint(&w, MAIN, "now");
+                    w.seal().unwrap();
+                    next += 500;
+                }
+                std::thread::yield_now();
+            }
+        });
+        for round in 0..30 {
+            let begun = Instant::now();
+            while done.load(Ordering::Relaxed) < round * 100 {
+                assert!(begun.elapsed() < WORK_MAX, "nobody works");
+                std::thread::yield_now();
+            }
+            let target = Target::Ref(good.to_string());
+            verbs::restore(&w, MAIN, &target, &[b"src".to_vec()]).unwrap();
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    w.settle().unwrap();
+    let mut log = verbs::log(&w, MAIN, true).unwrap();
+    log.retain(|entry| entry.kind == "restored");
+    assert!(log.len() > 20, "{}", log.len());
+    for entry in log {
+        let at = DiffSide::Ref(entry.commit.unwrap().to_string());
+        let shown = picture(&verbs::read_state(&w, MAIN, &at).unwrap());
+        assert_eq!(src(shown), wanted, "state {}", entry.number);
+    }
+    assert_eq!(engine.fsck(&|_, _| ()).unwrap().findings, []);
     end(&engine);
 }
