@@ -2,12 +2,18 @@
 //! random steps on both, compared after each.
 #![allow(clippy::unwrap_used)]
 
-use crate::common::away::{Other, Step, W, carry_out, copy, origin, seen, settle, step, workspace};
+use crate::common::away::{
+    Other, Step, W, carry_out, copy, on, origin, seen, settle, step, workspace,
+};
 use crate::common::by_path;
 use crate::common::rng::{Rng, fresh_seed};
 use crate::common::world::{MAIN, World};
+use engine::journal::{Journal, ReplayRecord};
+use engine::record::{Event, Record, decode};
 use engine::verbs::{self, MergeRequest, remotes};
-use engine::{Cancel, CloseMode, CommitId, DiffSide, NodeId, RenameFlags, Target, Workspace};
+use engine::{
+    Caller, Cancel, CloseMode, CommitId, DiffSide, NodeId, RenameFlags, Target, Workspace,
+};
 use objstore::exchange::commit_key;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -290,4 +296,192 @@ fn fetched(w: &Workspace, commit: CommitId) {
         timelines: Vec::new(),
     };
     remotes::set_tracking(w, "origin", MAIN, &incoming).unwrap();
+}
+
+/// What a switch that fails must leave as it was: everything that can be seen without looking into a directory that is
+/// away, the history, and the journal.
+#[derive(Debug, PartialEq)]
+struct Left {
+    texts: Vec<(&'static str, std::result::Result<Vec<u8>, i32>)>,
+    since_head: Vec<verbs::Change>,
+    log: Vec<verbs::LogEntry>,
+    head: Option<CommitId>,
+    entries: u64,
+    last: Option<(u64, String)>,
+}
+
+impl Left {
+    /// Of the branch `main`; these paths are looked at.
+    fn of(world: &World, paths: &[&'static str], head: &str) -> Left {
+        let w = world.w();
+        let read =
+            |path: &&'static str| (*path, by_path::read(w, MAIN, path).map_err(|e| e.errno()));
+        let head = DiffSide::Ref(head.into());
+        let status = verbs::status(w, MAIN).unwrap();
+        Left {
+            texts: paths.iter().map(read).collect(),
+            since_head: verbs::diff(w, MAIN, &head, &DiffSide::Live, &[]).unwrap(),
+            log: verbs::log(w, MAIN, true).unwrap(),
+            head: status.head,
+            entries: status.entries,
+            last: last_record(world),
+        }
+    }
+}
+
+/// The last record of the journal of `main`, and its number, but for entries of directories that came: those are no change.
+fn last_record(world: &World) -> Option<(u64, String)> {
+    let disk = world.disk.as_ref().unwrap();
+    let is_mark = |path: &String| path.ends_with("branches/main/journal/mark");
+    let mark = disk.paths().into_iter().find(is_mark);
+    let mark = mark.unwrap_or_else(|| panic!("{:#?}", disk.paths()));
+    let mut last = None;
+    let mut each = |record: ReplayRecord<'_>| {
+        let read: Record = decode(record.meta).unwrap();
+        if !matches!(read, Record::Event(Event::Brought { .. })) {
+            last = Some((record.seq, format!("{read:?}")));
+        }
+        Ok(())
+    };
+    Journal::inspect_left(disk, mark.trim_end_matches("/mark"), 0, &mut each).unwrap();
+    last
+}
+
+/// What `main` shows after [`moved`].
+const MOVED: [&str; 3] = ["d0/moved/linked", "d0/moved/f0", LINKED[0]];
+
+impl Both {
+    /// Both, once these steps are done and stored.
+    fn stored(steps: impl IntoIterator<Item = Step>) -> Both {
+        let mut both = Both::new();
+        both.carry_out_all(steps);
+        [&both.lazy, &both.whole].into_iter().for_each(settle);
+        both
+    }
+
+    /// Does what the lazy workspace cannot do before somebody can be asked. Until then nothing is changed.
+    fn fails_until_it_is_back(
+        mut self,
+        act: impl Fn(&Workspace) -> engine::Result<()>,
+        (paths, head): (&[&'static str], &str),
+    ) {
+        let other = self.other.clone();
+        let brought = || other.brought.load(Ordering::Relaxed);
+        let before = Left::of(&self.lazy, paths, head);
+        let came = brought();
+        other.is_away.store(true, Ordering::Relaxed);
+        for _ in 0..2 {
+            let why = act(self.lazy.w()).unwrap_err();
+            assert_eq!(why.errno(), 5, "{why}");
+            assert!(
+                why.to_string().ends_with("is not here: it is away"),
+                "{why}"
+            );
+            assert_eq!(Left::of(&self.lazy, paths, head), before);
+        }
+        // Nor does a restart find anything else.
+        self.lazy.kill().unwrap();
+        let mut after = Left::of(&self.lazy, paths, head);
+        // Of numbers in use some are of files that only the kernel knew.
+        (after.last, after.entries) = (before.last.clone(), before.entries);
+        assert_eq!(after, before, "after a kill");
+        assert_eq!(brought(), came);
+        other.is_away.store(false, Ordering::Relaxed);
+        let objects = self.lazy.engine.objects();
+        objects.set_elsewhere(Some(other.clone()));
+        for world in [&self.lazy, &self.whole] {
+            act(world.w()).unwrap();
+        }
+        assert!(brought() > came, "it needed nothing");
+        self.compare_twice();
+    }
+}
+
+/// A directory with one of the names of a file that has three is moved, and another file is put where that name was.
+fn moved() -> [Step; 3] {
+    [
+        Step::Rename("d0/s0".into(), "d0/moved".into()),
+        Step::Mkdir("d0/s0".into()),
+        Step::Write(LINKED[0].into(), "another\n".into()),
+    ]
+}
+
+/// A step on `main`.
+fn carried_out(step: Step) -> impl Fn(&Workspace) -> engine::Result<()> {
+    move |w| on(w, &Caller::default(), &step).map(drop)
+}
+
+/// `main` after [`moved`], of which it knew one name before.
+fn moved_on_main() -> Both {
+    let mut steps = vec![
+        Step::Checkpoint("first".into()),
+        Step::Read(LINKED[0].into()),
+    ];
+    steps.extend(moved());
+    steps.push(Step::Checkpoint("head".into()));
+    Both::stored(steps)
+}
+
+#[test]
+fn a_rollback_that_needs_names_which_are_away_changes_nothing_before_it_has_them() {
+    let rollback = carried_out(Step::Rollback("first".into()));
+    moved_on_main().fails_until_it_is_back(rollback, (&MOVED, "head"));
+}
+
+#[test]
+fn a_restore_that_needs_names_which_are_away_changes_nothing_before_it_has_them() {
+    let restore = carried_out(Step::Restore("first".into(), "d0/s0".into()));
+    moved_on_main().fails_until_it_is_back(restore, (&MOVED, "head"));
+}
+
+/// `main` after [`moved`] and a rollback, when it knows one name: the other file is in a state that was made before.
+fn rolled_back() -> Both {
+    let mut steps = vec![Step::Checkpoint("first".into())];
+    steps.extend(moved());
+    steps.extend([
+        Step::Checkpoint("moved".into()),
+        Step::Rollback("first".into()),
+        Step::Read(LINKED[0].into()),
+    ]);
+    Both::stored(steps)
+}
+
+#[test]
+fn a_restore_over_a_file_whose_names_are_away_changes_nothing_before_it_has_them() {
+    let restore = carried_out(Step::Restore("moved".into(), LINKED[0].into()));
+    rolled_back().fails_until_it_is_back(restore, (&[LINKED[0]], "first"));
+}
+
+#[test]
+fn an_undo_that_needs_names_which_are_away_changes_nothing_before_it_has_them() {
+    let undo = carried_out(Step::Undo);
+    rolled_back().fails_until_it_is_back(undo, (&[LINKED[0]], "first"));
+}
+
+#[test]
+fn a_merge_that_needs_names_which_are_away_changes_nothing_before_it_has_them() {
+    let mut both = Both::stored([Step::Read(LINKED[0].into())]);
+    for world in [&both.lazy, &both.whole] {
+        let w = world.w();
+        verbs::create_branch(w, "side", MAIN, None).unwrap();
+        let dir = by_path::find(w, "side", "d0").unwrap();
+        let flags = RenameFlags::default();
+        w.rename(dir, b"s0", dir, b"moved", flags, W).unwrap();
+        by_path::mkdir(w, "side", "d0/s0");
+        by_path::write(w, "side", LINKED[0], b"another\n");
+        by_path::checkpoint(w, "side", "side");
+    }
+    both.carry_out_all([
+        Step::Write("own".into(), "own\n".into()),
+        Step::Checkpoint("head".into()),
+    ]);
+    let merge = |w: &Workspace| {
+        let request = MergeRequest {
+            from: "side".into(),
+            into: MAIN.into(),
+            ..MergeRequest::default()
+        };
+        verbs::merge_branch(w, &request, &|_, _| ()).map(drop)
+    };
+    both.fails_until_it_is_back(merge, (&[LINKED[0], "d0/s0/f0", "own"], "head"));
 }
