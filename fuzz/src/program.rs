@@ -37,19 +37,30 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "function on_event(ev) local t = {[1]=1,[2]=1,[4]=1,[8]=1} table.insert(t, 1, 1) table.remove(t, 1) end",
         "function on_event(ev) return { verdict = ev.path:match('^(a?)%1[^]*-]-%-?') } end",
     ];
-    let module = [
+    let mut seeds: Vec<Vec<u8>> = lua
+        .iter()
+        .map(|text| [b"\0", text.as_bytes()].concat())
+        .collect();
+    seeds.extend([module(), code_without_functions()].map(|module| [vec![1], module].concat()));
+    seeds
+}
+
+/// A module that judges.
+fn module() -> Vec<u8> {
+    let parts = [
         &b"\0asm\x01\0\0\0"[..],
         b"\x01\x06\x01\x60\x01\x7f\x01\x7f",
         b"\x03\x02\x01\0",
         b"\x07\x0c\x01\x08on_event\0\0",
         b"\x0a\x06\x01\x04\0\x20\0\x0b",
     ];
-    let mut seeds: Vec<Vec<u8>> = lua
-        .iter()
-        .map(|text| [b"\0", text.as_bytes()].concat())
-        .collect();
-    seeds.push([&b"\x01"[..], &module.concat()].concat());
-    seeds
+    parts.concat()
+}
+
+/// A module whose code section has 1,024 bytes, of which the first says that there are no functions: wasmi 2.0.0 divides by
+/// their number.
+fn code_without_functions() -> Vec<u8> {
+    [&b"\0asm\x01\0\0\0\x0a\x80\x08\0"[..], &[0; 1023]].concat()
 }
 
 #[cfg(test)]
@@ -57,9 +68,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seed_of_a_module_is_one_that_judges() {
-        let seed = seeds().pop().unwrap();
-        let mut program = Program::wasm(&seed[1..]).unwrap();
+    fn of_the_modules_among_the_seeds_one_judges_and_one_is_refused() {
+        let refused = Program::wasm(&code_without_functions()).unwrap_err();
+        assert!(refused.to_string().contains("code section"), "{refused}");
+        let mut program = Program::wasm(&module()).unwrap();
         let event = ProgramEvent {
             op: "write",
             ..ProgramEvent::default()

@@ -421,7 +421,7 @@ fn data(line: &str) -> Vec<EventLine> {
 }
 
 /// Changes of a file whose path is so long that the ring, which has 32 MiB, cannot keep all of them.
-const FLOOD: u64 = 60_000;
+const FLOOD: u64 = 100_000;
 /// Directories above it, and bytes of each name.
 const DEPTH: usize = 8;
 const NAME: usize = 250;

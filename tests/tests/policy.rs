@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use agentvfs_client::protocol::{EventLine, LOST};
+use engine::{Engine, EngineConfig};
+use objstore::{Commit, CommitId};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use serde_json::{Value, json};
@@ -178,12 +180,15 @@ fn what_a_rule_denies_is_done_by_no_way_and_changes_nothing() {
     symlink("kept", at.join("way")).unwrap();
     assert_eq!(set(&env, KEPT), "name=project\nversion=1\nrules=1\n");
     let before = shown(&at);
-    let journal = env.status()["journal_bytes"].clone();
+    let checkpoint = || env.workspace(&["checkpoint", "project"]).id();
+    let mut commits = vec![("before", checkpoint())];
     for (name, attempt) in ATTEMPTS {
+        let journal = env.status()["journal_bytes"].clone();
         assert_eq!(errno(attempt(&at)), Some(Errno::ROFS), "{name}");
+        assert_eq!(env.status()["journal_bytes"], journal, "{name}");
         assert_eq!(shown(&at), before, "{name}");
+        commits.push((name, checkpoint()));
     }
-    assert_eq!(env.status()["journal_bytes"], journal);
     // The control protocol, and what is not in a rule's reach.
     run(&env, &["fs", "rm", "-w", "project", "kept/f"])
         .fails(1, "denied by rule kept of the policy");
@@ -192,6 +197,20 @@ fn what_a_rule_denies_is_done_by_no_way_and_changes_nothing() {
     assert_eq!(env.status()["policy"], 1);
     set(&env, "");
     fs::remove_file(at.join("kept/f")).unwrap();
+    env.workspace(&["stop", "project"]).ok();
+    env.kill_daemon();
+    let (root, author) = (env.home().to_owned(), "test".to_owned());
+    let engine = Engine::open(EngineConfig { root, author }).unwrap();
+    // The hash of all names, contents, attributes and times.
+    let tree = |commit: &str| {
+        let id: CommitId = commit.parse().unwrap();
+        let found: Commit = engine.objects().get_object(&id).unwrap();
+        (found.root, found.root_meta)
+    };
+    let first = tree(&commits[0].1);
+    for (name, commit) in &commits {
+        assert_eq!(tree(commit), first, "{name}");
+    }
 }
 
 #[test]

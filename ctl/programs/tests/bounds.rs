@@ -1,8 +1,10 @@
 //! Each limit is where docs/policy.md says: what is just within it judges, and what is just beyond it does not.
 #![allow(clippy::unwrap_used)]
 
-use agentvfs_programs::{Program, ProgramError, ProgramEvent, Verdict, limits};
-use rustix::time::{ClockId, clock_gettime};
+mod common;
+
+use agentvfs_programs::{Program, ProgramError, Verdict, limits};
+use common::{cpu, event};
 use std::time::Duration;
 
 /// Processor time of an event that is cut, at most. One instruction may begin something that takes longer than the limit, but
@@ -10,20 +12,6 @@ use std::time::Duration;
 const CUT: Duration = Duration::from_millis(30);
 /// Bytes of a page of WebAssembly.
 const PAGE_BYTES: usize = 64 << 10;
-
-fn event() -> ProgramEvent<'static> {
-    ProgramEvent {
-        op: "write",
-        path: b"src/my-long-name/node-gyp-build.lock",
-        backend: "fuse",
-        ..ProgramEvent::default()
-    }
-}
-
-fn cpu() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
-}
 
 /// What a Lua function with this body says of an event, `before` having been executed when the program began.
 fn lua(before: &str, body: &str) -> Result<Verdict, ProgramError> {

@@ -1,28 +1,16 @@
 //! Hostile programs are refused or cut, and the next event is judged by the program as it was.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use agentvfs_programs::{Program, ProgramError, ProgramEvent, Verdict, limits};
+mod common;
+
+use agentvfs_programs::{Program, ProgramError, Verdict, limits};
+use common::{cpu, event};
 use proptest::prelude::*;
-use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
 /// Processor time within which each must be cut: far more than the limit, far less than it would take. What is allowed
 /// for the beginning of a program, twice, and as much again for its last instruction.
 const CUT: Duration = Duration::from_millis(500);
-
-fn event() -> ProgramEvent<'static> {
-    ProgramEvent {
-        op: "write",
-        path: b"src/main.rs",
-        backend: "fuse",
-        ..ProgramEvent::default()
-    }
-}
-
-fn cpu() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
-}
 
 /// Loads a program and asks it, both within [`CUT`].
 fn cut(what: &str, load: impl Fn() -> Result<Program, ProgramError>) -> ProgramError {
@@ -102,7 +90,8 @@ fn patterns_that_take_too_many_steps_are_refused() {
     }
     // What programs do with paths is not refused.
     let usual = "function on_event(ev)
-        if ev.path:match('^src/.*%.rs$') and ev.path:find('main', 1, true) and (ev.path:gsub('/', '_')) == 'src_main.rs' then
+        if ev.path:match('^src/.*%.lock$') and ev.path:find('gyp', 1, true)
+          and (ev.path:gsub('/', '_')) == 'src_my-long-name_node-gyp-build.lock' then
           return { verdict = 'deny' }
         end end";
     let mut program = Program::lua(usual.as_bytes()).unwrap();
